@@ -1,0 +1,54 @@
+# Arguments pass through: make train ARGS="model=vit_b16 trainer.max_epochs=1"
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test test-all lint format sweep evaluate lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+
+setup: .venv/ready ## make the environment in .venv, from hash-locked requirements
+
+.venv/ready: requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
+	$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements.txt
+	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+train: setup ## train; on handwritten digits unless ARGS say otherwise
+	$(BIN)/python src/train.py $(ARGS)
+
+test: setup ## every test but the slow ones (a few minutes)
+	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+
+test-all: setup ## every test, with coverage of src/
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not gpu" $(ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --fail-under=90
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: setup ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+sweep: setup ## learning rates on the digits, one job after the other
+	$(BIN)/python src/train.py study=learning_rate $(ARGS)
+
+evaluate: setup ## score a finished run: make evaluate ARGS="run=runs/NAME/TIME split=test"
+	$(BIN)/python src/evaluate.py $(ARGS)
+
+lock: setup ## write requirements.txt anew from pyproject.toml
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --extra dev pyproject.toml -o requirements.txt
+
+clean: ## remove caches and build products; runs/ and data/ stay
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""Functions that configs may call as ${name:arguments}."""
+
+import hashlib
+import os
+import re
+import time
+
+from omegaconf import OmegaConf
+
+from vitlab.checkpoints.run_folder import run_folder
+from vitlab.home import ROOT
+
+LONGEST_NAME = 100
+
+
+def folder_name(overrides: str) -> str:
+    """Overrides as a name without characters that Hydra or a file system cannot take back; long ones end in a hash."""
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", overrides).strip("-.") or "defaults"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(overrides.encode(), digest_size=4).hexdigest()
+    return f"{name[: LONGEST_NAME - 9]}-{digest}"
+
+
+def resumed_or(resume: str | None, new: str) -> str:
+    """The folder of the run that is resumed, else `new`."""
+    return str(run_folder(resume)) if resume else new
+
+
+def resumed_subdir(resume: str | None) -> str:
+    """Where Hydra keeps its record of a start: .hydra, and a folder of its own for each resume."""
+    return time.strftime(".hydra/resume-%Y-%m-%d_%H-%M-%S") if resume else ".hydra"
+
+
+def better(monitor: str) -> str:
+    """Which way a metric is better: losses and errors fall ("min"), all else rises ("max")."""
+    return "min" if monitor.rsplit("/", 1)[-1] in ("loss", "ece") else "max"
+
+
+def data_folder(name: str) -> str:
+    """Where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
+    return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
+
+
+def hardware_precision(accelerator: str) -> str:
+    """bf16-mixed where the hardware computes in bfloat16, else 32-true."""
+    from vitlab.run.precision import hardware_precision as found
+
+    return found(accelerator)
+
+
+for resolver in (folder_name, resumed_or, resumed_subdir, better, data_folder, hardware_precision):
+    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -1,0 +1,53 @@
+"""Refuses, before Hydra makes a folder, what could not be run in it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.checkpoints.run_folder import find_checkpoint
+from vitlab.errors import StorageError, VitlabError
+
+
+class RunGuard(Callback):
+    """The run or checkpoint that is named exists (status 4), and the folder to write to can be written (status 6)."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        HydraConfig.instance().set_config(config)  # the name of a run speaks of its choices
+        try:
+            for key in ("resume", "run"):
+                value = OmegaConf.select(config, key, throw_on_missing=False)
+                if value is not None:
+                    find_checkpoint(value, *(("latest",) if key == "resume" else ("best", "latest")))
+            check_writable(Path(config.hydra.run.dir))
+        except VitlabError as error:
+            refuse(error)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        HydraConfig.instance().set_config(config)
+        try:
+            check_writable(Path(config.hydra.sweep.dir))
+        except VitlabError as error:
+            refuse(error)
+
+
+def refuse(error: VitlabError) -> NoReturn:
+    print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    sys.exit(error.status)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise StorageError unless `folder`, or the nearest one above it that exists, can be written."""
+    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    if not existing.is_dir():
+        raise StorageError(f"cannot write the run to {folder}: {existing} is a file")
+    probe = existing / f".vitlab-{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise StorageError(f"cannot write the run to {folder}: {error.strerror}; give another hydra.run.dir") from error

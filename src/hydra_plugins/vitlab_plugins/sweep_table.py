@@ -1,0 +1,86 @@
+"""A sweep's jobs as one table, best first, rewritten after every job."""
+
+import csv
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from vitlab.errors import VitlabError
+
+OUTCOME = "job.json"
+
+
+class SweepTable(Callback):
+    """Writes job.json into each job's folder, and results.csv into the sweep's from all that lie there.
+
+    Hydra leaves on_multirun_end out after a failed job, so that the table is made at the end of every job.
+    """
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        self.started = time.monotonic()
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        if config.hydra.mode != RunMode.MULTIRUN:
+            return
+        folder = Path(config.hydra.runtime.output_dir)
+        outcome = {
+            "folder": folder.name,
+            "status": "done",
+            "monitor": config.get("monitor"),
+            "seconds": round(time.monotonic() - self.started, 1),
+            "overrides": dict(override.lstrip("+~").split("=", 1) for override in job_return.overrides or []),
+        }
+        if job_return.status == JobStatus.COMPLETED:
+            outcome["score"] = job_return.return_value
+        else:
+            error = job_return._return_value
+            name = type(error).__name__
+            outcome |= {"status": f"failed: {name}: {error}".split("\n")[0], "score": None}
+            if isinstance(error, VitlabError):
+                print(f"\n{name}: {error}", flush=True)
+        (folder / OUTCOME).write_text(json.dumps(outcome))
+        rows = write_table(folder.parent)
+        print(f"\n{len(rows)} job(s) of this sweep, best first, in {folder.parent / 'results.csv'}")
+        print_rows(rows)
+
+
+def write_table(sweep: Path) -> list[dict[str, Any]]:
+    """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
+    outcomes = [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
+    falling = any(str(outcome["monitor"]).endswith(("loss", "ece")) for outcome in outcomes)
+    outcomes.sort(key=lambda o: (o["score"] is None, (o["score"] or 0) * (1 if falling else -1)))
+    rows = [
+        {str(o["monitor"]): o["score"], **o["overrides"], "seconds": o["seconds"], "status": o["status"]}
+        | {"folder": o["folder"]}
+        for o in outcomes
+    ]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    temporary = sweep / ".results.csv.new"
+    with open(temporary, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, sweep / "results.csv")
+    return rows
+
+
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "folder"]
+    table = Table(*columns)
+    for row in rows:
+        values = [row.get(name) for name in columns]
+        table.add_row(*[f"{v:.4f}" if isinstance(v, float) else "" if v is None else str(v) for v in values])
+    Console().print(table)

@@ -1,0 +1,44 @@
+"""The first training batch as the model sees it: augmented, mixed, cut and put together again."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+
+from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.data.batch import Batch
+from vitlab.layers import unpatchify
+
+
+class BatchPicture(Callback):
+    """Saves pictures/training_batch.png, up to `num_images` images with their labels, and logs it."""
+
+    def __init__(self, *, num_images: int):
+        self.num_images = num_images
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
+            images = pixels(trainer.datamodule.preprocessing, batch)[: self.num_images]
+            titles = [label(target, trainer.datamodule.class_names) for target in batch.target[: self.num_images]]
+            figure = image_grid(list(images), titles, columns=8, heading="a training batch as the model sees it")
+            save_figure(trainer, figure, "training_batch")
+
+
+def pixels(preprocessing: Any, batch: Batch) -> Tensor:
+    """The images (B, C, H, W) in [0, 1] of a finished batch."""
+    inputs = batch.inputs
+    if preprocessing.patch_size is not None:
+        inputs = unpatchify(inputs, preprocessing.patch_size, batch.grid)
+    return preprocessing.denormalize(inputs)
+
+
+def label(target: Tensor, class_names: list[str]) -> str:
+    """A class, or the two classes of a mixed image with their shares."""
+    if target.ndim == 0:
+        return class_names[int(target)]
+    shares, classes = target.topk(min(2, len(target)))
+    parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
+    return parts[0][0] if len(parts) == 1 else " + ".join(f"{s:.0%} {name}" for name, s in parts)

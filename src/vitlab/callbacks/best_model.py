@@ -1,0 +1,65 @@
+"""The best model so far, chosen on the validation split."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, WeightAveraging
+
+from vitlab.callbacks.latest_state import check_finite
+from vitlab.checkpoints import file
+
+
+class BestModel(Callback):
+    """Keeps checkpoints/best.ckpt: weights (averaged ones, with EMA), the score, and what rebuilds the run.
+
+    `monitor` is a metric of the task; `mode` "min" or "max" says which way is better. A tie keeps the earlier model.
+    """
+
+    def __init__(self, *, monitor: str, mode: str):
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode '{mode}' is not one of: min, max")
+        self.monitor = monitor
+        self.sign = 1 if mode == "max" else -1
+        self.score: float | None = None
+        self.step = 0
+        self.validated_step = -1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"score": self.score, "step": self.step, "validated_step": self.validated_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.score, self.step = state_dict["score"], state_dict["step"]
+        self.validated_step = state_dict["validated_step"]
+
+    def path(self, trainer: pl.Trainer) -> Path:
+        return Path(trainer.default_root_dir) / "checkpoints" / "best.ckpt"
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.validated_step = trainer.global_step
+        if trainer.fast_dev_run:
+            return
+        score = float(trainer.callback_metrics[self.monitor])
+        if math.isnan(score) or (self.score is not None and self.sign * (score - self.score) <= 0):
+            return
+        check_finite(pl_module, trainer.global_step)
+        self.score, self.step = score, trainer.global_step
+        if trainer.is_global_zero:
+            checkpoint = {
+                "state_dict": self._weights(trainer),
+                "global_step": self.step,
+                "epoch": trainer.current_epoch,
+                "score": {self.monitor: score},
+                "run": pl_module.record,
+            }
+            file.write(checkpoint, self.path(trainer))
+        trainer.strategy.barrier("best model written")
+
+    def _weights(self, trainer: pl.Trainer) -> dict[str, Any]:
+        for callback in trainer.callbacks:
+            if isinstance(callback, WeightAveraging) and hasattr(callback, "state_dict_of_average"):
+                average = callback.state_dict_of_average()
+                if average is not None:
+                    return average
+        return trainer.lightning_module.state_dict()

@@ -1,0 +1,23 @@
+"""Lightning's way to checkpoint files, through ours."""
+
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.plugins.io import CheckpointIO
+
+from vitlab.checkpoints import file
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Checkpoints are written whole or not at all, and read only when undamaged."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        file.write(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        return file.read(Path(path))
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        Path(path).unlink(missing_ok=True)

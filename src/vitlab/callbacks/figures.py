@@ -1,0 +1,57 @@
+"""Figures that the callbacks draw, as files.
+
+C channels, H W image height and width, K classes
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+from matplotlib.figure import Figure
+from torch import Tensor
+
+LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
+
+
+def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
+    """Write pictures/<name>.png in the run's folder, and send it to every logger that takes images."""
+    path = Path(trainer.default_root_dir) / "pictures" / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    for logger in trainer.loggers:
+        if hasattr(logger, "log_image"):
+            logger.log_image(key=name, images=[str(path)])
+    return path
+
+
+def image_grid(images: list[Tensor], titles: list[str], *, columns: int, heading: str) -> Figure:
+    """Images (C, H, W) in [0, 1] with a title each. Of 2 or more than 3 channels the first is shown, of 4 three."""
+    rows = -(-len(images) // columns)
+    lines = max(title.count("\n") for title in titles)
+    figure = Figure(figsize=(1.4 * columns, (1.75 + 0.2 * lines) * rows + 0.3))
+    figure.suptitle(heading, fontsize=11)
+    for place, (image, title) in enumerate(zip(images, titles, strict=True), start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        pixels = image[:3] if image.shape[0] in (3, 4) else image[:1].expand(3, -1, -1)
+        axes.imshow(pixels.permute(1, 2, 0).cpu().numpy())
+        axes.set_title(title, fontsize=7)
+        axes.set_axis_off()
+    figure.tight_layout()
+    return figure
+
+
+def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -> Figure:
+    """Counts (K, K), rows the true class: shares of the row as colour, and the counts where they can be read."""
+    K = len(class_names)
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    figure = Figure(figsize=(min(2 + 0.45 * K, 12),) * 2)
+    axes = figure.add_subplot()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="predicted", ylabel="true", title=heading)
+    if K <= LABELLED_CLASSES:
+        axes.set_xticks(range(K), class_names, rotation=45, ha="right", fontsize=8)
+        axes.set_yticks(range(K), class_names, fontsize=8)
+        for row, column in np.argwhere(matrix > 0):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(int(matrix[row, column])), ha="center", va="center", color=colour, fontsize=7)
+    return figure

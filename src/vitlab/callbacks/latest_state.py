@@ -1,0 +1,58 @@
+"""The newest state to resume from."""
+
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Checkpoint
+from torch import nn
+
+from vitlab.errors import NonFiniteError
+
+
+class LatestState(Checkpoint):
+    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps and at the end of each epoch.
+
+    A state is saved between steps only, when all that was due after the last one (validation, best model, early
+    stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
+    NonFiniteError instead.
+    """
+
+    def __init__(self, *, every_n_steps: int):
+        super().__init__()
+        self.every_n_steps = every_n_steps
+        self.saved_step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.saved_step = trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        between_steps = batch_idx % trainer.accumulate_grad_batches == 0
+        if between_steps and trainer.global_step % self.every_n_steps == 0:
+            self.save(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.save(trainer)
+
+    def save(self, trainer: pl.Trainer) -> None:
+        """Save the present state, unless it is saved already."""
+        if trainer.global_step == self.saved_step or trainer.fast_dev_run:
+            return
+        check_finite(trainer.lightning_module, trainer.global_step)
+        trainer.save_checkpoint(Path(trainer.default_root_dir) / "checkpoints" / "latest.ckpt", weights_only=False)
+        self.saved_step = trainer.global_step
+
+
+def check_finite(module: nn.Module, step: int) -> None:
+    """Raise NonFiniteError if any weight is NaN or infinite."""
+    if not torch.isfinite(nn.utils.get_total_norm(module.parameters())):
+        raise NonFiniteError(
+            f"the weights are no longer finite at step {step}; the last good state is kept: lower optimizer.lr, "
+            "lengthen the warm-up, or use trainer.precision=32-true"
+        )

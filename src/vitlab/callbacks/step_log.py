@@ -1,0 +1,89 @@
+"""One entry of training metrics per logging interval: the only time the host waits for the device."""
+
+import math
+import resource
+import sys
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+
+from vitlab.errors import NonFiniteError
+
+
+class StepLog(Callback):
+    """Logs, every trainer.log_every_n_steps optimizer steps and at the end of an epoch: the task's training metrics,
+    learning rate, images per second (of all devices, evaluation left out) and peak memory in MiB.
+
+    `latest` holds the last entry, for the progress bar. Raises NonFiniteError when the loss is not finite.
+    """
+
+    def __init__(self) -> None:
+        self.latest: dict[str, float] = {}
+        self.lr = 0.0
+        self.step = 0
+        self.seconds = 0.0
+        self.started = 0.0
+        self.total_images = 0
+        self.total_seconds = 0.0
+
+    @property
+    def mean_images_per_second(self) -> float:
+        """Of the whole run, evaluation left out."""
+        return self.total_images / max(self.total_seconds, 1e-9)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.step = trainer.global_step
+        self.seconds, self.started = 0.0, time.perf_counter()
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.seconds += time.perf_counter() - self.started
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.started = time.perf_counter()
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.lr = max(group["lr"] for group in optimizer.param_groups)  # the schedule moves on before the log
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        last = batch_idx + 1 == trainer.num_training_batches
+        if stepped and (trainer.global_step % trainer.log_every_n_steps == 0 or last):
+            self._log(trainer, pl_module)
+
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        values = pl_module.training_metrics()  # waits for the device
+        now = time.perf_counter()
+        seconds = self.seconds + now - self.started
+        images = (trainer.global_step - self.step) * trainer.datamodule.global_batch_size
+        self.total_images += images
+        self.total_seconds += seconds
+        values |= {
+            "train/lr": self.lr,
+            "train/images_per_second": images / max(seconds, 1e-9),
+            "train/peak_memory_mib": peak_memory_mib(pl_module.device),
+            "epoch": trainer.global_step / trainer.datamodule.trained_steps_per_epoch(),
+        }
+        self.latest = values
+        self.step, self.seconds, self.started = trainer.global_step, 0.0, now
+        if not math.isfinite(values["train/loss"]):
+            raise NonFiniteError(
+                f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr, "
+                "lengthen the warm-up, or use trainer.precision=32-true"
+            )
+        for logger in trainer.loggers:
+            logger.log_metrics(values, step=trainer.global_step)
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """The most memory this process has held: on the device, or, for a CPU, of the process itself."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # bytes on macOS, KiB elsewhere

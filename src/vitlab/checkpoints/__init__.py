@@ -1,0 +1,1 @@
+"""Checkpoint files, and the folders of runs they lie in."""

@@ -1,0 +1,42 @@
+"""The end of the data path, on the device: uint8 images become what the model takes.
+
+B batch, C channels, H W image height and width, P patch_size, N patches
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.layers import patchify
+
+
+class Preprocessing(nn.Module):
+    """Scale to [0, 1], subtract `mean` and divide by `std` (one value for each channel), and cut into patches.
+
+    `normalize`: uint8 (B, C, H, W) -> float (B, C, H, W). `cut`: (B, C, H, W) -> (B, N, C·P·P) and the grid (h, w),
+    or, with patch_size null, the images as they are. Raises ValueError when mean or std do not fit the channels.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, *, mean: list[float], std: list[float], in_chans: int, patch_size: int | None):
+        super().__init__()
+        for key, values in {"mean": mean, "std": std}.items():
+            if len(values) != in_chans:
+                raise ValueError(f"data.{key} has {len(values)} values, and data.in_chans is {in_chans}; give one each")
+        self.patch_size = patch_size
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def normalize(self, images: Tensor) -> Tensor:
+        return (images.float() / 255 - self.mean) / self.std
+
+    def denormalize(self, images: Tensor) -> Tensor:
+        """The inverse of `normalize`, in [0, 1], for pictures."""
+        return (images * self.std + self.mean).clamp(0, 1)
+
+    def cut(self, images: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        if self.patch_size is None:
+            return images, (1, 1)
+        h, w = images.shape[-2] // self.patch_size, images.shape[-1] // self.patch_size
+        return patchify(images, self.patch_size), (h, w)

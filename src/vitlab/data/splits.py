@@ -1,0 +1,25 @@
+"""Splits of one pool: stratified, disjoint, and the same on every machine."""
+
+import numpy as np
+
+SPLIT_SEED = 0  # fixed: a split does not change with the seed of a run
+
+
+def carve(targets: np.ndarray, fractions: dict[str, float]) -> dict[str, np.ndarray]:
+    """Divide a pool among splits so that each class is divided in the given fractions.
+
+    targets (n,) -> sorted indices for each name in `fractions`, whose values add up to 1. Within a class of m
+    members, split k ends at round(m · (f₁ + … + fₖ)). numpy's RandomState gives the same numbers everywhere, for ever
+    (its stream is frozen, NEP 19).
+    """
+    random = np.random.RandomState(SPLIT_SEED)
+    ends = np.cumsum(list(fractions.values()))
+    if abs(ends[-1] - 1) > 1e-9:
+        raise ValueError(f"the fractions {fractions} of a split do not add up to 1")
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in fractions}
+    for label in np.unique(targets):
+        members = random.permutation(np.flatnonzero(targets == label))
+        cuts = np.round(len(members) * ends[:-1]).astype(int)
+        for name, part in zip(fractions, np.split(members, cuts), strict=True):
+            parts[name].append(part)
+    return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}

@@ -1,0 +1,43 @@
+"""What a user can get wrong, each with the exit status of a single run. The message is one sentence for that user."""
+
+
+class VitlabError(Exception):
+    """A refusal: names the key or file, and what would be right."""
+
+    status = 1
+
+
+class ConfigError(VitlabError, ValueError):
+    """A value in the config is wrong, or two do not fit together."""
+
+    status = 2
+
+
+class DataError(VitlabError):
+    """A data set is missing, damaged or not what the config says."""
+
+    status = 3
+
+
+class CheckpointError(VitlabError):
+    """A run or checkpoint is missing, damaged or belongs to something else."""
+
+    status = 4
+
+
+class NonFiniteError(VitlabError):
+    """Training has diverged: a loss or a weight is NaN or infinite."""
+
+    status = 5
+
+
+class StorageError(VitlabError):
+    """The disk is full, or a folder cannot be written."""
+
+    status = 6
+
+
+class DistributedError(VitlabError):
+    """The processes of one run cannot work together."""
+
+    status = 7

@@ -1,0 +1,142 @@
+"""Weights & Biases: online when there are credentials and the server answers, else offline; it never asks or waits."""
+
+import netrc
+import os
+import urllib.error
+import urllib.request
+import warnings
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.loggers.logger import rank_zero_experiment
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+ANSWER_SECONDS = 10
+
+
+class WeightsAndBiases(WandbLogger):
+    """Lightning's WandbLogger around a run that this file starts and ends.
+
+    A sweep's jobs share `group`. `run_id` continues a run. Every file W&B writes lies in `folder`. WANDB_MODE
+    (online, offline, disabled) wins over what is found out here.
+    """
+
+    def __init__(
+        self,
+        *,
+        project: str,
+        entity: str | None,
+        tags: list[str],
+        folder: str,
+        name: str,
+        group: str | None,
+        run_id: str | None,
+        run_config: dict[str, Any],
+    ):
+        super().__init__(name=name, save_dir=folder, project=project, id=run_id, log_model=False)
+        self._given_id = run_id
+        self.settings: dict[str, Any] = {
+            "project": project,
+            "entity": entity,
+            "tags": list(tags),
+            "dir": folder,
+            "name": name,
+            "group": group,
+            "id": run_id,
+            "resume": "allow" if run_id else None,
+            "config": run_config,
+        }
+        self.broken = False
+        self._experiment: Any = None
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        if self._experiment is None:
+            self._experiment = start(self.settings)
+            self._experiment.define_metric("trainer/global_step")
+            self._experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+        return self._experiment
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id, once it is started."""
+        return str(self._experiment.id) if self._experiment is not None else self._given_id
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self._guarded(super().log_metrics, metrics, step)
+
+    @rank_zero_only
+    def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
+        self._guarded(super().log_image, key, images, step, **kwargs)
+
+    @rank_zero_only
+    def log_table(self, key: str, *args: Any, **kwargs: Any) -> None:
+        self._guarded(super().log_table, key, *args, **kwargs)
+
+    def _guarded(self, log: Any, *args: Any, **kwargs: Any) -> None:
+        """A W&B process that dies takes its records with it, not the training run."""
+        if self.broken:
+            return
+        try:
+            log(*args, **kwargs)
+        except Exception as error:
+            self.broken = True
+            warnings.warn(f"W&B stopped taking records ({error}); metrics.csv goes on", stacklevel=2)
+
+    @rank_zero_only
+    def close(self, exit_code: int) -> None:
+        """End the run, so that the next job of a sweep starts its own."""
+        if self._experiment is not None:
+            self._experiment.finish(exit_code=exit_code)
+            self._experiment = None
+
+
+def start(arguments: dict[str, Any]) -> Any:
+    """Start a W&B run, online if that works within ANSWER_SECONDS, else offline with one warning."""
+    folder = Path(arguments["dir"]) / "wandb"
+    folder.mkdir(parents=True, exist_ok=True)
+    for key in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR"):
+        os.environ[key] = str(folder / key.split("_")[1].lower())
+    import wandb
+
+    settings = wandb.Settings(init_timeout=ANSWER_SECONDS, login_timeout=ANSWER_SECONDS, silent=True)
+    mode: Any = os.environ.get("WANDB_MODE")
+    if mode is None:
+        mode = "online" if has_credentials() and answers() else "offline"
+    try:
+        return wandb.init(mode=mode, settings=settings, reinit="finish_previous", **arguments)
+    except wandb.errors.Error as error:
+        if mode != "online":
+            raise
+        warnings.warn(f"W&B did not start online ({error}); this run is logged offline", stacklevel=2)
+        return wandb.init(mode="offline", settings=settings, reinit="finish_previous", **arguments)
+
+
+def server() -> str:
+    return os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+
+
+def has_credentials() -> bool:
+    """Whether the user has given a key: WANDB_API_KEY, or an entry in ~/.netrc."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(urlparse(server()).hostname or "") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def answers() -> bool:
+    """Whether the W&B server says anything within ANSWER_SECONDS."""
+    try:
+        urllib.request.urlopen(server(), timeout=ANSWER_SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError as error:
+        warnings.warn(f"{server()} does not answer ({error}); this run is logged offline", stacklevel=2)
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
+
+import errno
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from vitlab.errors import StorageError, VitlabError
+
+NOISE = (  # what Lightning says to everybody, and nobody can act on
+    ".*LeafSpec.* is deprecated",
+    "The number of training batches .* is smaller than the logging interval",  # the end of an epoch is logged too
+    "The '.*' does not have many workers",
+    "Starting from v1.9.0, `tensorboardX`",
+    ".*treespec.*",
+)
+STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What Hydra knows of the job that runs: its folder, the overrides and group choices it was given, and, in a
+    multirun, the folder of the sweep."""
+
+    folder: Path
+    overrides: list[str]
+    choices: dict[str, str]
+    sweep: Path | None
+
+    @classmethod
+    def current(cls) -> "Job":
+        hydra = HydraConfig.get()
+        sweep = Path(hydra.sweep.dir).absolute() if hydra.mode == RunMode.MULTIRUN else None
+        choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
+        return cls(Path(hydra.runtime.output_dir), list(hydra.overrides.task), choices, sweep)
+
+
+def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
+    """Turn refusals into a sentence on stderr and their exit status. In a multirun they are raised: the sweep goes on,
+    and ends with status 1."""
+
+    @functools.wraps(task)
+    def run(cfg: DictConfig) -> Any:
+        for message in NOISE:
+            warnings.filterwarnings("ignore", message)
+        try:
+            return task(cfg)
+        except (VitlabError, OSError) as error:
+            refusal = as_refusal(error)
+            if refusal is None:
+                raise
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise refusal from error
+            sys.stdout.flush()
+            print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)
+            sys.exit(refusal.status)
+
+    return run
+
+
+def as_refusal(error: Exception) -> VitlabError | None:
+    """Our own errors as they are; a full disk or a missing permission as StorageError; None for what is a bug."""
+    if isinstance(error, VitlabError):
+        return error
+    if isinstance(error, OSError) and error.errno in STORAGE:
+        return StorageError(f"cannot write {error.filename or ''}: {os.strerror(error.errno)}".replace("  ", " "))
+    return None

@@ -1,0 +1,35 @@
+"""Scoring a finished run on any of its splits."""
+
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.callbacks import Progress, TestReport
+from vitlab.data.datamodule import SPLITS
+from vitlab.errors import ConfigError
+from vitlab.run import report
+from vitlab.run.saved_run import SavedRun
+from vitlab.run.trainer import build_trainer, set_accumulation
+
+
+def evaluate(cfg: DictConfig) -> dict[str, float]:
+    """Rebuild the run, score cfg.split exactly, write evaluation_<split>.json beside its other results."""
+    if cfg.split not in SPLITS:
+        raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
+    changes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("data", "trainer") if cfg.get(key)}
+    saved = SavedRun.open(cfg.run, changes)
+    callbacks = [Progress(), TestReport(num_worst=cfg.num_worst)]
+    trainer = build_trainer(saved.config.trainer, saved.folder, False, callbacks)
+    datamodule = saved.datamodule()
+    datamodule.trainer = trainer
+    set_accumulation(trainer, datamodule)
+    datamodule.prepare_data()
+    datamodule.setup()
+    datamodule.test_split = cfg.split
+    trainer.test(saved.task(), datamodule=datamodule, verbose=False)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    output = saved.folder / f"evaluation_{cfg.split}.json"
+    report.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, **metrics})
+    facts = {"checkpoint": str(saved.path), "saved": str(output)}
+    if skipped := datamodule.skipped[cfg.split]:
+        facts["skipped"] = f"{len(skipped)} unreadable images"
+    report.print_result(metrics, facts, {})
+    return metrics

@@ -1,0 +1,112 @@
+"""The classes of new images, by a finished run and its own preprocessing.
+
+B batch, C channels, H W image height and width, K classes
+"""
+
+import csv
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor
+from torchvision.transforms.v2 import functional as F
+
+from vitlab.data.dataset import DAMAGE, convert
+from vitlab.data.folder import EXTENSIONS, image_files
+from vitlab.errors import ConfigError, DataError
+from vitlab.run.saved_run import SavedRun
+
+SHOWN = 20
+
+
+def predict(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Print and save the `top_k` classes of every image, best first, with their probabilities."""
+    if cfg.on_bad_image not in ("error", "skip"):
+        raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
+    saved = SavedRun.open(cfg.run)
+    paths = find_images(cfg.images)
+    names = saved.checkpoint["run"]["class_names"]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    datamodule, model = saved.datamodule(), saved.task().model.to(device).eval()
+    preprocessing = datamodule.preprocessing.to(device)
+    top_k = min(cfg.top_k, len(names))
+    rows: list[dict[str, Any]] = []
+    skipped = 0
+    for start in track(range(0, len(paths), cfg.batch_size), description="predicting", transient=True):
+        read = [(path, read_image(path, datamodule)) for path in paths[start : start + cfg.batch_size]]
+        for _, image in read:
+            if isinstance(image, str) and cfg.on_bad_image == "error":
+                raise DataError(f"cannot read {image}; mend or remove the file, or set on_bad_image=skip")
+        good = [(path, image) for path, image in read if isinstance(image, Tensor)]
+        skipped += len(read) - len(good)
+        if good:
+            batch = torch.stack([image for _, image in good]).to(device)
+            with torch.inference_mode():
+                logits = model(preprocessing.normalize(batch))  # (B, K); the model cuts the patches itself
+            rows += list(top_classes([path for path, _ in good], logits.softmax(dim=1), names, top_k))
+    output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
+    write_csv(output, rows)
+    show(rows, skipped, output)
+    return rows
+
+
+def find_images(images: str) -> list[Path]:
+    """The files that a file, a folder or a glob names, sorted. Raises DataError when there is none."""
+    path = Path(images)
+    if path.is_dir():
+        found = [Path(name) for name, _ in image_files(path)]
+    elif path.is_file():
+        found = [path]
+    else:
+        found = sorted(Path(p) for p in glob.glob(images, recursive=True) if Path(p).suffix.lower() in EXTENSIONS)
+    if not found:
+        raise DataError(f"images={images} names no image file; give a file, a folder or a glob such as 'photos/*.jpg'")
+    return found
+
+
+def read_image(path: Path, datamodule: Any) -> Tensor | str:
+    """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
+    try:
+        with Image.open(path) as image:
+            image.load()
+            upright = convert(image, datamodule.image_mode or {1: "L", 3: "RGB", 4: "RGBA"}.get(datamodule.in_chans))
+    except DAMAGE as error:
+        return f"{path}: {error}"
+    image = datamodule.eval_transform(upright)
+    return image if isinstance(image, Tensor) else F.pil_to_tensor(image)
+
+
+def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
+    values, classes = probabilities.topk(top_k, dim=1)
+    for path, best, which in zip(paths, values.tolist(), classes.tolist(), strict=True):
+        row: dict[str, Any] = {"image": str(path)}
+        for rank, (value, name) in enumerate(zip(best, which, strict=True), start=1):
+            row |= {f"class_{rank}": names[name], f"probability_{rank}": round(value, 6)}
+        yield row
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else ["image"])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def show(rows: list[dict[str, Any]], skipped: int, output: Path) -> None:
+    table = Table("image", "top classes")
+    for row in rows[:SHOWN]:
+        ranks = range(1, len(row) // 2 + 1)
+        table.add_row(row["image"], "  ".join(f"{row[f'class_{r}']} {row[f'probability_{r}']:.1%}" for r in ranks))
+    console = Console()
+    console.print(table)
+    if len(rows) > SHOWN:
+        console.print(f"and {len(rows) - SHOWN} more")
+    console.print(f"{len(rows)} images, {skipped} skipped; all in {output}", highlight=False, soft_wrap=True)

@@ -1,0 +1,74 @@
+"""Where a run comes from: versions, machine, git commit, and every start it had."""
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from vitlab.home import ROOT
+
+PACKAGES = (
+    "vitlab",
+    "torch",
+    "torchvision",
+    "pytorch-lightning",
+    "torchmetrics",
+    "hydra-core",
+    "wandb",
+    "numpy",
+    "pillow",
+)
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout, and whether files differ from it; empty outside a checkout."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def device_name() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    return f"{torch.cpu.get_capabilities().get('cpu_name', platform.machine())}, {torch.get_num_threads()} threads"
+
+
+def record_start(folder: Path, overrides: list[str], step: int) -> None:
+    """Append this start to provenance.json: when, from which step, with which overrides, on what."""
+    path = folder / "provenance.json"
+    starts = json.loads(path.read_text()) if path.is_file() else []
+    starts.append(
+        {
+            "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "from_step": step,
+            "command": " ".join([Path(sys.argv[0]).name, *overrides]),
+            "device": device_name(),
+            "git": git_state(),
+            "versions": versions(),
+        }
+    )
+    path.write_text(json.dumps(starts, indent=2) + "\n")

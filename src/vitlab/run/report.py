@@ -1,0 +1,59 @@
+"""What a run tells its user: the start and the result, as tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+from rich.table import Table
+
+
+@rank_zero_only
+def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
+    """Model, data, steps and parameter groups, before the first batch."""
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
+    tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
+    devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows = {
+        "model": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
+        "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
+        "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
+        f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
+        "device": f"{devices}, precision {trainer.precision}",
+        "folder": str(trainer.default_root_dir),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    groups = Table("parameters", "tensors", "elements", "lr", "weight decay", box=None, pad_edge=False)
+    for group in task.groups:
+        elements = sum(p.numel() for p in group["params"])
+        groups.add_row(
+            group["name"],
+            str(len(group["params"])),
+            f"{elements:,}",
+            f"{group['lr']:.3g}",
+            f"{group['weight_decay']:g}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(groups)
+
+
+@rank_zero_only
+def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
+    """Metrics, then where things are, then the commands that go on from here."""
+    console = Console(soft_wrap=True)
+    table = Table("metric", "value", title="result", title_justify="left")
+    for name, value in metrics.items():
+        table.add_row(name, f"{value:.2%}" if "acc" in name else f"{value:.4f}")
+    console.print(table)
+    for name, line in {**facts, **commands}.items():
+        console.print(f"{name:<10} {line}", highlight=False)
+
+
+@rank_zero_only
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")

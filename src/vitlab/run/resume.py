@@ -1,0 +1,76 @@
+"""Going on with a run: its saved config, and what the command line may change in it."""
+
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.errors import ConfigError
+from vitlab.home import CONF
+
+FIXED = ("model", "data", "seed", "global_batch_size")
+MOVABLE = ("data.num_workers", "data.device_batch_size", "data.on_bad_image", "data.source.root")
+
+
+def resumed_config(
+    saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig, overrides: list[str]
+) -> DictConfig:
+    """The saved config with the overrides of the command line, whose values stand in `composed`.
+
+    Raises ConfigError for an override that would make it another run: of model, data, seed or global batch, except
+    where and how the same data is read.
+    """
+    cfg = OmegaConf.create(OmegaConf.to_container(saved))
+    assert isinstance(cfg, DictConfig)
+    for override in OverridesParser.create().parse_overrides(overrides):
+        key = override.key_or_group
+        if key == "resume":
+            continue
+        if key in ("recipe", "study"):
+            raise ConfigError(f"{key}= cannot be given with resume=: a resumed run keeps its config; leave it out")
+        if (CONF / key).is_dir():
+            choice = override.value()
+            if str(choice) == str(saved_choices.get(key)):
+                continue  # the run's own choice: its saved values stand
+            if key in FIXED:
+                raise _another_run(key, saved_choices.get(key), choice)
+            _choose(cfg, composed, key, choice)
+            continue
+        if override.is_delete():
+            _delete(cfg, key)
+            continue
+        value = _plain(OmegaConf.select(composed, key))
+        if key.split(".")[0] in FIXED and key not in MOVABLE and value != _plain(OmegaConf.select(saved, key)):
+            raise _another_run(key, OmegaConf.select(saved, key), value)
+        OmegaConf.update(cfg, key, value, merge=False, force_add=True)
+    return cfg
+
+
+def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> None:
+    """Take another option of a group. Where it builds the same thing (trainer=gpu), only what its own file states."""
+    chosen = _plain(composed[group])
+    if chosen.get("_target_") is None or chosen["_target_"] != cfg[group].get("_target_"):
+        cfg[group] = chosen
+        return
+    stated = OmegaConf.load(CONF / group / f"{choice}.yaml")
+    for name in stated:
+        if name in chosen:
+            cfg[group][name] = chosen[name]
+
+
+def _another_run(key: str, saved: Any, given: Any) -> ConfigError:
+    return ConfigError(
+        f"{key} is {saved} in the run and {given} on the command line; a resumed run keeps its model, data, seed and "
+        "global batch size: leave it out, or start a new run"
+    )
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _delete(cfg: DictConfig, key: str) -> None:
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(cfg, parent) if parent else cfg
+    if node is not None and name in node:
+        del node[name]

@@ -1,0 +1,32 @@
+"""The trainer of a run."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+
+from vitlab.callbacks import AtomicCheckpointIO
+from vitlab.data import ImageDataModule
+from vitlab.data.datamodule import divide_batch
+from vitlab.run.build import build
+
+
+def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
+    """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    return build(
+        node,
+        "trainer",
+        default_root_dir=str(folder),
+        logger=loggers,
+        callbacks=callbacks,
+        plugins=[AtomicCheckpointIO()],
+    )
+
+
+def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
+    """The micro-batches of a step follow from the global batch and the devices there are."""
+    _, accumulation = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, trainer.world_size)
+    trainer.accumulate_grad_batches = accumulation

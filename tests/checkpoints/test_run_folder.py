@@ -1,0 +1,56 @@
+"""A user names a run by its folder or by one of its checkpoints."""
+
+from pathlib import Path
+
+import pytest
+
+from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
+from vitlab.errors import CheckpointError
+
+
+@pytest.fixture
+def run(tmp_path):
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    for name in ("best", "latest"):
+        (checkpoints / f"{name}.ckpt").write_text("")
+    return checkpoints.parent
+
+
+@pytest.mark.parametrize(
+    ("named", "folder"),
+    [
+        ("runs/a", "runs/a"),
+        ("runs/a/", "runs/a"),
+        ("runs/a/checkpoints/best.ckpt", "runs/a"),
+        ("checkpoints/best.ckpt", "."),
+        ("elsewhere/best.ckpt", "elsewhere"),
+        ("runs/a.b", "runs/a.b"),
+    ],
+)
+def test_a_run_is_named_by_its_folder_or_a_checkpoint_in_it(named, folder):
+    assert run_folder(named) == run_folder(Path(named)) == Path(folder)
+
+
+def test_a_file_is_itself(run):
+    other = run / "checkpoints" / "best.ckpt"
+    assert find_checkpoint(other, "latest") == find_checkpoint(str(other)) == other
+
+
+def test_of_a_folder_the_first_name_that_exists_is_taken(run):
+    assert find_checkpoint(run, "best", "latest") == run / "checkpoints" / "best.ckpt"
+    (run / "checkpoints" / "best.ckpt").unlink()
+    assert find_checkpoint(str(run), "best", "latest") == run / "checkpoints" / "latest.ckpt"
+
+
+def test_a_run_that_is_missing_is_refused_by_its_path(tmp_path):
+    with pytest.raises(CheckpointError, match=f"no run or checkpoint at {tmp_path / 'nowhere'}"):
+        find_checkpoint(tmp_path / "nowhere", "latest")
+
+
+def test_a_folder_without_the_checkpoint_is_refused_by_the_names_it_should_hold(run, tmp_path):
+    (run / "checkpoints" / "latest.ckpt").unlink()
+    with pytest.raises(CheckpointError, match=r"holds no latest\.ckpt: not a run of ours"):
+        find_checkpoint(run, "latest")
+    with pytest.raises(CheckpointError, match=r"holds no best\.ckpt or latest\.ckpt"):
+        find_checkpoint(tmp_path, "best", "latest")

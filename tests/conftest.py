@@ -1,0 +1,57 @@
+"""Tests run offline and on the CPU, in one process where they can: an import of torch costs seconds."""
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+os.environ |= {
+    "WANDB_MODE": "offline",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # tiny tensors: a second thread costs more than it computes
+}
+os.environ.pop("WANDB_API_KEY", None)
+
+SRC = Path(__file__).parents[1] / "src"
+sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
+
+BARE = ["~callbacks.test_report", "~callbacks.batch_picture"]  # no pictures
+TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
+
+
+@pytest.fixture
+def cli(monkeypatch, tmp_path, capfd):
+    """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(entry: str, *overrides: str, folder: str | None = None, tiny: bool = True) -> SimpleNamespace:
+        module = __import__(entry)
+        arguments = [*(TINY if tiny and entry == "train" else []), *overrides]
+        if folder is not None:
+            arguments.append(f"hydra.run.dir={folder}")
+        monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *arguments])
+        capfd.readouterr()
+        status = 0
+        try:
+            module.main()
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        captured = capfd.readouterr()
+        return SimpleNamespace(
+            status=status, out=captured.out, err=captured.err, folder=tmp_path / folder if folder else None
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory):
+    """A finished run of two epochs on the digits, shared by tests that only read it."""
+    folder = tmp_path_factory.mktemp("digits") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["train.py", *TINY, "trainer.max_epochs=2", f"hydra.run.dir={folder}"])
+        patch.chdir(folder.parent)
+        __import__("train").main()
+    return folder

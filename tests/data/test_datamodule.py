@@ -1,0 +1,350 @@
+"""The datamodule divides, checks and finishes what sources give; a stand-in plays the trainer."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torchvision.transforms import v2
+
+from vitlab.data import Digits, Folder, ImageDataModule, Mixing, Synthetic
+from vitlab.data.batch import Batch
+from vitlab.data.datamodule import divide_batch
+from vitlab.data.source import ArrayPool
+from vitlab.errors import ConfigError, DataError
+
+
+def waves(**changes):
+    settings = {"num_samples": 200, "num_classes": 4, "in_chans": 1, "image_size": 8, "noise": 0.1}
+    return Synthetic(**settings | changes)
+
+
+def arrays(**sizes):
+    """A source with a pool of gray images for each split that is named."""
+    random = np.random.RandomState(0)
+    pools = {
+        split: ArrayPool(random.randint(0, 256, (n, 8, 8), dtype=np.uint8), np.arange(n) % 4, split)
+        for split, n in sizes.items()
+    }
+    return SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: pools)
+
+
+def stand_in(**changes):
+    settings = {
+        "world_size": 1,
+        "global_rank": 0,
+        "global_step": 0,
+        "training": True,
+        "validating": False,
+        "sanity_checking": False,
+        "accumulate_grad_batches": 1,
+        "limit_train_batches": 1.0,
+        "fit_loop": SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=-1)),
+    }
+    return SimpleNamespace(**settings | changes)
+
+
+def datamodule(source=None, trainer=None, **changes):
+    settings = {
+        "image_size": 8,
+        "image_mode": None,
+        "in_chans": 1,
+        "num_classes": 4,
+        "mean": [0.5],
+        "std": [0.25],
+        "train_transform": v2.Identity(),
+        "eval_transform": v2.Identity(),
+        "val_fraction": 0.1,
+        "test_fraction": 0.2,
+        "patch_size": 4,
+        "global_batch_size": 32,
+        "device_batch_size": None,
+        "num_workers": 0,
+        "on_bad_image": "error",
+        "seed": 0,
+    }
+    module = ImageDataModule(source=source or waves(), **settings | changes)
+    module.trainer = trainer or stand_in()
+    return module
+
+
+def ready(*arguments, **options):
+    module = datamodule(*arguments, **options)
+    module.setup()
+    return module
+
+
+# -- sizes
+
+
+@settings(deadline=None)
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
+def test_a_global_batch_is_devices_times_micro_batches_times_images(world_size, accumulation, size):
+    global_batch_size = world_size * accumulation * size
+    assert divide_batch(global_batch_size, size, world_size) == (size, accumulation)
+    assert divide_batch(global_batch_size, None, world_size) == (accumulation * size, 1)
+
+
+@pytest.mark.parametrize(
+    ("global_batch_size", "device_batch_size", "world_size", "words"),
+    [
+        (64, None, 3, "global_batch_size 64 is not a multiple of the 3 devices"),
+        (64, 48, 1, "data.device_batch_size 48"),
+        (64, 32, 4, "data.device_batch_size 32"),
+        (64, 0, 1, "data.device_batch_size"),
+        (64, -8, 1, "data.device_batch_size"),
+        (0, None, 1, "global_batch_size"),
+        (-4, None, 1, "global_batch_size"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_size, world_size, words):
+    with pytest.raises(ConfigError, match=words):
+        divide_batch(global_batch_size, device_batch_size, world_size)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"in_chans": 3, "mean": [0] * 3, "std": [1] * 3},
+            r"data\.in_chans is 3.*1 channel\(s\); set data\.in_chans=1",
+        ),
+        ({"image_mode": "RGB"}, r"data\.in_chans is 1.*3 channel\(s\); set data\.in_chans=3"),
+        ({"image_mode": "RBG"}, r"data\.image_mode 'RBG'.*L, RGB or null"),
+        ({"num_classes": 3}, r"data\.num_classes is 3.*data\.num_classes=4"),
+        ({"on_bad_image": "ignore"}, r"data\.on_bad_image 'ignore'.*error, skip"),
+        ({"global_batch_size": 141}, "global_batch_size 141 .*140 images"),
+        ({"train_transform": v2.Pad(1)}, r"train transform .*10x10, and data\.image_size is 8"),
+        ({"eval_transform": v2.CenterCrop((8, 6))}, r"val transform .*8x6, and data\.image_size is 8"),
+        ({"val_fraction": 0.9}, r"data\.val_fraction"),
+        ({"val_fraction": -0.3}, r"data\.val_fraction"),
+        ({"test_fraction": 1.2}, r"data\.test_fraction"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_refused_in_a_sentence_with_the_right_one(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        ready(**changes)
+
+
+def test_steps_are_counted_from_the_training_split():
+    module = ready(device_batch_size=8)
+    assert module.steps_per_epoch == 4
+    for limit, steps in ((1.0, 4), (0.5, 2), (5, 2), (100, 4)):
+        module.trainer = stand_in(accumulate_grad_batches=4, limit_train_batches=limit)
+        assert module.trained_steps_per_epoch() == steps
+
+
+# -- splits
+
+
+def test_missing_splits_are_carved_from_the_training_pool():
+    splits = ready(arrays(train=200)).splits
+    assert {name: len(split) for name, split in splits.items()} == {"train": 140, "val": 20, "test": 40}
+    names = [split.name(i) for split in splits.values() for i in range(len(split))]
+    assert sorted(names) == sorted(f"train image {i}" for i in range(200))
+
+
+def test_a_split_that_the_source_brings_is_taken_whole():
+    splits = ready(arrays(train=200, test=30)).splits
+    assert {name: len(split) for name, split in splits.items()} == {"train": 180, "val": 20, "test": 30}
+    assert [splits["test"].name(i) for i in range(30)] == [f"test image {i}" for i in range(30)]
+    splits = ready(arrays(train=200, val=9, test=30)).splits
+    assert {name: len(split) for name, split in splits.items()} == {"train": 200, "val": 9, "test": 30}
+
+
+def test_the_seed_of_a_run_does_not_change_its_splits():
+    first, second = (ready(arrays(train=200), seed=seed).splits for seed in (0, 1))
+    assert all(np.array_equal(first[name].indices, second[name].indices) for name in first)
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_an_empty_split_is_refused(split):
+    with pytest.raises(DataError, match=rf"{split} split holds no image; see data\.{split}_fraction"):
+        ready(**{f"{split}_fraction": 0.0})
+
+
+def test_only_training_uses_the_training_transform():
+    module = ready(train_transform=v2.RandomErasing(p=1.0, value=255.0))
+    loaders = {"train": module.train_dataloader(), "val": module.val_dataloader()}
+    loaders["train again"] = module.evaluation_loader("train")
+    erased = {
+        name: any((image == 255).sum() > 2 for b in loader for image in b.inputs) for name, loader in loaders.items()
+    }
+    assert erased == {"train": True, "val": False, "train again": False}
+
+
+def test_a_second_setup_does_nothing():
+    module = ready()
+    splits = dict(module.splits)
+    module.setup("test")
+    assert all(module.splits[name] is splits[name] for name in splits)
+
+
+@pytest.mark.parametrize("kind", ["digits", "folder", "synthetic"])
+def test_every_split_reaches_spawned_workers(kind, image_tree):
+    source, options = {
+        "digits": (Digits(), {"num_classes": 10}),
+        "folder": (Folder(root=str(image_tree)), {"num_classes": 2, "global_batch_size": 4}),
+        "synthetic": (waves(), {}),
+    }[kind]
+    for split in ready(source, train_transform=v2.RandomCrop(8, padding=2), **options).splits.values():
+        copy = pickle.loads(pickle.dumps(split))
+        assert torch.equal(copy[3, 0].image, split[3, 0].image)
+        assert copy[3, 0].target == split[3, 0].target
+
+
+# -- fingerprint
+
+
+@pytest.fixture
+def image_tree(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        for i in range(10):
+            pixels = np.random.RandomState(i).randint(0, 256, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "train" / name / f"{i}.png")
+    return tmp_path
+
+
+def test_the_fingerprint_changes_with_the_files(image_tree):
+    def fingerprint():
+        return ready(Folder(root=str(image_tree)), num_classes=2, global_batch_size=4).fingerprint
+
+    seen = [fingerprint()]
+    assert fingerprint() == seen[0]
+    cats = image_tree / "train" / "cat"
+    Image.new("L", (8, 8)).save(cats / "0.png")  # another size in bytes
+    seen.append(fingerprint())
+    (cats / "1.png").rename(cats / "99.png")
+    seen.append(fingerprint())
+    (cats / "99.png").rename(image_tree / "train" / "dog" / "99.png")
+    seen.append(fingerprint())
+    (cats / "2.png").unlink()
+    seen.append(fingerprint())
+    assert len(set(seen)) == len(seen)
+
+
+def test_the_fingerprint_changes_with_a_pixel_or_a_label():
+    seen = set()
+    for change in (None, "pixels", "targets"):
+        pool = arrays(train=100).open()["train"]
+        if change:
+            array = getattr(pool, change)
+            array.flat[5] = 1 - array.flat[5] % 2
+            pool = ArrayPool(pool.pixels, pool.targets, "train")
+        seen.add(pool.fingerprint)
+    assert len(seen) == 3
+
+
+# -- batches
+
+
+def test_a_batch_arrives_as_uint8_images_and_leaves_as_normalised_patches():
+    module = ready()
+    batch = next(iter(module.train_dataloader()))
+    assert (batch.inputs.dtype, batch.inputs.shape) == (torch.uint8, (32, 1, 8, 8))
+    done = module.on_after_batch_transfer(module.on_before_batch_transfer(batch, 0), 0)
+    assert (done.inputs.shape, done.grid) == ((32, 4, 16), (2, 2))
+    expected = (batch.inputs[:, :, :4, :4].flatten(1) / 255 - 0.5) / 0.25
+    torch.testing.assert_close(done.inputs[:, 0], expected)
+    assert torch.equal(done.target, batch.target)
+
+
+def test_a_model_that_wants_pixels_gets_images():
+    module = ready(patch_size=None)
+    done = module.on_after_batch_transfer(next(iter(module.train_dataloader())), 0)
+    assert (done.inputs.shape, done.grid) == ((32, 1, 8, 8), (1, 1))
+
+
+def test_training_is_mixed_as_a_function_of_seed_step_micro_batch_and_rank():
+    mixing = Mixing(num_classes=4, rate=1.0, cutmix_rate=0.0, mixup_alpha=1.0, cutmix_alpha=1.0)
+    batch = next(iter(ready().train_dataloader()))
+
+    def mixed(seed=0, batch_idx=-1, **trainer):
+        loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=batch_idx))
+        module = ready(trainer=stand_in(accumulate_grad_batches=4, fit_loop=loop, **trainer), mixing=mixing, seed=seed)
+        return module.on_after_batch_transfer(batch, 0)
+
+    assert mixed().target.shape == (32, 4)
+    assert torch.equal(mixed().inputs, mixed().inputs)
+    assert torch.equal(mixed().inputs, mixed(batch_idx=3).inputs)  # the first micro-batch of a step, too
+    for other in (mixed(seed=1), mixed(global_step=1), mixed(batch_idx=0), mixed(global_rank=1)):
+        assert not torch.equal(mixed().inputs, other.inputs)
+    assert torch.equal(mixed(training=False, validating=True).target, batch.target)
+
+
+def test_the_position_in_training_is_the_optimizer_step():
+    module = ready(device_batch_size=16)
+
+    def batches(step):
+        module.trainer = stand_in(global_step=step)
+        return [batch.index.tolist() for batch in module.train_dataloader()]
+
+    first = batches(0)
+    assert len(first) == 8
+    assert batches(1)[:6] == first[2:]
+    assert batches(4) != first  # another epoch
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_evaluation_covers_a_split_over_all_ranks(world_size):
+    module = ready()
+    seen = []
+    for rank in range(world_size):
+        module.trainer = stand_in(world_size=world_size, global_rank=rank)
+        seen += [index for batch in module.test_dataloader() for index in batch.index.tolist()]
+    assert sorted(seen) == list(range(40))
+    module.test_split = "val"
+    assert len(module.test_dataloader().dataset) == 20
+
+
+# -- files that cannot be read
+
+
+def bad_batch(num_good):
+    images = torch.zeros(num_good, 1, 8, 8, dtype=torch.uint8)
+    return Batch(images, torch.zeros(num_good, dtype=torch.long), torch.arange(num_good), unreadable=("a.png: torn",))
+
+
+def test_a_bad_image_ends_the_run_in_a_sentence_with_the_way_out():
+    with pytest.raises(DataError, match=r"cannot read a\.png: torn; .*data\.on_bad_image=skip"):
+        ready().on_before_batch_transfer(bad_batch(3), 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "split"),
+    [
+        ({"training": True}, "train"),
+        ({"training": False, "validating": True}, "val"),
+        ({"training": False, "sanity_checking": True}, "val"),
+        ({"training": False}, "test"),
+    ],
+    ids=["training", "validation", "sanity", "test"],
+)
+def test_a_skipped_image_is_counted_once_in_its_split(state, split):
+    module = ready(on_bad_image="skip", trainer=stand_in(**state))
+    for _ in range(2):
+        assert len(module.on_before_batch_transfer(bad_batch(3), 0).target) == 3
+    assert {name: len(skipped) for name, skipped in module.skipped.items() if skipped} == {split: 1}
+
+
+def test_a_good_batch_skips_nothing():
+    module = ready(on_bad_image="skip")
+    module.on_before_batch_transfer(bad_batch(3)._replace(unreadable=()), 0)
+    assert not any(module.skipped.values())
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_split_of_unreadable_images_is_refused(image_tree, split):
+    for name in ("cat", "dog"):
+        (image_tree / "val" / name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(image_tree / "val" / name / "0.png")
+    for path in (image_tree / split).rglob("*.png"):
+        path.write_bytes(b"torn")
+    with pytest.raises(DataError, match=f"no image of the {split} split can be read"):
+        ready(Folder(root=str(image_tree)), num_classes=2, global_batch_size=4, on_bad_image="skip")

@@ -1,0 +1,42 @@
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from vitlab.layers import MLP, Block
+
+
+def block(**rates):
+    torch.manual_seed(0)
+    rates = {"drop_rate": 0.0, "attn_drop_rate": 0.0, "drop_path_rate": 0.0} | rates
+    return Block(embed_dim=12, num_heads=3, mlp_dim=24, qkv_bias=True, **rates)
+
+
+def test_the_mlp_is_two_linear_maps_around_an_exact_gelu():
+    mlp, x = MLP(embed_dim=12, mlp_dim=24, drop_rate=0.0), torch.randn(2, 5, 12)
+    hidden = F.gelu(F.linear(x, mlp.fc1.weight, mlp.fc1.bias), approximate="none")
+    torch.testing.assert_close(mlp(x), F.linear(hidden, mlp.fc2.weight, mlp.fc2.bias))
+
+
+def test_norms_stand_before_attention_and_mlp_and_residuals_around_them():
+    layer, x = block(), torch.randn(2, 5, 12)
+    y = x + layer.attn(F.layer_norm(x, (12,), eps=1e-6))
+    torch.testing.assert_close(layer(x), y + layer.mlp(F.layer_norm(y, (12,), eps=1e-6)))
+
+
+def test_drop_path_takes_both_branches():
+    x = torch.randn(4, 5, 12)
+    assert torch.equal(block(drop_path_rate=1 - 1e-6)(x), x)
+
+
+@pytest.mark.parametrize("rate", ["drop_rate", "attn_drop_rate", "drop_path_rate"])
+def test_randomness_acts_only_in_training(rate):
+    layer, x = block(**{rate: 0.5}), torch.randn(8, 5, 12)
+    expected = block()(x)  # the same seed, the same weights
+    assert not torch.allclose(layer.train()(x), expected)
+    assert torch.equal(layer.eval()(x), expected)
+
+
+def test_the_forward_pass_is_two_lines():
+    assert len(inspect.getsource(Block.forward).splitlines()) == 1 + 2

@@ -1,0 +1,211 @@
+"""W&B never asks, blocks or ends a run: what does not work online is logged offline, into the run's folder."""
+
+import builtins
+import getpass
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import wandb
+
+from vitlab.loggers import WeightsAndBiases, weights_and_biases
+
+HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+
+
+@pytest.fixture(autouse=True)
+def stranger(tmp_path, monkeypatch):
+    """A user without account and credentials, in an empty home and folder, who cannot be asked anything."""
+    for key in [key for key in os.environ if key.startswith("WANDB_")]:
+        monkeypatch.delenv(key)
+    for key in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR"):
+        monkeypatch.setenv(key, "set by the logger, and taken back after the test")
+    for folder in ("home", "here"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    for module, function in ((builtins, "input"), (getpass, "getpass")):
+        monkeypatch.setattr(module, function, lambda *a, **k: pytest.fail("it asks"))
+    wandb.teardown()  # the service keeps the environment that it was started in
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
+def logger(tmp_path):
+    def make(folder="run", **changes):
+        settings = {"project": "p", "entity": None, "tags": ["t"], "name": "n", "group": None, "run_id": None}
+        return WeightsAndBiases(folder=str(tmp_path / folder), run_config={"lr": 0.5}, **settings | changes)
+
+    return make
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A W&B server that takes connections and says one and the same thing, or nothing at all."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    connections = []
+
+    def answer(connection, reply):
+        with connection:
+            connection.recv(65536)
+            connection.sendall(reply)
+
+    def serve(reply):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # closed
+                return
+            connections.append(connection)
+            if reply is not None:
+                threading.Thread(target=answer, args=(connection, reply), daemon=True).start()
+
+    def start(reply):
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        threading.Thread(target=serve, args=(reply,), daemon=True).start()
+
+    yield start
+    listener.close()
+    for connection in connections:
+        connection.close()
+
+
+def recorded(folder):
+    """What the one offline run in a folder holds, read back by W&B's own reader."""
+    (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(file)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def goes_offline(logger, words):
+    """Starting, logging and closing work, with one warning that holds the words; gives the seconds it took."""
+    started = time.monotonic()
+    with pytest.warns(UserWarning, match=words) as caught:
+        logger.log_metrics({"val/loss": 1.0}, step=1)
+    seconds = time.monotonic() - started
+    assert len([w for w in caught if "W&B" in str(w.message) or "offline" in str(w.message)]) == 1
+    assert logger.experiment.offline
+    logger.close(0)
+    return seconds
+
+
+def test_without_credentials_it_logs_offline_into_the_folder_and_asks_nothing(logger, tmp_path):
+    run = logger(group="sweep")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.log_metrics({"val/loss": 0.25}, step=3)
+    assert run.experiment.offline
+    run_id = run.run_id
+    run.close(0)
+    record = recorded(tmp_path / "run")
+    assert (record["project"], record["name"], record["tags"], record["run_id"]) == ("p", "n", ["t"], run_id)
+    assert (record["config"]["lr"], record["exit_code"], record["state"]) == (0.5, 0, "finished")
+    assert (record["summary"]["val/loss"], record["summary"]["trainer/global_step"]) == (0.25, 3)
+    assert not [path for folder in ("home", "here") for path in (tmp_path / folder).rglob("*wandb*")]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"wandb"}
+
+
+def test_nothing_is_started_before_it_is_needed(logger, tmp_path):
+    run = logger(run_id="abc")
+    assert run.run_id == "abc"
+    run.close(0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_logger_starts_its_own_run(logger, tmp_path):
+    ids = []
+    for job in ("a", "b"):
+        run = logger(job)
+        run.log_metrics({job: 1.0}, step=0)
+        ids.append(run.run_id)
+        run.close(0)
+    assert ids[0] != ids[1]
+    for job, run_id, other in (("a", ids[0], "b"), ("b", ids[1], "a")):
+        record = recorded(tmp_path / job)
+        assert record["run_id"] == run_id
+        assert job in record["summary"]
+        assert other not in record["summary"]
+
+
+def test_a_mode_that_the_user_gives_wins(logger, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    run = logger()
+    run.log_metrics({"val/loss": 1.0}, step=1)
+    run.close(0)
+    assert not list((tmp_path / "run").glob("wandb/*run-*"))
+
+
+@pytest.mark.parametrize(("host", "known"), [("api.wandb.ai", True), ("elsewhere", False)])
+def test_credentials_may_lie_in_netrc(tmp_path, host, known):
+    assert not weights_and_biases.has_credentials()
+    (tmp_path / "home" / ".netrc").write_text(f"machine {host} login user password {'0' * 40}\n")
+    (tmp_path / "home" / ".netrc").chmod(0o600)
+    assert weights_and_biases.has_credentials() == known
+
+
+def test_a_log_call_that_raises_warns_once_and_training_goes_on(logger):
+    calls = []
+
+    def broken(*arguments, **options):
+        calls.append(arguments)
+        raise ConnectionResetError("Connection lost")
+
+    run = logger()
+    run._experiment = SimpleNamespace(log=broken)
+    with pytest.warns(UserWarning, match=r"stopped taking records \(Connection lost\); metrics\.csv goes on"):
+        run.log_metrics({"a": 1.0}, step=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.log_metrics({"a": 2.0}, step=2)
+        run.log_image("picture", [])
+        run.log_table("table", columns=["a"], data=[[1]])
+    assert len(calls) == 1
+
+
+def test_a_dead_wandb_process_does_not_end_the_run_when_it_is_closed(logger):
+    def broken(*arguments, **options):
+        raise ConnectionResetError("Connection lost")
+
+    run = logger()
+    run._experiment = SimpleNamespace(finish=broken)
+    with pytest.warns(UserWarning, match="Connection lost"):
+        run.close(0)
+    run.close(0)
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_is_waited_for_only_so_long(logger, server, monkeypatch):
+    monkeypatch.setattr(weights_and_biases, "ANSWER_SECONDS", 2)
+    server(None)
+    assert 2 <= goes_offline(logger(), "does not answer .*logged offline") < 8
+
+
+def test_a_server_that_refuses_the_connection_is_not_waited_for(logger, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    goes_offline(logger(), "does not answer .*logged offline")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reply", [HTML, b"hello there\r\n", b""], ids=["html", "no HTTP", "nothing"])
+def test_a_server_that_answers_garbage_is_left_alone(logger, server, monkeypatch, reply):
+    monkeypatch.setattr(weights_and_biases, "ANSWER_SECONDS", 2)
+    server(reply)
+    goes_offline(logger(), "logged offline")
+
+
+def test_an_address_that_is_none_is_left_alone(logger, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "wandb.example")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    goes_offline(logger(), "logged offline")

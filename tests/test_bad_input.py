@@ -1,0 +1,200 @@
+"""What a user gets wrong is answered with one sentence, the right exit status, and nothing left behind."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import SRC, TINY
+from PIL import Image
+
+
+def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size=8):
+    """A tiny data set on disk: noise in the colour of its class."""
+    random = np.random.RandomState(0)
+    for split in splits:
+        for number, name in enumerate(classes):
+            (root / split / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = random.randint(0, 100, (size, size, 3), dtype=np.uint8)
+                pixels[..., number] += 150
+                Image.fromarray(pixels).save(root / split / name / f"{i}.png")
+    return root
+
+
+FOLDER = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8", "global_batch_size=4"]
+
+
+def refused(run, status, *words):
+    """One sentence on stderr that holds the words; Hydra's own folder and log at most."""
+    lines = [line for line in run.err.splitlines() if line.strip() and "Warning" not in line and "warn" not in line]
+    assert run.status == status, run.err
+    assert len(lines) == 1, run.err
+    for word in words:
+        assert word in lines[0]
+    left = {path.name for path in run.folder.iterdir()} if run.folder.exists() else set()
+    assert left <= {".hydra", "train.log"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "words"),
+    [
+        (["data.image_size=30"], 2, ["image_size 30", "patch_size 4"]),
+        (["model.num_heads=5"], 2, ["embed_dim 32", "num_heads 5"]),
+        (["data.num_classes=11"], 2, ["data.num_classes is 11", "data.num_classes=10"]),
+        (["data.in_chans=3", "data.mean=[0,0,0]", "data.std=[1,1,1]"], 2, ["data.in_chans is 3", "data.in_chans=1"]),
+        (["model.in_chans=3"], 2, ["model.in_chans is 3", "data.in_chans is 1"]),
+        (["model.num_classes=5"], 2, ["model.num_classes is 5", "data.num_classes is 10"]),
+        (["data.mean=[0.1,0.2]"], 2, ["data.mean", "2 values", "data.in_chans is 1"]),
+        (["data.device_batch_size=48"], 2, ["global_batch_size 64", "data.device_batch_size 48"]),
+        (["global_batch_size=5000"], 2, ["global_batch_size 5000", "1258"]),
+        (["monitor=val/acc2"], 2, ["monitor 'val/acc2'", "val/acc1"]),
+        (["callbacks=[default,early_stopping]", "callbacks.early_stopping.monitor=val/f1"], 2, ["val/f1", "val/acc1"]),
+        (["schedule.warmup_steps=5"], 2, ["warmup_ratio", "warmup_steps"]),
+        (["schedule.warmup_ratio=null", "schedule.warmup_steps=10000"], 2, ["10000 steps", "shorten"]),
+        (["data.on_bad_image=ignore"], 2, ["on_bad_image 'ignore'", "error, skip"]),
+        (["trainer.max_epochs=-1"], 2, ["trainer.max_epochs"]),
+        (["trainer.max_epochs=many"], 2, ["trainer"]),
+        (["trainer.precision=bf8"], 2, ["trainer", "bf8"]),
+        (["+model.windows=4"], 2, ["model", "windows"]),
+        (["model._target_=os.system"], 2, ["os.system"]),
+        (["task.label_smoothing=2"], 2, ["label_smoothing 2"]),
+        (["model.pool=max"], 2, ["pool 'max'", "cls, mean"]),
+        (["model.drop_path_rate=1.5"], 2, ["drop_path_rate 1.5"]),
+        (["data=folder", "data.source.root=nowhere", "data.num_classes=2"], 3, ["data.source.root", "nowhere"]),
+        (["resume=nowhere"], 4, ["nowhere"]),
+        (["trainer=ddp", "trainer.devices=3", "trainer.accelerator=cpu"], 2, ["global_batch_size 64", "3 devices"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) and value else None,
+)
+def test_wrong_values_are_refused(cli, overrides, status, words):
+    refused(cli("train", *overrides, folder="run"), status, *words)
+
+
+def test_an_empty_class_folder_is_refused(cli, tmp_path):
+    image_folder(tmp_path / "images")
+    (tmp_path / "images" / "train" / "emu").mkdir()
+    run = cli("train", *FOLDER, "data.num_classes=3", folder="run")
+    refused(run, 3, "emu", "holds no image")
+
+
+def test_an_unreadable_image_is_named(cli, tmp_path):
+    image_folder(tmp_path / "images")
+    (tmp_path / "images" / "train" / "cat" / "3.png").write_bytes(b"not a picture")
+    run = cli("train", *FOLDER, "trainer.max_epochs=3", folder="run")
+    assert run.status == 3
+    assert "3.png" in run.err
+    assert "data.on_bad_image=skip" in run.err
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_unreadable_images_are_skipped_and_counted(cli, tmp_path, split):
+    image_folder(tmp_path / "images", splits=("train", "val", "test"))
+    (tmp_path / "images" / split / "cat" / "3.png").write_bytes(b"not a picture")
+    run = cli("train", *FOLDER, "data.on_bad_image=skip", "trainer.max_epochs=1", folder="run")
+    assert run.status == 0, run.err
+    assert f"1 unreadable images in {split}" in run.out
+
+
+def test_a_file_that_is_no_checkpoint_of_ours(cli, tmp_path):
+    torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
+    refused(cli("train", "resume=other.ckpt", folder="run"), 4, "other.ckpt", "not written by vitlab")
+
+
+def test_a_damaged_checkpoint(cli, tmp_path, digits_run):
+    content = bytearray((digits_run / "checkpoints" / "best.ckpt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "damaged.ckpt").write_bytes(content)
+    run = cli("evaluate", "run=damaged.ckpt")
+    assert run.status == 4
+    assert "damaged" in run.err
+
+
+def test_a_checkpoint_of_another_model(cli, tmp_path, digits_run):
+    checkpoint = torch.load(digits_run / "checkpoints" / "best.ckpt", weights_only=True)
+    checkpoint["run"]["config"]["model"]["depth"] = 3
+    torch.save(checkpoint, tmp_path / "other.ckpt")
+    run = cli("evaluate", "run=other.ckpt")
+    assert run.status == 4
+    assert "another model" in run.err
+
+
+def test_a_checkpoint_cannot_call_what_is_not_ours_nor_read_the_environment(cli, tmp_path, digits_run):
+    checkpoint = torch.load(digits_run / "checkpoints" / "best.ckpt", weights_only=True)
+    for value, word in (("os.system", "os.system"), ("${oc.env:HOME}", "resolver")):
+        checkpoint["run"]["config"]["model"]["_target_"] = value
+        torch.save(checkpoint, tmp_path / "evil.ckpt")
+        run = cli("evaluate", "run=evil.ckpt")
+        assert run.status == 2
+        assert word in run.err
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_state(cli, monkeypatch):
+    from vitlab.tasks import classification
+
+    loss = classification.softmax_cross_entropy
+    calls = [0]
+
+    def diverging(logits, target, label_smoothing):
+        calls[0] += 1
+        return loss(logits, target, label_smoothing) * (float("nan") if calls[0] > 30 else 1)
+
+    monkeypatch.setattr(classification, "softmax_cross_entropy", diverging)
+    run = cli("train", "trainer.max_epochs=3", folder="run")
+    assert run.status == 5
+    assert "optimizer.lr" in run.err
+    state = torch.load(run.folder / "checkpoints" / "latest.ckpt", weights_only=True)
+    assert state["global_step"] == 19
+    assert all(value.isfinite().all() for value in state["state_dict"].values())
+
+
+def test_a_full_disk_ends_the_run_and_keeps_the_last_state(cli, monkeypatch):
+    from vitlab.checkpoints import file
+
+    save, calls = torch.save, [0]
+
+    def full(*arguments, **options):
+        calls[0] += 1
+        if calls[0] > 2:
+            raise OSError(28, "No space left on device")
+        return save(*arguments, **options)
+
+    monkeypatch.setattr(file, "torch", torch, raising=False)
+    monkeypatch.setattr(torch, "save", full)
+    run = cli("train", "trainer.max_epochs=3", folder="run")
+    assert run.status == 6
+    assert "No space left" in run.err
+    assert {path.name for path in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "latest.ckpt"}
+
+
+def test_a_run_folder_that_cannot_be_written(cli, tmp_path):
+    (tmp_path / "file").write_text("")
+    run = cli("train", "hydra.run.dir=file/run")
+    assert run.status == 6
+    assert "file/run" in run.err
+
+
+@pytest.mark.parametrize("override", ["modle=vit_s16", "optimizer.lrr=1", "model=vit_b61"])
+def test_hydra_refuses_misspelt_keys_and_options_itself(cli, override):
+    run = cli("train", override)
+    assert run.status == 1
+    assert override.split("=")[0].split(".")[-1] in run.err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status"),
+    [
+        (["modle=x"], 1),
+        (["model.num_heads=5"], 2),
+        (["data=folder", "data.source.root=nowhere", "data.num_classes=2"], 3),
+        (["resume=nowhere"], 4),
+        (["hydra.run.dir=/dev/null/run"], 6),
+    ],
+)
+def test_exit_statuses_of_the_real_process(tmp_path, overrides, status):
+    command = [sys.executable, str(SRC / "train.py"), *TINY, *overrides]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ))
+    assert process.returncode == status, process.stderr
+    assert "Traceback" not in process.stderr

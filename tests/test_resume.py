@@ -1,0 +1,189 @@
+"""A run that is killed and resumed is the uninterrupted run, bit for bit."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import BARE, SRC, TINY
+
+from vitlab.checkpoints import file
+
+OPTIONS = [
+    *BARE,
+    # shuffling, augmentation, mixing, dropout, accumulation, EMA: all that draws or carries
+    "trainer.max_epochs=3",
+    "global_batch_size=256",
+    "data.device_batch_size=128",
+    "mixing=mixup_cutmix",
+    "model.drop_rate=0.1",
+    "model.drop_path_rate=0.1",
+    "callbacks=[default,ema]",
+    "callbacks.ema.decay=0.8",
+    "callbacks.latest_state.every_n_steps=1",
+]  # 4 steps of 2 micro-batches an epoch, 12 steps
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing in the run may handle it."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """End the process's run at a given micro-batch, as a kill would: what is on the disk stays, nothing else does."""
+    from vitlab.tasks import Classification
+
+    step = Classification.training_step
+
+    def arm(micro_batch):
+        calls = [0]
+
+        def counted(self, batch, batch_idx):
+            calls[0] += 1
+            if micro_batch is not None and calls[0] > micro_batch:
+                raise Killed
+            return step(self, batch, batch_idx)
+
+        monkeypatch.setattr(Classification, "training_step", counted)
+
+    return arm
+
+
+def same_tensors(a, b):
+    """Whether two nested structures of tensors and plain types are equal, bit for bit."""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_tensors(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(same_tensors(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+def states(folder):
+    latest = file.read(folder / "checkpoints" / "latest.ckpt")
+    best = file.read(folder / "checkpoints" / "best.ckpt")
+    keys = ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers", "global_step")
+    return [{key: latest[key] for key in keys}, best["state_dict"], best["score"], best["global_step"]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, workers):
+    """Kills within a step, between steps, at an epoch's last batch, and just after one; 24 micro-batches in all."""
+    options = [*OPTIONS, f"data.num_workers={workers}"]
+    killed_at(None)
+    assert cli("train", *options, folder="whole").status == 0
+    whole = states(Path("whole"))
+    for kill in [3, 8, 9, 18] if workers == 0 else [5]:
+        killed_at(kill)
+        with pytest.raises(Killed):
+            cli("train", *options, folder=f"killed{kill}")
+        killed_at(None)
+        assert cli("train", f"resume=killed{kill}", f"data.num_workers={workers}").status == 0
+        resumed = states(Path(f"killed{kill}"))
+        assert same_tensors(whole, resumed), f"killed after micro-batch {kill}"
+
+
+def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
+    """SIGKILL at an arbitrary moment in mid-epoch, then resume; against an uninterrupted run in this process."""
+    options = [*OPTIONS, "trainer.max_epochs=15"]
+    assert cli("train", *options, folder="whole").status == 0
+    command = [sys.executable, str(SRC / "train.py"), *TINY, *options, "hydra.run.dir=killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    latest = tmp_path / "killed" / "checkpoints" / "latest.ckpt"
+    deadline = time.monotonic() + 120
+    while not latest.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.4)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    step = file.read(latest)["global_step"]
+    assert 0 < step < 60
+    assert cli("train", "resume=killed").status == 0
+    assert same_tensors(states(tmp_path / "whole"), states(tmp_path / "killed"))
+    with open(tmp_path / "killed" / "metrics.csv", newline="") as f:
+        steps = [int(row["step"]) for row in csv.DictReader(f)]
+    assert steps == sorted(set(steps))  # earlier rows kept, each step once
+    assert steps[-1] == 60
+    starts = json.loads((tmp_path / "killed" / "provenance.json").read_text())
+    assert [start["from_step"] for start in starts] == [0, step]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_run_between_steps_with_its_state_saved(cli, monkeypatch, number, status):
+    from vitlab.tasks import Classification
+
+    step, sent = Classification.training_step, []
+
+    def signalled(self, batch, batch_idx):
+        if self.global_step == 5 and not sent:
+            sent.append(os.kill(os.getpid(), number))
+        return step(self, batch, batch_idx)
+
+    options = [*OPTIONS, "callbacks.latest_state.every_n_steps=1000"]
+    assert cli("train", *options, folder="whole").status == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "training_step", signalled)
+        run = cli("train", *options, folder="stopped")
+    assert run.status == status
+    assert file.read(run.folder / "checkpoints" / "latest.ckpt")["global_step"] == 6
+    assert cli("train", "resume=stopped").status == 0
+    assert same_tensors(states(run.folder.parent / "whole"), states(run.folder))
+
+
+def test_resume_takes_the_saved_config_and_the_command_line_wins(cli, tmp_path):
+    assert cli("train", "trainer.max_epochs=1", "optimizer.lr=2e-3", "global_batch_size=256", folder="run").status == 0
+    run = cli("train", "resume=run", "trainer.max_epochs=2", "optimizer.weight_decay=0.3", tiny=False)
+    assert run.status == 0, run.err
+    checkpoint = file.read(tmp_path / "run" / "checkpoints" / "latest.ckpt")
+    assert checkpoint["global_step"] == 8
+    config = checkpoint["run"]["config"]
+    assert (config["optimizer"]["lr"], config["optimizer"]["weight_decay"]) == (2e-3, 0.3)
+    assert config["model"]["embed_dim"] == 32
+    assert {g["weight_decay"] for g in checkpoint["optimizer_states"][0]["param_groups"]} == {0.0, 0.3}
+    starts = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    assert "optimizer.weight_decay=0.3" in starts[1]["command"]
+    assert not (tmp_path / "runs").exists()  # the same folder, no other
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("seed=7", "seed"),
+        ("model=vit_ti4", "model"),
+        ("model.depth=1", "model.depth"),
+        ("data=synthetic", "data"),
+        ("global_batch_size=32", "global_batch_size"),
+        ("recipe=digits", "recipe"),
+    ],
+)
+def test_resume_refuses_to_become_another_run(cli, digits_run, override, key):
+    before = (digits_run / "config.yaml").read_text()
+    run = cli("train", f"resume={digits_run}", override, tiny=False)
+    assert run.status == 2
+    assert run.err.strip().splitlines()[-1].startswith(f"ConfigError: {key}")
+    assert (digits_run / "config.yaml").read_text() == before
+
+
+def test_resume_refuses_other_data(cli, tmp_path):
+    from test_bad_input import image_folder
+
+    image_folder(tmp_path / "images")
+    options = [
+        "data=folder",
+        "data.source.root=images",
+        "data.num_classes=2",
+        "data.image_size=8",
+        "global_batch_size=4",
+    ]
+    assert cli("train", *options, "trainer.max_epochs=1", folder="run").status == 0
+    next((tmp_path / "images" / "train" / "cat").iterdir()).unlink()
+    run = cli("train", "resume=run", "trainer.max_epochs=2", tiny=False)
+    assert run.status == 4
+    assert "data" in run.err

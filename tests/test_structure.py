@@ -1,0 +1,136 @@
+"""The plan of the house, held: who may import whom, and what files may be called."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitlab.home import CONF
+
+SRC = Path(__file__).parents[1] / "src"
+FILES = sorted(SRC.rglob("*.py"))
+ENTRIES = sorted(SRC.glob("*.py"))
+HEAVY = {"torch", "torchvision", "torchmetrics", "pytorch_lightning", "lightning_fabric", "wandb", "timm", "matplotlib"}
+
+
+def imported(file):
+    """Dotted names of all a file imports, wherever in it, its own package's by their full names."""
+    package = file.relative_to(SRC).parent.parts
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = package[: len(package) + 1 - node.level] if node.level else ()
+            yield from (".".join([*origin, *filter(None, [node.module]), alias.name]) for alias in node.names)
+
+
+IMPORTS = {file.relative_to(SRC).as_posix(): set(imported(file)) for file in FILES}
+
+
+def packages_in(room):
+    """Third-party packages that the files of a folder import."""
+    names = {name.split(".")[0] for file, names in IMPORTS.items() if file.startswith(room) for name in names}
+    return names - sys.stdlib_module_names - {"vitlab", "hydra_plugins"}
+
+
+def rooms_behind(room):
+    """Rooms of vitlab, and files at its root, that the files of a room import, itself among them."""
+    files = (names for file, names in IMPORTS.items() if file.startswith((f"vitlab/{room}/", f"vitlab/{room}.py")))
+    return {name.split(".")[1] for names in files for name in names if name.startswith("vitlab.")}
+
+
+def importers_of(*packages):
+    return {file for file, names in IMPORTS.items() if any(name.split(".")[0] in packages for name in names)}
+
+
+def outside(files, *places):
+    return sorted(file for file in files if not file.startswith(places))
+
+
+# -- names
+
+
+def test_no_file_or_folder_hides_a_module_that_is_imported():
+    taken = sys.stdlib_module_names | packages_in("") | HEAVY | {"lightning", "hydra", "omegaconf"}
+    names = {Path(part).stem for file in FILES for part in file.relative_to(SRC).parts} - {"__init__"}
+    assert names & taken == set()
+
+
+def test_rooms_are_named_by_nouns_of_the_field():
+    parts = {Path(part).stem for file in FILES for part in file.relative_to(SRC).parts}
+    assert parts & {"utils", "util", "utilities", "misc", "helper", "helpers", "common"} == set()
+
+
+# -- who may import whom
+
+
+@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models"])
+def test_the_mathematics_needs_torch_alone(room):
+    assert packages_in(f"vitlab/{room}/") == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("room", "allowed"),
+    [
+        ("layers", set()),
+        ("losses", set()),
+        ("optim", set()),
+        ("models", {"layers"}),
+        ("tasks", {"models", "losses", "optim", "data", "counted", "errors"}),
+    ],
+)
+def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
+    assert rooms_behind(room) <= allowed | {room}
+
+
+def test_data_never_meets_models():
+    met, behind = set(), {"data"}
+    while behind - met:
+        met |= behind
+        behind = set().union(*(rooms_behind(room) for room in met))
+    assert not met & {"models", "weights", "tasks"}
+
+
+def test_hydra_stays_in_the_entries_the_plugins_and_the_run():
+    entries = tuple(entry.name for entry in ENTRIES)
+    assert outside(importers_of("hydra", "omegaconf"), *entries, "hydra_plugins/", "vitlab/run/") == []
+
+
+def test_lightning_stays_where_training_is_organised():
+    rooms = [f"vitlab/{room}/" for room in ("tasks", "callbacks", "loggers", "run")]
+    importers = importers_of("pytorch_lightning", "lightning_fabric")
+    assert outside(importers, *rooms, "vitlab/data/datamodule.py") == []
+    assert outside(importers_of("torchmetrics"), "vitlab/tasks/", "vitlab/callbacks/") == []
+
+
+def test_wandb_stays_in_one_file():
+    assert importers_of("wandb") == {"vitlab/loggers/weights_and_biases.py"}
+
+
+def test_nothing_imports_the_lightning_package_or_the_experiments():
+    assert importers_of("lightning", "experiments") == set()
+
+
+# -- the entries
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda path: path.name)
+def test_an_entry_is_under_60_lines(entry):
+    assert len(entry.read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_nothing_heavy_loads_before_the_run():
+    """Importing the entries, finding the plugins and composing a config: what --help, --cfg job and a typo wait for."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(SRC)!r})
+{"".join(f"import {entry.stem}; " for entry in ENTRIES)}
+from hydra import compose, initialize_config_dir
+with initialize_config_dir({str(CONF)!r}, version_base="1.3"):
+    compose("train", return_hydra_config=True)
+print(*sorted({HEAVY!r} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stdout.split()) == (0, []), result.stderr
