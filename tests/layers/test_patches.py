@@ -58,7 +58,7 @@ def test_the_linear_map_on_patches_is_the_strided_convolution_on_pixels(embeddin
 
 @pytest.mark.parametrize("shape", [(2, 4, 48), (2, 9, 16), (2, 3, 8, 8), (2, 1, 12, 12), (2, 3, 10, 10)])
 def test_inputs_of_another_size_are_refused(embedding, shape):
-    with pytest.raises(ValueError, match="patches of"):
+    with pytest.raises(ValueError, match="the model takes"):
         embedding(torch.zeros(shape))
 
 

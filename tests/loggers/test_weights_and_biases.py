@@ -203,9 +203,3 @@ def test_a_server_that_answers_garbage_is_left_alone(logger, server, monkeypatch
     monkeypatch.setattr(weights_and_biases, "ANSWER_SECONDS", 2)
     server(reply)
     goes_offline(logger(), "logged offline")
-
-
-def test_an_address_that_is_none_is_left_alone(logger, monkeypatch):
-    monkeypatch.setenv("WANDB_BASE_URL", "wandb.example")
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    goes_offline(logger(), "logged offline")

@@ -16,8 +16,10 @@ class Attention(nn.Module):
 
     def __init__(self, *, embed_dim: int, num_heads: int, qkv_bias: bool, drop_rate: float, attn_drop_rate: float):
         super().__init__()
-        if embed_dim % num_heads:
+        if num_heads < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}")
+        if not 0 <= attn_drop_rate < 1:
+            raise ValueError(f"attn_drop_rate {attn_drop_rate} is not in [0, 1)")
         self.num_heads = num_heads
         self.attn_drop_rate = attn_drop_rate
         self.qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=qkv_bias)

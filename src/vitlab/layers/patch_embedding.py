@@ -19,9 +19,10 @@ class PatchEmbedding(nn.Module):
 
     def __init__(self, *, image_size: int, patch_size: int, in_chans: int, embed_dim: int):
         super().__init__()
-        if image_size % patch_size:
+        if patch_size < 1 or image_size % patch_size:
             raise ValueError(f"image_size {image_size} is not a multiple of patch_size {patch_size}")
         self.patch_size = patch_size
+        self.image_size = (image_size, image_size)
         self.grid = (image_size // patch_size, image_size // patch_size)
         self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
@@ -31,10 +32,13 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim == 4:
+            self._check(x.shape, (self.proj.in_channels, *self.image_size), "images of (channels, height, width)")
             x = patchify(x, self.patch_size)
-        if x.shape[1:] != torch.Size((self.num_patches, self.proj.weight[0].numel())):
-            raise ValueError(
-                f"{x.shape[1]} patches of {x.shape[2]} values do not fit a model for {self.num_patches} patches "
-                f"of {self.proj.weight[0].numel()} values (channels x patch_size x patch_size)"
-            )
+        values = self.proj.weight[0].numel()
+        self._check(x.shape, (self.num_patches, values), "(patches, channels x patch_size x patch_size)")
         return F.linear(x, self.proj.weight.flatten(1), self.proj.bias)
+
+    @staticmethod
+    def _check(shape: torch.Size, expected: tuple[int, ...], what: str) -> None:
+        if shape[1:] != torch.Size(expected):
+            raise ValueError(f"the model takes {what} {expected}, and was given {tuple(shape[1:])}")

@@ -43,6 +43,8 @@ class VisionTransformer(nn.Module):
             raise ValueError(f"pool '{pool}' is not one of: cls, mean")
         if pool == "cls" and not class_token:
             raise ValueError("pool 'cls' needs class_token=true; without a class token use pool 'mean'")
+        if depth < 1:
+            raise ValueError(f"depth {depth} is not at least 1")
         self.depth = depth
         self.patch_embed = PatchEmbedding(
             image_size=image_size, patch_size=patch_size, in_chans=in_chans, embed_dim=embed_dim
@@ -76,7 +78,7 @@ class VisionTransformer(nn.Module):
     def initialize(self) -> None:
         """Start from random weights; every parameter is overwritten."""
         self.apply(initialize)
-        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+        nn.init.normal_(self.pos_embed, std=0.02)
         nn.init.normal_(self.cls_token, std=1e-6)
 
     def forward(self, x: Tensor) -> Tensor:

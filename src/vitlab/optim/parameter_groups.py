@@ -25,6 +25,8 @@ def parameter_groups(
     that describes nothing, tensors of one dimension take no weight decay, and layer_decay raises ValueError.
     """
     described = cast(DescribesParameters, model) if hasattr(model, "no_weight_decay") else None
+    if not 0 < layer_decay <= 1:
+        raise ValueError(f"layer_decay {layer_decay} is not above 0 and at most 1")
     if layer_decay != 1.0 and described is None:
         raise ValueError(f"layer_decay needs a model that names its layers, which {type(model).__name__} does not")
     exempt = described.no_weight_decay() if described else {n for n, p in model.named_parameters() if p.ndim <= 1}

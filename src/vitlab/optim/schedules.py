@@ -14,6 +14,8 @@ def warmup_length(num_steps: int, warmup_ratio: float | None, warmup_steps: int 
     if (warmup_ratio is None) == (warmup_steps is None):
         raise ValueError("exactly one of warmup_ratio and warmup_steps must be given; set the other to null")
     steps = warmup_steps if warmup_steps is not None else round((warmup_ratio or 0.0) * num_steps)
+    if steps < 0:
+        raise ValueError(f"a warm-up of {steps} steps is negative")
     if steps >= num_steps:
         raise ValueError(f"a warm-up of {steps} steps is as long as the run of {num_steps} steps; shorten the warm-up")
     return steps
@@ -24,6 +26,8 @@ def cosine(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | No
 
     Step s, from 0, gives the factor of the (s+1)-th update: the first is above 0, and the last is near `final_ratio`.
     """
+    if not 0 <= final_ratio <= 1:
+        raise ValueError(f"final_ratio {final_ratio} is not between 0 and 1")
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
 
     def factor(step: int) -> float:

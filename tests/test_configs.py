@@ -1,0 +1,161 @@
+"""Every YAML in conf/ and experiments/ composes, resolves, and fits the constructor it names."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+
+from vitlab.home import CONF, EXPERIMENTS
+from vitlab.run.annotations import accepts, check_annotations
+from vitlab.run.build import parts, plain
+
+RUNTIME = {  # what no YAML can hold, by constructor
+    "vitlab.data.ImageDataModule": {"mixing"},
+    "vitlab.tasks.Classification": {"model", "optimizer", "schedule"},
+    "vitlab.optim.cosine": {"num_steps"},
+    "vitlab.optim.constant": {"num_steps"},
+    "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config"},
+}
+NEEDED = {"data=folder": ["data.source.root=somewhere", "data.num_classes=2"]}
+GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
+OPTIONS = [f"{g.name}={file.stem}" for g in GROUPS for file in sorted(g.glob("*.yaml")) if file.stem[0] != "_"]
+OPTIONS += [f"{g}={file.stem}" for g in ("recipe", "study") for file in sorted((EXPERIMENTS / g).glob("*.yaml"))]
+FILES = [*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")]
+
+
+def composed(*overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", overrides=list(overrides), return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+    plain(cfg)  # every reference resolves, nothing is missing
+    return cfg
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_binds_to_its_constructors(option):
+    """Exactly the constructor's keywords: none unknown, none missing, and ours have no defaults to fall back on."""
+    overrides = [option, *NEEDED.get(option, [])]
+    if option.startswith("callbacks=") and not option.endswith("default"):
+        overrides = [f"callbacks=[default,{option.split('=')[1]}]"]
+    if option.startswith(("recipe=", "study=")):
+        overrides += ["data.source.root=somewhere"] if "Folder" in str(composed_source(option)) else []
+    cfg = composed(*overrides)
+    for key, node in parts(cfg, "cfg"):
+        target = get_object(node["_target_"])
+        function = target.__init__ if inspect.isclass(target) else target
+        parameters = inspect.signature(function).parameters
+        given = {str(name) for name in node if not str(name).startswith("_")} | RUNTIME.get(node["_target_"], set())
+        unknown = given - parameters.keys()
+        assert not unknown or "kwargs" in parameters, f"{key}: {node['_target_']} takes no {unknown}"
+        check_annotations(target, node, key)
+        if node["_target_"].startswith("vitlab."):
+            wanted = {name for name, p in parameters.items() if name != "self" and p.default is p.empty}
+            assert wanted <= given, f"{key}: {node['_target_']} also wants {wanted - given}"
+            assert all(p.kind == p.KEYWORD_ONLY for n, p in parameters.items() if n not in ("self", "num_steps")), key
+
+
+def composed_source(option):
+    group, name = option.split("=")
+    return yaml.safe_load((EXPERIMENTS / group / f"{name}.yaml").read_text())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_yaml_says_in_its_first_line_what_it_is(path):
+    first = path.read_text().splitlines()
+    line = first[1] if first[0].startswith("# @package") else first[0]
+    assert line.startswith("# ")
+    assert len(line) > 10
+
+
+def leaves(node, prefix=()):
+    for key, value in node.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*prefix, key))
+        elif key not in ("defaults", "_partial_"):
+            yield (*prefix, key)
+
+
+def with_misspelt(node, path):
+    """A copy of a nested dict in which the key at `path` is misspelt."""
+    head, *rest = path
+    return {
+        (f"{key}x" if key == head and not rest else key): (
+            with_misspelt(value, rest) if key == head and rest else value
+        )
+        for key, value in node.items()
+    }
+
+
+SOURCES = [f for f in CONF.rglob("*.yaml") if f.parent.name in ("model", "data", "mixing", "task", "schedule", "trainer")]
+KEYS = [(f, path) for f in SOURCES for path in leaves(yaml.safe_load(f.read_text()) or {})]
+
+
+def test_a_misspelt_key_in_any_yaml_is_noticed(tmp_path):
+    """Each key of each YAML that builds something, one at a time: the constructor, or a reference, must object."""
+    quiet = []
+    for file, path in KEYS:
+        content = yaml.safe_load(file.read_text())
+        if not notices(file, with_misspelt(content, path)):
+            quiet.append((f"{file.parent.name}/{file.name}", ".".join(path)))
+    assert not quiet
+
+
+def notices(file: Path, content: dict) -> bool:
+    """Whether a YAML with this content no longer binds: unknown, missing or mistyped keywords at any `_target_`."""
+    base = {}
+    for name in [d for d in content.get("defaults", []) if isinstance(d, str)]:
+        base = yaml.safe_load((file.parent / f"{name}.yaml").read_text()) | base
+    merged = OmegaConf.to_container(OmegaConf.merge(base, {k: v for k, v in content.items() if k != "defaults"}))
+    if "_target_" not in merged and file.stem not in ("none",):
+        return True
+    return any(not binds(node) for node in nodes(merged, file))
+
+
+def nodes(merged, file):
+    if isinstance(merged, dict):
+        if "_target_" in merged:
+            yield merged
+        elif any(isinstance(v, dict | list) for v in merged.values()) or merged:
+            yield {"_target_": None, **merged}
+        for key, value in merged.items():
+            if isinstance(value, dict) and key != "_target_":
+                yield from nodes(value, file)
+            elif isinstance(value, list):
+                for item in value:
+                    if isinstance(item, dict):
+                        yield from nodes(item, file)
+
+
+def binds(node) -> bool:
+    if node["_target_"] is None:
+        return False
+    try:
+        target = get_object(node["_target_"])
+    except Exception:
+        return False
+    parameters = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters
+    given = {key for key in node if key not in ("_target_", "_partial_")}
+    if not given <= parameters.keys():
+        return False
+    wanted = {
+        n
+        for n, p in parameters.items()
+        if n != "self" and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    }
+    return wanted <= given | RUNTIME.get(node["_target_"], set())
+
+
+def test_annotations_refuse_other_types():
+    assert accepts(int, 3)
+    assert not accepts(int, "3")
+    assert not accepts(int, True)
+    assert not accepts(int, 3.5)
+    assert accepts(float, 3)
+    assert accepts(int | None, None)
+    assert not accepts(float, None)
