@@ -90,6 +90,7 @@ def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, workers):
         assert same_tensors(whole, resumed), f"killed after micro-batch {kill}"
 
 
+@pytest.mark.slow
 def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
     """SIGKILL at an arbitrary moment in mid-epoch, then resume; against an uninterrupted run in this process."""
     options = [*OPTIONS, "trainer.max_epochs=15"]

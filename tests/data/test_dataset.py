@@ -48,7 +48,7 @@ def test_each_sample_is_augmented_in_its_own_way():
 
 
 def test_augmentation_leaves_the_global_generator_as_it_was():
-    before = torch.get_rng_state()
+    before = torch.manual_seed(5).get_state()
     images(noise_split())
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -12,6 +12,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from hydra_plugins.vitlab_plugins.resolvers import better
 from vitlab.errors import VitlabError
 
 OUTCOME = "job.json"
@@ -57,8 +58,10 @@ class SweepTable(Callback):
 def write_table(sweep: Path) -> list[dict[str, Any]]:
     """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
     outcomes = [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
-    falling = any(str(outcome["monitor"]).endswith(("loss", "ece")) for outcome in outcomes)
-    outcomes.sort(key=lambda o: (o["score"] is None, (o["score"] or 0) * (1 if falling else -1)))
+    sign = {"min": 1, "max": -1}
+    outcomes.sort(
+        key=lambda o: (o["status"] != "done", o["score"] is None, (o["score"] or 0) * sign[better(str(o["monitor"]))])
+    )
     rows = [
         {str(o["monitor"]): o["score"], **o["overrides"], "seconds": o["seconds"], "status": o["status"]}
         | {"folder": o["folder"]}

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM end a run between two steps, with its state saved."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,8 @@ class Interruption(Callback):
         self.handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python takes handlers in the main thread only
         for number in (signal.SIGINT, signal.SIGTERM):
             self.handlers[number] = signal.signal(number, self._note)
 

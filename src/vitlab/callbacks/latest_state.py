@@ -12,7 +12,7 @@ from vitlab.errors import NonFiniteError
 
 
 class LatestState(Checkpoint):
-    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps and at the end of each epoch.
+    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, and at the end of the run.
 
     A state is saved between steps only, when all that was due after the last one (validation, best model, early
     stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
@@ -33,12 +33,16 @@ class LatestState(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        between_steps = batch_idx % trainer.accumulate_grad_batches == 0
-        if between_steps and trainer.global_step % self.every_n_steps == 0:
+        if batch_idx % trainer.accumulate_grad_batches == 0 and self._due(trainer):
             self.save(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.save(trainer)
+        ends = trainer.should_stop or trainer.global_step >= pl_module.num_steps
+        if ends or self._due(trainer):
+            self.save(trainer)
+
+    def _due(self, trainer: pl.Trainer) -> bool:
+        return trainer.global_step - self.saved_step >= self.every_n_steps
 
     def save(self, trainer: pl.Trainer) -> None:
         """Save the present state, unless it is saved already."""

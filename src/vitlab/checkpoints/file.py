@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ def write(checkpoint: dict[str, Any], path: Path) -> None:
         os.replace(temporary, path)
         flush_folder(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-        temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write the checkpoint {path}: {error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def flush_folder(folder: Path) -> None:
@@ -50,8 +53,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, OSError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint, or its end is missing: {error}") from error
+    except Exception as error:  # zipfile raises many kinds for damaged headers
+        raise CheckpointError(f"{path} is not a checkpoint, or it is damaged: {error}") from error
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged: the checksum of its record {damaged} does not hold")
     try:

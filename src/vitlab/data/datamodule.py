@@ -31,6 +31,10 @@ def divide_batch(global_batch_size: int, device_batch_size: int | None, world_si
 
     device_batch_size null: a device takes its whole share at once. Raises ConfigError for sizes that do not divide.
     """
+    if global_batch_size < 1:
+        raise ConfigError(f"global_batch_size {global_batch_size} is not at least 1")
+    if device_batch_size is not None and device_batch_size < 1:
+        raise ConfigError(f"data.device_batch_size {device_batch_size} is not at least 1; null is the whole share")
     if global_batch_size % world_size:
         raise ConfigError(f"global_batch_size {global_batch_size} is not a multiple of the {world_size} devices")
     share = global_batch_size // world_size
@@ -82,6 +86,13 @@ class ImageDataModule(pl.LightningDataModule):
         super().__init__()
         if on_bad_image not in ("error", "skip"):
             raise ConfigError(f"data.on_bad_image '{on_bad_image}' is not one of: error, skip")
+        for key, fraction in {"val_fraction": val_fraction, "test_fraction": test_fraction}.items():
+            if not 0 <= fraction < 1:
+                raise ConfigError(f"data.{key} {fraction} is not in [0, 1)")
+        if val_fraction + test_fraction >= 1:
+            raise ConfigError(
+                f"data.val_fraction {val_fraction} and data.test_fraction {test_fraction} leave nothing to train on"
+            )
         if image_mode is not None and image_mode not in Image.MODES:
             raise ConfigError(f"data.image_mode '{image_mode}' is not a mode of Pillow; use L, RGB or null")
         channels = source.in_chans if image_mode is None else Image.getmodebands(image_mode)
@@ -239,7 +250,7 @@ class ImageDataModule(pl.LightningDataModule):
                 raise DataError(
                     f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.on_bad_image=skip"
                 )
-            if not len(batch.target):
+            if not len(batch.target) and self._trainer().training:
                 raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
             self.skipped[self._split_in_use()].update(batch.unreadable)
         return batch
@@ -258,7 +269,9 @@ class ImageDataModule(pl.LightningDataModule):
 
     def _split_in_use(self) -> str:
         trainer = self._trainer()
-        return "train" if trainer.training else "val" if trainer.validating else self.test_split
+        if trainer.validating or trainer.sanity_checking:
+            return "val"
+        return "train" if trainer.training else self.test_split
 
     def _trainer(self) -> pl.Trainer:
         assert self.trainer is not None, "a loader belongs to a trainer: rank, number of ranks, step"

@@ -16,7 +16,15 @@ from vitlab.data.source import Pool
 from vitlab.errors import DataError
 
 Transform = Callable[[Any], Any]
-DAMAGE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, Image.DecompressionBombWarning)
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    EOFError,
+    Image.DecompressionBombError,
+    Image.DecompressionBombWarning,
+)
 
 
 def convert(image: Image.Image | Tensor, image_mode: str | None) -> Image.Image | Tensor:

@@ -81,9 +81,13 @@ def class_folders(folder: Path) -> list[str]:
 def image_files(folder: Path) -> list[tuple[str, int]]:
     """Paths and sizes in bytes of the image files at any depth below `folder`, sorted by path."""
     found = []
-    for parent, _, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS:
-                path = os.path.join(parent, name)
-                found.append((path, os.stat(path).st_size))
+            if name.startswith(".") or os.path.splitext(name)[1].lower() not in EXTENSIONS:
+                continue
+            path = os.path.join(parent, name)
+            if not os.path.exists(path):
+                raise DataError(f"{path} is a link to nothing; mend or remove it")
+            found.append((path, os.stat(path).st_size))
     return sorted(found)

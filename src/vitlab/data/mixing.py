@@ -14,8 +14,8 @@ from vitlab.counted import seeded_cpu
 class Mixing:
     """One of mixup and CutMix for each batch, CutMix with probability `cutmix_rate`, none with 1 - `rate`.
 
-    Images (B, C, H, W) and classes (B,) -> mixed images and probabilities (B, K). The pairing is with the next image
-    of the batch, and all that is random comes from the given seed. An alpha is that of the Beta distribution.
+    Images (B, C, H, W) and classes (B,) -> mixed images and probabilities (B, K). The pairing is with the image before
+    it in the batch, and all that is random comes from the given seed. An alpha is that of the Beta distribution.
     """
 
     def __init__(self, *, num_classes: int, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):

@@ -14,8 +14,8 @@ def carve(targets: np.ndarray, fractions: dict[str, float]) -> dict[str, np.ndar
     """
     random = np.random.RandomState(SPLIT_SEED)
     ends = np.cumsum(list(fractions.values()))
-    if abs(ends[-1] - 1) > 1e-9:
-        raise ValueError(f"the fractions {fractions} of a split do not add up to 1")
+    if abs(ends[-1] - 1) > 1e-9 or min(fractions.values()) < 0:
+        raise ValueError(f"the fractions {fractions} of a split are not shares that add up to 1")
     parts: dict[str, list[np.ndarray]] = {name: [] for name in fractions}
     for label in np.unique(targets):
         members = random.permutation(np.flatnonzero(targets == label))

@@ -23,7 +23,10 @@ class TorchvisionSource:
         self.class_names: list[str] = []
 
     def prepare(self) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"data.source.root: cannot make the folder {self.root}: {error.strerror}") from error
         with FileLock(self.root / f".{self.dataset}.lock"):  # two runs may want the same download
             for train in (True, False):
                 self._torchvision(train=train, download=True)
@@ -36,9 +39,10 @@ class TorchvisionSource:
 
         try:
             return getattr(datasets, self.dataset)(str(self.root), train=train, download=download)
-        except (OSError, RuntimeError) as error:
+        except Exception as error:  # a download, a checksum or a damaged file: torchvision raises many kinds
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise DataError(
-                f"{self.dataset} is not complete in {self.root} and could not be downloaded ({error}); put its files "
+                f"{self.dataset} is not complete in {self.root} and could not be downloaded ({reason}); put its files "
                 "there, or point data=folder data.source.root=... at images in train/<class>/*"
             ) from error
 

@@ -57,14 +57,17 @@ class MetricsCSV(Logger):
     def _start(self) -> None:
         self.started = True
         if self.path.exists():
-            with open(self.path, newline="") as file:
-                rows = [row for row in csv.DictReader(file) if (row["step"] or "").isdigit()]
+            lines = self.path.read_text().splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last one
+            rows = [row for row in csv.DictReader(whole) if row["step"].isdigit()]
             self.rows = [
-                {name: value for name, value in row.items() if name and value}
+                {name: float(value) for name, value in row.items() if value and name != "step"}
+                | {"step": int(row["step"])}
                 for row in rows
                 if int(row["step"]) <= self.first_step
             ]
             self.columns = list(dict.fromkeys(["step", *(name for row in self.rows for name in row)]))
+            self._rewrite()
 
     def _rewrite(self) -> None:
         temporary = self.path.with_suffix(".csv.new")

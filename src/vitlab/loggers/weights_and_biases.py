@@ -5,6 +5,7 @@ import os
 import urllib.error
 import urllib.request
 import warnings
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -19,8 +20,8 @@ ANSWER_SECONDS = 10
 class WeightsAndBiases(WandbLogger):
     """Lightning's WandbLogger around a run that this file starts and ends.
 
-    A sweep's jobs share `group`. `run_id` continues a run. Every file W&B writes lies in `folder`. WANDB_MODE
-    (online, offline, disabled) wins over what is found out here.
+    A sweep's jobs share `group`. `run_id` names a new run, or the one to continue. Every file W&B writes lies in
+    `folder`. WANDB_MODE (online, offline, disabled) wins over what is found out here.
     """
 
     def __init__(
@@ -32,11 +33,10 @@ class WeightsAndBiases(WandbLogger):
         folder: str,
         name: str,
         group: str | None,
-        run_id: str | None,
+        run_id: str,
         run_config: dict[str, Any],
     ):
         super().__init__(name=name, save_dir=folder, project=project, id=run_id, log_model=False)
-        self._given_id = run_id
         self.settings: dict[str, Any] = {
             "project": project,
             "entity": entity,
@@ -45,7 +45,7 @@ class WeightsAndBiases(WandbLogger):
             "name": name,
             "group": group,
             "id": run_id,
-            "resume": "allow" if run_id else None,
+            "resume": "allow",
             "config": run_config,
         }
         self.broken = False
@@ -59,11 +59,6 @@ class WeightsAndBiases(WandbLogger):
             self._experiment.define_metric("trainer/global_step")
             self._experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         return self._experiment
-
-    @property
-    def run_id(self) -> str | None:
-        """The run's id, once it is started."""
-        return str(self._experiment.id) if self._experiment is not None else self._given_id
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
@@ -90,9 +85,16 @@ class WeightsAndBiases(WandbLogger):
     @rank_zero_only
     def close(self, exit_code: int) -> None:
         """End the run, so that the next job of a sweep starts its own."""
-        if self._experiment is not None:
+        if self._experiment is None:
+            return
+        try:
             self._experiment.finish(exit_code=exit_code)
-            self._experiment = None
+        except Exception as error:
+            warnings.warn(f"W&B did not end its run ({error}); metrics.csv is complete", stacklevel=2)
+            import wandb
+
+            wandb.teardown()  # its process is gone: the next run starts another
+        self._experiment = None
 
 
 def start(arguments: dict[str, Any]) -> Any:
@@ -113,6 +115,7 @@ def start(arguments: dict[str, Any]) -> Any:
         if mode != "online":
             raise
         warnings.warn(f"W&B did not start online ({error}); this run is logged offline", stacklevel=2)
+        wandb.teardown()  # it still holds the run's id
         return wandb.init(mode="offline", settings=settings, reinit="finish_previous", **arguments)
 
 
@@ -136,7 +139,7 @@ def answers() -> bool:
         urllib.request.urlopen(server(), timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
         return True
-    except OSError as error:
+    except (OSError, HTTPException, ValueError) as error:
         warnings.warn(f"{server()} does not answer ({error}); this run is logged offline", stacklevel=2)
         return False
     return True

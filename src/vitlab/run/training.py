@@ -43,7 +43,8 @@ def train(cfg: DictConfig) -> float | None:
 
     check_agreement(cfg)
     pl.seed_everything(cfg.seed, workers=False, verbose=False)
-    loggers = build_loggers(cfg, folder, job, checkpoint, first_step)
+    run_id = checkpoint.get("run", {}).get("wandb_id") or secrets.token_hex(4)
+    loggers = build_loggers(cfg, folder, job, run_id, first_step)
     callbacks = [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
     trainer = build_trainer(cfg.trainer, folder, loggers, callbacks)
     if trainer.world_size > 1 and job.sweep is not None:
@@ -60,7 +61,6 @@ def train(cfg: DictConfig) -> float | None:
     task = build_task(cfg, model)
     task.num_steps = planned_steps(trainer, datamodule)
     check_task(cfg, task)
-    run_id = checkpoint.get("run", {}).get("wandb_id") or secrets.token_hex(4)
     task.record = run_record(cfg, job, datamodule, run_id, checkpoint)
     if checkpoint:
         check_continuation(checkpoint, task, datamodule, first_step)
@@ -86,15 +86,11 @@ def train(cfg: DictConfig) -> float | None:
 # -- building
 
 
-def build_loggers(
-    cfg: DictConfig, folder: Path, job: Job, checkpoint: dict[str, Any], first_step: int
-) -> list[pl.loggers.Logger]:
+def build_loggers(cfg: DictConfig, folder: Path, job: Job, run_id: str, first_step: int) -> list[pl.loggers.Logger]:
     """metrics.csv always, and those of the config."""
-    run = checkpoint.get("run", {})
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=first_step)]
     group = str(job.sweep.relative_to(job.sweep.parents[1])) if job.sweep else None
     for key, node in cfg.logger.items():
-        run_id = run.get("wandb_id")
         name = f"{cfg.name}/{folder.name}"
         loggers.append(
             build(

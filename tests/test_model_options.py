@@ -1,0 +1,132 @@
+"""Options that cut across: torch.compile, EMA, patches for a model at another size, logging to W&B."""
+
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import torch
+from conftest import BARE
+
+from vitlab.checkpoints import file
+
+QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=64"]
+
+
+def test_checkpoints_of_a_compiled_model_load_everywhere(cli, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, *a, **k: compiled.append(type(self).__name__))
+    run = cli("train", *QUICK, "compile=true", folder="run")
+    assert run.status == 0, run.err
+    assert compiled == ["VisionTransformer"]
+
+
+@pytest.mark.slow
+def test_torch_compile_leaves_no_trace_in_the_checkpoint(cli):
+    compiled = cli("train", *QUICK, "compile=true", "trainer.precision=32-true", folder="compiled")
+    plain = cli("train", *QUICK, "trainer.precision=32-true", folder="plain")
+    assert (compiled.status, plain.status) == (0, 0), compiled.err
+    weights = [file.read(run.folder / "checkpoints" / "best.ckpt")["state_dict"] for run in (compiled, plain)]
+    assert weights[0].keys() == weights[1].keys()
+    for name in weights[0]:
+        torch.testing.assert_close(weights[0][name], weights[1][name], atol=1e-4, rtol=1e-3)
+    assert cli("evaluate", "run=compiled").status == 0
+
+
+def test_the_digits_run_at_the_size_and_patches_of_vit_b16(cli):
+    shape = ["model=vit_b16", "model.depth=1", "model.embed_dim=24"]
+    assert cli("train", *QUICK, *shape, folder="small").status == 0
+    weights = file.read(cli("train", *QUICK, *shape, folder="small2").folder / "checkpoints" / "best.ckpt")
+    assert weights["state_dict"]["model.pos_embed"].shape == (1, 1 + 4, 24)  # 32 px in 4 patches of 16
+    large = cli("train", *QUICK, *shape, "data.image_size=224", "global_batch_size=8", folder="large")
+    assert large.status == 0, large.err
+
+
+def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
+    run = cli("train", "logger=wandb", "trainer.max_epochs=1", "trainer.log_every_n_steps=5", folder="run")
+    assert run.status == 0, run.err
+    (record,) = run.folder.glob("wandb/offline-run-*/run-*.wandb")
+    leet = subprocess.run(
+        [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(record)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert leet.returncode == 0, leet.stderr
+    text = leet.stdout
+    for name in ("train/loss", "train/lr", "train/grad_norm", "train/images_per_second", "train/peak_memory_mib"):
+        assert name in text
+    for name in ("val/acc1", "test/acc1", "test/ece", "training_batch", "test_confusion_matrix", "worst_predictions"):
+        assert name in text
+    assert file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["wandb_id"] in record.name
+    elsewhere = {path.name for path in tmp_path.iterdir()}
+    assert elsewhere == {"run"}  # nothing of W&B's lies outside the run's folder
+
+
+def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
+    from vitlab.data import Digits
+
+    pool = Digits().open()["train"]
+    (tmp_path / "new" / "more").mkdir(parents=True)
+    for i in range(3):
+        pool.load(i).save(tmp_path / "new" / ("more" if i == 2 else "") / f"{i}.png")
+    for images, count in (("new", 3), ("new/0.png", 1), ("new/*.png", 2)):
+        run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv")
+        assert run.status == 0, run.err
+        lines = (tmp_path / "out.csv").read_text().splitlines()
+        assert lines[0] == "image,class_1,probability_1,class_2,probability_2"
+        assert len(lines) == 1 + count
+    (tmp_path / "new" / "3.png").write_bytes(b"no picture")
+    run = cli("predict", f"run={digits_run}", "images=new")
+    assert run.status == 3
+    assert "3.png" in run.err
+    run = cli("predict", f"run={digits_run}", "images=new", "on_bad_image=skip")
+    assert run.status == 0
+    assert "1 skipped" in run.out
+    assert cli("predict", f"run={digits_run}", "images=nothing/*.png").status == 3
+
+
+def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run):
+    """The probabilities of test images are those of the run's own test."""
+    import csv
+
+    from vitlab.data import Digits
+    from vitlab.data.splits import carve
+
+    pool = Digits().open()["train"]
+    test = carve(pool.targets, {"train": 0.7, "val": 0.1, "test": 0.2})["test"]
+    for i in range(5):
+        pool.load(int(test[i])).save(tmp_path / f"{i}.png")
+    assert cli("predict", f"run={digits_run}", "images=*.png", "output=out.csv").status == 0
+    with open(tmp_path / "out.csv", newline="") as f:
+        predicted = list(csv.DictReader(f))
+    with open(digits_run / "test_predictions.csv", newline="") as f:
+        tested = list(csv.DictReader(f))[:5]
+    for a, b in zip(predicted, tested, strict=True):
+        assert a["class_1"] == b["predicted"]
+        assert float(a["probability_1"]) == pytest.approx(float(b["probability"]), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_the_configs(tmp_path):
+    from vitlab.home import CHECKOUT
+
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"vitlab/conf/train.yaml", "vitlab/conf/model/vit_b16.yaml"} <= set(names)
+    assert any(name.startswith("vitlab/experiments/recipe/") for name in names)
+    assert any(name.startswith("hydra_plugins/") for name in names)
+    target = tmp_path / "installed"
+    zipfile.ZipFile(wheel).extractall(target)
+    code = "from vitlab.home import CONF; print(CONF); assert (CONF / 'train.yaml').is_file()"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(target)},
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert str(target) in found
