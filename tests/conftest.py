@@ -17,7 +17,7 @@ os.environ.pop("WANDB_API_KEY", None)
 SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
-BARE = ["~callbacks.test_report", "~callbacks.batch_picture"]  # no pictures
+BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture"]  # no pictures
 TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
 
 

@@ -2,7 +2,7 @@
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.callbacks import Progress, TestReport
+from vitlab.callbacks import EvaluationReport, Progress
 from vitlab.data.datamodule import SPLITS
 from vitlab.errors import ConfigError
 from vitlab.run import report
@@ -16,7 +16,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
     changes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("data", "trainer") if cfg.get(key)}
     saved = SavedRun.open(cfg.run, changes)
-    callbacks = [Progress(), TestReport(num_worst=cfg.num_worst)]
+    callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
     trainer = build_trainer(saved.config.trainer, saved.folder, False, callbacks)
     datamodule = saved.datamodule()
     datamodule.trainer = trainer

@@ -15,11 +15,9 @@ from vitlab.callbacks.figures import confusion_figure, image_grid, save_figure
 COLUMNS = ["index", "name", "true", "predicted", "probability", "loss"]
 
 
-class TestReport(Callback):
+class EvaluationReport(Callback):
     """For the split that is tested: <split>_predictions.csv with every sample, the confusion matrix, and the
     `num_worst` samples of the highest loss as a picture and a table."""
-
-    __test__ = False  # not a test of pytest's
 
     def __init__(self, *, num_worst: int):
         self.num_worst = num_worst
