@@ -25,6 +25,7 @@ TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=non
 def cli(monkeypatch, tmp_path, capfd):
     """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hydra._internal.utils.is_under_debugger", lambda: False)  # coverage looks like one
 
     def run(entry: str, *overrides: str, folder: str | None = None, tiny: bool = True) -> SimpleNamespace:
         module = __import__(entry)

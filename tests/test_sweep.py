@@ -21,6 +21,7 @@ def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, 
     assert [row["status"].split(":")[0] for row in rows] == ["done", "done", "failed", "failed"]
     scores = [float(row["val/acc1"]) for row in rows[:2]]
     assert scores == sorted(scores, reverse=True)
+    assert sweep.parent.name.startswith("model-vit_mu4_trainer-cpu")
     assert {float(row["optimizer.lr"]) for row in rows[:2]} == {1e-3, 1e-5}
     assert "num_heads 5" in rows[2]["status"]
     for row in rows:

@@ -128,6 +128,20 @@ def test_max_steps_ends_with_a_validated_and_tested_model(cli):
     assert result["best_step"] == 3
 
 
+def test_sanity_validation_is_partial_and_keeps_no_model(cli):
+    run = cli("train", "trainer.num_sanity_val_steps=1", "trainer.max_epochs=1", "global_batch_size=256", folder="run")
+    assert run.status == 0, run.err
+    assert file.read(run.folder / "checkpoints" / "best.ckpt")["global_step"] == 4
+
+
+def test_a_run_without_validation_tests_its_last_weights(cli):
+    run = cli("train", "+trainer.limit_val_batches=0", "trainer.max_steps=2", folder="run")
+    assert run.status == 0, run.err
+    result = json.loads((run.folder / "result.json").read_text())
+    assert result["partial"] == ["limit_val_batches"]
+    assert "test/acc1" in result["test"]
+
+
 def test_early_stopping_stops(cli):
     run = cli(
         "train",

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import sys
 import time
 
 from omegaconf import OmegaConf
@@ -20,6 +21,12 @@ def folder_name(overrides: str) -> str:
         return name
     digest = hashlib.blake2b(overrides.encode(), digest_size=4).hexdigest()
     return f"{name[: LONGEST_NAME - 9]}-{digest}"
+
+
+def sweep_name(study: str | None) -> str:
+    """A sweep's name: that of its study, else its overrides. These are read from the command line, since Hydra resolves
+    this in each job, where only the job's own overrides are left."""
+    return study if study else folder_name("_".join(word for word in sys.argv[1:] if "=" in word).replace("=", "-"))
 
 
 def resumed_or(resume: str | None, new: str) -> str:
@@ -49,5 +56,5 @@ def hardware_precision(accelerator: str) -> str:
     return found(accelerator)
 
 
-for resolver in (folder_name, resumed_or, resumed_subdir, better, data_folder, hardware_precision):
+for resolver in (folder_name, sweep_name, resumed_or, resumed_subdir, better, data_folder, hardware_precision):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

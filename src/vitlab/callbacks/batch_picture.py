@@ -15,6 +15,8 @@ class BatchPicture(Callback):
     """Saves pictures/training_batch.png, up to `num_images` images with their labels, and logs it."""
 
     def __init__(self, *, num_images: int):
+        if num_images < 1:
+            raise ValueError(f"num_images {num_images} is not at least 1")
         self.num_images = num_images
 
     def on_train_batch_start(

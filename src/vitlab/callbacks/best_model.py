@@ -36,9 +36,16 @@ class BestModel(Callback):
     def path(self, trainer: pl.Trainer) -> Path:
         return Path(trainer.default_root_dir) / "checkpoints" / "best.ckpt"
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A killed run may have kept a better model after its latest state: then that one is the best so far."""
+        if trainer.global_step and self.path(trainer).is_file():
+            kept = file.read(self.path(trainer))
+            if kept["global_step"] > self.step and self.monitor in kept["score"]:
+                self.score, self.step = kept["score"][self.monitor], kept["global_step"]
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated_step = trainer.global_step
-        if trainer.fast_dev_run:
+        if trainer.fast_dev_run or trainer.sanity_checking:
             return
         score = float(trainer.callback_metrics[self.monitor])
         if math.isnan(score) or (self.score is not None and self.sign * (score - self.score) <= 0):

@@ -17,9 +17,11 @@ COLUMNS = ["index", "name", "true", "predicted", "probability", "loss"]
 
 class EvaluationReport(Callback):
     """For the split that is tested: <split>_predictions.csv with every sample, the confusion matrix, and the
-    `num_worst` samples of the highest loss as a picture and a table."""
+    `num_worst` samples of the highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: int):
+        if num_worst < 1:
+            raise ValueError(f"num_worst {num_worst} is not at least 1")
         self.num_worst = num_worst
         self.rows: list[torch.Tensor] = []
 
@@ -35,13 +37,15 @@ class EvaluationReport(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
+        if outputs is None:  # no image of this batch could be read
+            return
         logits, loss = outputs["predictions"]
         probability, predicted = logits.softmax(dim=1).max(dim=1)
         columns = (batch.index, batch.target, predicted, probability, loss)
-        self.rows.append(torch.stack([column.double() for column in columns], dim=1))  # stays on the device
+        self.rows.append(torch.stack([column.float() for column in columns], dim=1))  # stays on the device
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        table = gathered(torch.cat(self.rows).cpu().numpy())
+        table = gathered(torch.cat([torch.empty(0, len(COLUMNS) - 1), *[rows.cpu() for rows in self.rows]]).numpy())
         if not trainer.is_global_zero or not len(table):
             return
         table = table[table[:, 0].argsort()]

@@ -22,11 +22,15 @@ class Interruption(Callback):
     """
 
     def __init__(self, *, every_n_steps: int):
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps {every_n_steps} is not at least 1")
         self.every_n_steps = every_n_steps
         self.signal: int | None = None
         self.handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.world_size > 1:  # Lightning asks every rank at every batch, and waits for the device each time
+            trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
         if threading.current_thread() is not threading.main_thread():
             return  # Python takes handlers in the main thread only
         for number in (signal.SIGINT, signal.SIGTERM):

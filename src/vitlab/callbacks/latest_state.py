@@ -12,7 +12,7 @@ from vitlab.errors import NonFiniteError
 
 
 class LatestState(Checkpoint):
-    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, and at the end of the run.
+    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps and at the end of each epoch.
 
     A state is saved between steps only, when all that was due after the last one (validation, best model, early
     stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
@@ -21,6 +21,8 @@ class LatestState(Checkpoint):
 
     def __init__(self, *, every_n_steps: int):
         super().__init__()
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps {every_n_steps} is not at least 1")
         self.every_n_steps = every_n_steps
         self.saved_step = 0
 
@@ -33,16 +35,12 @@ class LatestState(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx % trainer.accumulate_grad_batches == 0 and self._due(trainer):
+        due = trainer.global_step - self.saved_step >= self.every_n_steps
+        if due and batch_idx % trainer.accumulate_grad_batches == 0:
             self.save(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        ends = trainer.should_stop or trainer.global_step >= pl_module.num_steps
-        if ends or self._due(trainer):
-            self.save(trainer)
-
-    def _due(self, trainer: pl.Trainer) -> bool:
-        return trainer.global_step - self.saved_step >= self.every_n_steps
+        self.save(trainer)
 
     def save(self, trainer: pl.Trainer) -> None:
         """Save the present state, unless it is saved already."""

@@ -28,4 +28,6 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     for name in names:
         if (candidate := path / CHECKPOINTS / f"{name}.ckpt").is_file():
             return candidate
-    raise CheckpointError(f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: not a run of ours")
+    raise CheckpointError(
+        f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: no run saved a state there"
+    )

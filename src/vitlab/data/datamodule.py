@@ -57,7 +57,7 @@ class ImageDataModule(pl.LightningDataModule):
 
     `train_transform` and `eval_transform` take a PIL image in `image_mode` (PIL's names; null: as stored), or a uint8
     tensor, to image_size. `on_bad_image`: "error" raises DataError for a file that cannot be read, "skip" leaves it
-    out and counts it in `skipped`. `num_workers` null: as many as this process has cores, at most 8.
+    out and counts it in `skipped`. `num_workers` null: this process's share of the cores, at most 8.
     Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
@@ -230,7 +230,8 @@ class ImageDataModule(pl.LightningDataModule):
     def _loader(self, dataset: ImageSplit, order: TrainingOrder | EvaluationOrder) -> dict[str, Any]:
         workers = self.num_workers
         if workers is None:
-            workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_WORKERS)
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            workers = max(1, min(cores // self._trainer().world_size, MOST_WORKERS))
         return {
             "dataset": dataset,
             "batch_sampler": order,
@@ -257,6 +258,8 @@ class ImageDataModule(pl.LightningDataModule):
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """On the device: normalise, mix, cut. uint8 images (B, C, H, W) -> patches (B, N, C·P·P)."""
+        if not len(batch.target):
+            return batch
         self.preprocessing.to(batch.inputs.device)
         images, target = self.preprocessing.normalize(batch.inputs), batch.target
         trainer = self._trainer()

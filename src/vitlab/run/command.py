@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -54,6 +55,12 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
             warnings.filterwarnings("ignore", message)
         try:
             return task(cfg)
+        except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
+            if type(stop).__name__ == "SIGTERMException":
+                sys.exit(128 + signal.SIGTERM)
+            if isinstance(stop.__context__, KeyboardInterrupt):
+                sys.exit(128 + signal.SIGINT)
+            raise
         except (VitlabError, OSError) as error:
             refusal = as_refusal(error)
             if refusal is None:
@@ -70,7 +77,8 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
 def as_refusal(error: Exception) -> VitlabError | None:
     """Our own errors as they are; a full disk or a missing permission as StorageError; None for what is a bug."""
     if isinstance(error, VitlabError):
-        return error
+        sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
+        return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
     if isinstance(error, OSError) and error.errno in STORAGE:
-        return StorageError(f"cannot write {error.filename or ''}: {os.strerror(error.errno)}".replace("  ", " "))
+        return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
     return None

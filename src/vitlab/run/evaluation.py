@@ -4,10 +4,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.callbacks import EvaluationReport, Progress
 from vitlab.data.datamodule import SPLITS
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, DataError
 from vitlab.run import report
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.trainer import build_trainer, set_accumulation
+from vitlab.run.training import partial_use
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
@@ -20,16 +21,24 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     trainer = build_trainer(saved.config.trainer, saved.folder, False, callbacks)
     datamodule = saved.datamodule()
     datamodule.trainer = trainer
+    datamodule.device_batch_size = saved.checkpoint["run"]["device_batch_size"]
     set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
+    if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
+        raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
     datamodule.test_split = cfg.split
     trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    partial = partial_use(trainer)
     output = saved.folder / f"evaluation_{cfg.split}.json"
-    report.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, **metrics})
+    report.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, "partial": partial, **metrics})
     facts = {"checkpoint": str(saved.path), "saved": str(output)}
     if skipped := datamodule.skipped[cfg.split]:
         facts["skipped"] = f"{len(skipped)} unreadable images"
+    if partial:
+        facts["partial"] = f"not every sample was used: {', '.join(partial)}"
+    if datamodule.fingerprint != saved.checkpoint["run"]["fingerprint"]:
+        facts["data"] = "not the files that the run was trained on"
     report.print_result(metrics, facts, {})
     return metrics

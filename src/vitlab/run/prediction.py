@@ -30,6 +30,9 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     """Print and save the `top_k` classes of every image, best first, with their probabilities."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
+    for key in ("top_k", "batch_size"):
+        if not isinstance(cfg[key], int) or cfg[key] < 1:
+            raise ConfigError(f"{key} {cfg[key]} is not a whole number of at least 1")
     saved = SavedRun.open(cfg.run)
     paths = find_images(cfg.images)
     names = saved.checkpoint["run"]["class_names"]

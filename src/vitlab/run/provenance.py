@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.home import ROOT
+from vitlab.run.precision import cpu_capabilities
 
 PACKAGES = (
     "vitlab",
@@ -54,7 +55,7 @@ def device_name() -> str:
 
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
-    return f"{torch.cpu.get_capabilities().get('cpu_name', platform.machine())}, {torch.get_num_threads()} threads"
+    return f"{cpu_capabilities().get('cpu_name', platform.machine())}, {torch.get_num_threads()} threads"
 
 
 def record_start(folder: Path, overrides: list[str], step: int) -> None:

@@ -17,7 +17,7 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
     table = Table(show_header=False, box=None, pad_edge=False)
     rows = {
-        "model": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
+        "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
         f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",

@@ -26,7 +26,9 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     )
 
 
-def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
-    """The micro-batches of a step follow from the global batch and the devices there are."""
-    _, accumulation = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, trainer.world_size)
+def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
+    """The micro-batches of a step follow from the global batch and the devices there are; returns the images that a
+    device takes at once."""
+    size, accumulation = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, trainer.world_size)
     trainer.accumulate_grad_batches = accumulation
+    return size

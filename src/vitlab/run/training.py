@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch.nn import Module
 
-from vitlab.callbacks import BestModel, StepLog
+from vitlab.callbacks import EMA, BestModel, StepLog
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
 from vitlab.data import ImageDataModule
@@ -37,6 +37,8 @@ def train(cfg: DictConfig) -> float | None:
             raise ConfigError("resume= goes on with one run; give it without -m")
         path = find_checkpoint(cfg.resume, "latest")
         checkpoint, folder = file.read(path), run_folder(cfg.resume).absolute()
+        if "optimizer_states" not in checkpoint:
+            raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
         saved = from_saved(checkpoint["run"]["config"], str(path))
         cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, job.overrides)
     first_step = int(checkpoint.get("global_step", 0))
@@ -54,16 +56,16 @@ def train(cfg: DictConfig) -> float | None:
         )
     datamodule = build(cfg.data, "data", mixing=build(cfg.mixing, "mixing") if cfg.mixing else None)
     datamodule.trainer = trainer
-    set_accumulation(trainer, datamodule)
+    batch_size = set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
     model = build(cfg.model, "model")
     task = build_task(cfg, model)
     task.num_steps = planned_steps(trainer, datamodule)
     check_task(cfg, task)
-    task.record = run_record(cfg, job, datamodule, run_id, checkpoint)
+    task.record = run_record(cfg, job, datamodule, batch_size, run_id, checkpoint)
     if checkpoint:
-        check_continuation(checkpoint, task, datamodule, first_step)
+        check_continuation(checkpoint, task, datamodule, trainer, first_step)
 
     if trainer.is_global_zero:
         OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
@@ -73,7 +75,7 @@ def train(cfg: DictConfig) -> float | None:
         task.model.compile()
     exit_code = 1
     try:
-        result = fit_and_test(task, datamodule, trainer, str(path) if checkpoint else None)
+        result = fit_and_test(task, datamodule, trainer, str(path) if checkpoint else None, first_step)
         exit_code = 0
     finally:
         for logger in loggers:
@@ -148,9 +150,16 @@ def check_task(cfg: DictConfig, task: Any) -> None:
                 f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
             )
     task.schedule(task.num_steps)
+    if cfg.trainer.precision == "16-mixed" and cfg.optimizer.algorithm.get("fused"):
+        raise ConfigError(
+            "trainer.precision=16-mixed cannot clip the gradients of a fused optimizer; set "
+            "optimizer.algorithm.fused=false, or use bf16-mixed"
+        )
 
 
-def check_continuation(checkpoint: dict[str, Any], task: Any, datamodule: Any, first_step: int) -> None:
+def check_continuation(
+    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
+) -> None:
     """The checkpoint is of this model and this data."""
     if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
         raise CheckpointError(
@@ -158,6 +167,11 @@ def check_continuation(checkpoint: dict[str, Any], task: Any, datamodule: Any, f
             "restore it, or start a new run"
         )
     check_weights(checkpoint, task)
+    if "current_model_state" in checkpoint and not any(isinstance(c, EMA) for c in trainer.callbacks):
+        raise ConfigError("the run averages its weights; a resumed run keeps callbacks.ema")
+    saved = [group.get("name") for group in checkpoint["optimizer_states"][0]["param_groups"]]
+    if saved != [group["name"] for group in task.groups]:
+        raise ConfigError("the parameter groups are no longer the run's; a resumed run keeps optimizer.layer_decay")
     if task.num_steps < first_step:
         raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
 
@@ -178,43 +192,57 @@ def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
 # -- the run itself
 
 
-def run_record(cfg: DictConfig, job: Job, datamodule: Any, run_id: str, checkpoint: dict[str, Any]) -> dict[str, Any]:
+def run_record(
+    cfg: DictConfig, job: Job, datamodule: Any, batch_size: int, run_id: str, checkpoint: dict[str, Any]
+) -> dict[str, Any]:
     """What rebuilds the run from a checkpoint, in plain types."""
     return {
         "config": {**portable(cfg), "resume": None},
         "choices": checkpoint.get("run", {}).get("choices") or dict(job.choices),
         "class_names": list(datamodule.class_names),
+        "device_batch_size": batch_size,
         "fingerprint": datamodule.fingerprint,
         "versions": versions(),
         "wandb_id": run_id,
     }
 
 
-def fit_and_test(task: Any, datamodule: Any, trainer: pl.Trainer, ckpt_path: str | None) -> dict[str, Any]:
+def fit_and_test(
+    task: Any, datamodule: Any, trainer: pl.Trainer, ckpt_path: str | None, first_step: int
+) -> dict[str, Any]:
     """Fit, validate the last step if nobody has, then test the best model."""
     started = time.perf_counter()
     trainer.fit(task, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     best = next((c for c in trainer.callbacks if isinstance(c, BestModel)), None)
+    steps = trainer.global_step - first_step
     if best is not None and best.validated_step != trainer.global_step:
         trainer.validate(task, datamodule=datamodule, verbose=False)
     validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
     seconds = time.perf_counter() - started
-    if best is not None and not trainer.fast_dev_run:
+    if best is not None and best.score is not None:
         task.load_state_dict(file.read(best.path(trainer))["state_dict"])
     trainer.test(task, datamodule=datamodule, verbose=False)
     log = next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
-    limited = [f"limit_{s}_batches" for s in ("train", "val", "test") if getattr(trainer, f"limit_{s}_batches") != 1.0]
     return {
         "score": best.score if best is not None else None,
         "best_step": best.step if best is not None else trainer.global_step,
         "steps": trainer.global_step,
+        "steps_of_this_start": steps,
         "test": {name: float(value) for name, value in trainer.callback_metrics.items()},
         "last": validated,
         "seconds": seconds,
         "images_per_second": log.mean_images_per_second if log is not None else None,
-        "skipped": {split: len(names) for split, names in datamodule.skipped.items() if names},
-        "partial": ["fast_dev_run"] if trainer.fast_dev_run else limited,
+        "skipped": {split: count for split in datamodule.skipped if (count := task.count_skipped(split))},
+        "partial": partial_use(trainer),
     }
+
+
+def partial_use(trainer: pl.Trainer) -> list[str]:
+    """The settings by which this trainer leaves samples out on purpose."""
+    if trainer.fast_dev_run:
+        return ["fast_dev_run"]
+    limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
+    return [limit for limit in limits if getattr(trainer, limit) != 1.0]
 
 
 @rank_zero_only
@@ -224,7 +252,10 @@ def finish(cfg: DictConfig, folder: Path, result: dict[str, Any]) -> None:
     metrics = dict(result["test"])
     if result["score"] is not None:
         metrics = {f"best {cfg.monitor}": result["score"], **metrics}
-    facts = {"time": f"{result['seconds']:.0f} s for {result['steps']:,} steps, best at step {result['best_step']:,}"}
+    facts = {
+        "time": f"{result['seconds']:.0f} s for {result['steps_of_this_start']:,} steps, "
+        f"best at step {result['best_step']:,}"
+    }
     if result["images_per_second"]:
         facts["speed"] = f"{result['images_per_second']:,.0f} images/s in training"
     if result["skipped"]:

@@ -130,10 +130,13 @@ class Classification(pl.LightningModule):
 
     def test_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
         predictions = self._evaluation_step(batch, "test")
-        self.calibration.update(predictions["predictions"].logits, batch.target)
+        if predictions is not None:
+            self.calibration.update(predictions["predictions"].logits, batch.target)
         return predictions
 
-    def _evaluation_step(self, batch: Batch, stage: str) -> dict[str, Predictions]:
+    def _evaluation_step(self, batch: Batch, stage: str) -> dict[str, Predictions] | None:
+        if not len(batch.target):  # no image of it could be read
+            return None
         loss, logits = self._loss_and_logits(batch, label_smoothing=0.0)
         self.losses[stage].update(loss)
         self.accuracies[stage].update(logits, batch.target)
@@ -157,21 +160,23 @@ class Classification(pl.LightningModule):
         for metric in (self.losses[stage], self.accuracies[stage], self.scored):
             metric.reset()
         self.log_dict(values, logger=False)
+        if self.trainer.sanity_checking:
+            return
         for logger in self.trainer.loggers:
             logger.log_metrics(values, step=self.global_step)
 
     def _check_count(self, split: str, scored: int) -> None:
-        datamodule = self.trainer.datamodule
-        skipped = int(
-            self.trainer.strategy.reduce(
-                torch.tensor(len(datamodule.skipped[split]), device=self.device), reduce_op="sum"
-            )
-        )
-        expected = len(datamodule.splits[split])
+        skipped = self.count_skipped(split)
+        expected = len(self.trainer.datamodule.splits[split])
         if not partial_evaluation(self.trainer) and scored + skipped != expected:
             raise DataError(
                 f"{scored} samples of the {split} split were scored and {skipped} skipped, but it holds {expected}"
             )
+
+    def count_skipped(self, split: str) -> int:
+        """Images of a split that no process could read."""
+        own = torch.tensor(len(self.trainer.datamodule.skipped[split]), device=self.device)
+        return int(self.trainer.strategy.reduce(own, reduce_op="sum"))
 
     # -- optimization
 
@@ -207,7 +212,7 @@ class Classification(pl.LightningModule):
 def partial_evaluation(trainer: pl.Trainer) -> bool:
     """Whether this trainer leaves samples out on purpose: fast_dev_run or limit_val_batches, limit_test_batches."""
     limit = trainer.limit_val_batches if trainer.validating or trainer.training else trainer.limit_test_batches
-    return bool(trainer.fast_dev_run) or limit != 1.0
+    return bool(trainer.fast_dev_run) or trainer.sanity_checking or limit != 1.0
 
 
 def place_loops(fit_loop: dict[str, Any], global_step: int, steps_per_epoch: int, trainer: pl.Trainer) -> None:
