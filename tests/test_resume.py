@@ -138,8 +138,9 @@ def test_a_signal_ends_the_run_between_steps_with_its_state_saved(cli, monkeypat
     assert same_tensors(states(run.folder.parent / "whole"), states(run.folder))
 
 
-@pytest.mark.parametrize("stage", ["validation_step", "test_step"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("stage", "number", "status"), [("test_step", signal.SIGTERM, 143), ("test_step", signal.SIGINT, 130)]
+)
 def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, stage, number, status):
     from vitlab.tasks import Classification
 
@@ -155,6 +156,7 @@ def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, sta
     assert run.status == status
 
 
+@pytest.mark.slow
 def test_a_best_model_of_an_abandoned_future_is_reported_as_what_it_is(cli, killed_at):
     """Killed after a better model was kept than the latest state knows; resumed with no learning rate."""
     options = [
