@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, WeightAveraging
+from pytorch_lightning.callbacks import Callback
 
+from vitlab.callbacks.ema import EMA
 from vitlab.callbacks.latest_state import check_finite
 from vitlab.checkpoints import file
 
@@ -65,7 +66,7 @@ class BestModel(Callback):
 
     def _weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         for callback in trainer.callbacks:
-            if isinstance(callback, WeightAveraging) and hasattr(callback, "state_dict_of_average"):
+            if isinstance(callback, EMA):
                 average = callback.state_dict_of_average()
                 if average is not None:
                     return average

@@ -15,7 +15,7 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
-    table = Table(show_header=False, box=None, pad_edge=False)
+    console = Console(soft_wrap=True)
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
@@ -25,7 +25,7 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
         "folder": str(trainer.default_root_dir),
     }
     for name, value in rows.items():
-        table.add_row(name, value)
+        console.print(f"{name:<8}{value}", highlight=False)
     groups = Table("parameters", "tensors", "elements", "lr", "weight decay", box=None, pad_edge=False)
     for group in task.groups:
         elements = sum(p.numel() for p in group["params"])
@@ -36,8 +36,6 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
             f"{group['lr']:.3g}",
             f"{group['weight_decay']:g}",
         )
-    console = Console()
-    console.print(table)
     console.print(groups)
 
 
