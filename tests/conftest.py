@@ -6,6 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from omegaconf import OmegaConf
+
+from vitlab.home import CONF
 
 os.environ |= {
     "WANDB_MODE": "offline",
@@ -18,6 +21,17 @@ SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
 BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture"]  # no pictures
+
+
+def vit_options(**changes):
+    """All keywords of VisionTransformer, as conf/model/vit_mu4.yaml and its base state them, with `changes`."""
+    base, sizes = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("_vit", "vit_mu4"))
+    options = OmegaConf.to_container(OmegaConf.merge(base, sizes), resolve=False)
+    for key in ("_target_", "defaults", "pretrained", "pretrained_partial"):
+        options.pop(key, None)
+    return options | {"image_size": 32, "in_chans": 1, "num_classes": 10} | changes
+
+
 TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
 
 

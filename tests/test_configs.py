@@ -21,6 +21,7 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.optim.constant": {"num_steps"},
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config"},
 }
+OF_THE_RUN = {"pretrained", "pretrained_partial"}  # keys of conf/model that the run reads, and no constructor
 NEEDED = {
     "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],
     "data=cifar10_folder": ["data.source.root=somewhere"],
@@ -52,6 +53,9 @@ def test_every_option_binds_to_its_constructors(option):
         function = target.__init__ if inspect.isclass(target) else target
         parameters = inspect.signature(function).parameters
         given = {str(name) for name in node if not str(name).startswith("_")} | RUNTIME.get(node["_target_"], set())
+        if key == "cfg.model":
+            assert given >= OF_THE_RUN
+            given -= OF_THE_RUN
         unknown = given - parameters.keys()
         assert not unknown or "kwargs" in parameters, f"{key}: {node['_target_']} takes no {unknown}"
         check_annotations(target, node, key)
@@ -108,11 +112,19 @@ def notices(file: Path, content: dict) -> bool:
     """Whether a YAML with this content no longer binds: unknown, missing or mistyped keywords at any `_target_`."""
     base = {}
     for name in [d for d in content.get("defaults", []) if isinstance(d, str)]:
-        base = yaml.safe_load((file.parent / f"{name}.yaml").read_text()) | base
+        base = with_bases(file.parent / f"{name}.yaml") | base
     merged = OmegaConf.to_container(OmegaConf.merge(base, {k: v for k, v in content.items() if k != "defaults"}))
     if "_target_" not in merged and file.stem not in ("none",):
         return True
     return any(not binds(node) for node in nodes(merged, file))
+
+
+def with_bases(file: Path) -> dict:
+    """A YAML with what it inherits."""
+    content = yaml.safe_load(file.read_text())
+    for name in content.pop("defaults", []):
+        content = with_bases(file.parent / f"{name}.yaml") | content
+    return content
 
 
 def nodes(merged, file):
@@ -139,6 +151,10 @@ def binds(node) -> bool:
         return False
     parameters = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters
     given = {key for key in node if key not in ("_target_", "_partial_")}
+    if node["_target_"].startswith("vitlab.models."):
+        if not given >= OF_THE_RUN:
+            return False
+        given -= OF_THE_RUN
     if not given <= parameters.keys():
         return False
     wanted = {

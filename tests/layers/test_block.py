@@ -1,16 +1,25 @@
 import inspect
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from vitlab.layers import MLP, Block
+from vitlab.layers import MLP, Attention, Block
 
 
 def block(**rates):
     torch.manual_seed(0)
     rates = {"drop_rate": 0.0, "attn_drop_rate": 0.0, "drop_path_rate": 0.0} | rates
-    return Block(embed_dim=12, num_heads=3, mlp_dim=24, qkv_bias=True, **rates)
+    drop, drop_path = rates["drop_rate"], rates["drop_path_rate"]
+    return Block(
+        attention=Attention(
+            embed_dim=12, num_heads=3, qkv_bias=True, drop_rate=drop, attn_drop_rate=rates["attn_drop_rate"]
+        ),
+        mlp=MLP(embed_dim=12, mlp_dim=24, drop_rate=drop),
+        norm=partial(torch.nn.LayerNorm, 12, eps=1e-6),
+        drop_path_rate=drop_path,
+    )
 
 
 def test_the_mlp_is_two_linear_maps_around_an_exact_gelu():

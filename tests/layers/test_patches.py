@@ -53,7 +53,9 @@ def embedding():
 def test_the_linear_map_on_patches_is_the_strided_convolution_on_pixels(embedding, cut):
     images = torch.randn(2, 3, 12, 12)
     convolution = F.conv2d(images, embedding.proj.weight, embedding.proj.bias, stride=4).flatten(2).transpose(1, 2)
-    torch.testing.assert_close(embedding(cut(images)), convolution, atol=1e-5, rtol=0)
+    tokens, grid = embedding(cut(images))
+    assert grid == (3, 3)
+    torch.testing.assert_close(tokens, convolution, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 48), (2, 9, 16), (2, 3, 8, 8), (2, 1, 12, 12), (2, 3, 10, 10)])

@@ -5,14 +5,15 @@ import textwrap
 import pytest
 import timm.models.vision_transformer
 import torch
+from conftest import vit_options
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
 from vitlab.home import CONF
 from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer
 from vitlab.optim import parameter_groups
+from vitlab.run.model import build_model
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml"))
 # preset: pixels, channels, classes, and the number of parameters, which timm's models of these sizes have too
@@ -30,6 +31,29 @@ GOLDEN = {
     "vit_l16": (224, 3, 1000, 304_326_632),
     "vit_l32": (224, 3, 1000, 306_535_400),
     "vit_h14": (224, 3, 1000, 632_045_800),
+    "deit3_b16": (224, 3, 1000, 86_585_320),
+    "deit3_h14": (224, 3, 1000, 632_126_440),
+    "deit3_l16": (224, 3, 1000, 304_374_760),
+    "deit3_s16": (224, 3, 1000, 22_059_496),
+    "deit_b16": (224, 3, 1000, 86_567_656),
+    "deit_b16_distilled": (224, 3, 1000, 87_338_192),
+    "deit_s16": (224, 3, 1000, 22_050_664),
+    "deit_s16_distilled": (224, 3, 1000, 22_436_432),
+    "deit_ti16": (224, 3, 1000, 5_717_416),
+    "deit_ti16_distilled": (224, 3, 1000, 5_910_800),
+    "resnet18": (224, 3, 1000, 11_689_512),
+    "resnet50": (224, 3, 1000, 25_557_032),
+    "timm": (224, 3, 1000, 11_689_512),
+    "vit_b14_registers": (224, 3, 1000, 86_496_232),
+    "vit_b16_original": (224, 3, 1000, 87_158_248),
+    "vit_giant14": (224, 3, 1000, 1_012_611_432),
+    "vit_gigantic14": (224, 3, 1000, 1_844_440_680),
+    "vit_h14_original": (224, 3, 1000, 633_685_480),
+    "vit_l16_original": (224, 3, 1000, 305_376_232),
+    "vit_s14_registers": (224, 3, 1000, 22_014_952),
+    "vit_s16_conv": (224, 3, 1000, 21_002_392),
+    "vit_s16_plain": (224, 3, 1000, 21_974_632),
+    "vit_so400m14": (224, 3, 1000, 428_833_704),
 }
 POOLS = [("cls", True), ("mean", True), ("mean", False)]
 
@@ -46,10 +70,7 @@ def one_thread():
 def vit(**changes):
     """A model of vit_mu4's size, the same weights each time."""
     torch.manual_seed(0)
-    sizes = {"image_size": 32, "patch_size": 4, "in_chans": 1, "num_classes": 10}
-    sizes |= {"embed_dim": 32, "depth": 2, "num_heads": 2, "mlp_ratio": 4.0, "qkv_bias": True}
-    sizes |= {"class_token": True, "pool": "cls", "drop_rate": 0.0, "attn_drop_rate": 0.0, "drop_path_rate": 0.0}
-    return VisionTransformer(**sizes | changes)
+    return VisionTransformer(**vit_options(**changes))
 
 
 # -- presets
@@ -66,7 +87,7 @@ def test_a_preset_has_its_golden_number_of_parameters(preset):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", [f"model={preset}", "data=synthetic", *data])
     with torch.device("meta"):
-        model = instantiate(cfg.model)
+        model = build_model(cfg.model)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 

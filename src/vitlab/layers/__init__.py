@@ -1,21 +1,52 @@
 """The parts of a Vision Transformer, one idea per file."""
 
-from vitlab.layers.attention import Attention
-from vitlab.layers.block import Block
+from vitlab.layers.attention import PRODUCTS, Attention, Grid, NoPosition
+from vitlab.layers.block import Block, PositionedBlock
+from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.drop_path import DropPath
-from vitlab.layers.mlp import MLP
+from vitlab.layers.layer_scale import LayerScale
+from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
+from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
 from vitlab.layers.patches import patchify, unpatchify
-from vitlab.layers.pooling import ClassTokenPooling, MeanPooling
+from vitlab.layers.pooling import AttentionPooling, ClassTokenPooling, MeanPooling
+from vitlab.layers.position_embedding import POSITIONS, Learned1D, Learned2D, Position, SinCos1D, SinCos2D, resample
+from vitlab.layers.relative_position import RelativePosition
+from vitlab.layers.rotary_position import RotaryPosition
+from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
     "MLP",
+    "MLPS",
+    "NORMS",
+    "POSITIONS",
+    "PRODUCTS",
     "Attention",
+    "AttentionPooling",
     "Block",
     "ClassTokenPooling",
+    "ConvolutionalStem",
     "DropPath",
+    "Grid",
+    "LayerScale",
+    "Learned1D",
+    "Learned2D",
     "MeanPooling",
+    "NoPosition",
     "PatchEmbedding",
+    "Position",
+    "PositionedBlock",
+    "RelativePosition",
+    "RotaryPosition",
+    "SinCos1D",
+    "SinCos2D",
+    "SwiGLU",
+    "attention_weights",
+    "causal_mask",
+    "mlp_width",
+    "padding_mask",
     "patchify",
+    "resample",
     "unpatchify",
+    "written_attention",
 ]

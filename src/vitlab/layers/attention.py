@@ -3,33 +3,90 @@
 B batch, N tokens, D embed_dim, h heads, d head width (D/h)
 """
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from vitlab.layers.written_attention import attention_weights, written_attention
+
+Grid = tuple[int, int]
+PRODUCTS: dict[str, Callable[..., Tensor]] = {"fused": F.scaled_dot_product_attention, "written": written_attention}
+
+
+class NoPosition(nn.Module):
+    """Attention that does not know where its tokens lie; relative and rotary positions take its place."""
+
+    def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:
+        """Queries and keys (B, h, N, d), as they are to meet."""
+        return q, k
+
+    def bias(self, attn_mask: Tensor | None, grid: Grid | None) -> Tensor | None:
+        """What is added to the scores, the mask included."""
+        return attn_mask
 
 
 class Attention(nn.Module):
     """softmax(QKᵀ/√d)V in each of h heads, then one linear map (ViT equations 5 to 8). (B, N, D) -> (B, N, D).
 
-    One matrix gives Q, K and V; the product runs in torch's fused kernel. `attn_drop_rate` drops attention
-    weights, `drop_rate` values of the output. Raises ValueError if h does not divide D.
+    One matrix gives Q, K and V. `product` is "fused" (torch's kernel) or "written" (the equations, one by one).
+    `qk_norm`, if given, makes a norm of width d for each of Q and K (Henry et al., 2020, arXiv:2010.04245).
+    `position` may rotate Q and K, or bias the scores. `attn_drop_rate` drops attention weights, `drop_rate` values
+    of the output. Raises ValueError if h does not divide D.
     """
 
-    def __init__(self, *, embed_dim: int, num_heads: int, qkv_bias: bool, drop_rate: float, attn_drop_rate: float):
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        qkv_bias: bool,
+        qk_norm: Callable[[int], nn.Module] | None = None,
+        product: str = "fused",
+        position: NoPosition | None = None,
+        drop_rate: float = 0.0,
+        attn_drop_rate: float = 0.0,
+    ):
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}")
         if not 0 <= attn_drop_rate < 1:
             raise ValueError(f"attn_drop_rate {attn_drop_rate} is not in [0, 1)")
+        if product not in PRODUCTS:
+            raise ValueError(f"attention '{product}' is not one of: {', '.join(PRODUCTS)}")
         self.num_heads = num_heads
         self.attn_drop_rate = attn_drop_rate
+        self.product = PRODUCTS[product]
         self.qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=qkv_bias)
+        self.q_norm = qk_norm(embed_dim // num_heads) if qk_norm else nn.Identity()
+        self.k_norm = qk_norm(embed_dim // num_heads) if qk_norm else nn.Identity()
+        self.rel_pos = position or NoPosition()
         self.proj = nn.Linear(embed_dim, embed_dim)
         self.proj_drop = nn.Dropout(drop_rate)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """`grid` (h, w) says how the patches among the tokens lie; None: as the model was made for. `attn_mask` is
+        broadcast to (B, h, N, N): true where a query may look at a key, or numbers added to the scores. `is_causal`
+        lets each token look at itself and those before it. They mean what they mean in torch's own attention."""
+        q, k, v = self.heads(x, grid)
+        dropout_p = self.attn_drop_rate if self.training else 0.0
+        x = self.product(q, k, v, self.rel_pos.bias(attn_mask, grid), dropout_p, is_causal)
+        x = x.transpose(1, 2).flatten(2)  # (B, N, D)
+        return self.proj_drop(self.proj(x))
+
+    def heads(self, x: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of each head, equation 5. (B, N, D) -> 3 x (B, h, N, d)."""
         B, N, D = x.shape
         qkv = self.qkv(x).reshape(B, N, 3, self.num_heads, D // self.num_heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, h, N, d)
-        x = F.scaled_dot_product_attention(q, k, v, dropout_p=self.attn_drop_rate if self.training else 0.0)
-        x = x.transpose(1, 2).reshape(B, N, D)
-        return self.proj_drop(self.proj(x))
+        return *self.rel_pos.rotate(self.q_norm(q), self.k_norm(k), grid), v
+
+    def weights(
+        self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """How much each token looks at each other one, computed anew, since a fused kernel never holds it: equation 6.
+        (B, N, D) -> (B, h, N, N), each row a distribution."""
+        q, k, _ = self.heads(x, grid)
+        return attention_weights(q, k, self.rel_pos.bias(attn_mask, grid), is_causal)

@@ -3,41 +3,56 @@
 B batch, N tokens, D embed_dim
 """
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Attention
+from vitlab.layers.attention import Grid
 from vitlab.layers.drop_path import DropPath
-from vitlab.layers.mlp import MLP
+from vitlab.layers.position_embedding import Position
 
 
 class Block(nn.Module):
-    """Attention and MLP, each after a LayerNorm and within a residual. (B, N, D) -> (B, N, D)."""
+    """Attention and MLP, each after a norm and within a residual. (B, N, D) -> (B, N, D).
+
+    `norm` and `layer_scale` make a layer each time they are called.
+    """
 
     def __init__(
         self,
         *,
-        embed_dim: int,
-        num_heads: int,
-        mlp_dim: int,
-        qkv_bias: bool,
-        drop_rate: float,
-        attn_drop_rate: float,
-        drop_path_rate: float,
+        attention: nn.Module,
+        mlp: nn.Module,
+        norm: Callable[[], nn.Module],
+        layer_scale: Callable[[], nn.Module] = nn.Identity,
+        drop_path_rate: float = 0.0,
     ):
         super().__init__()
-        self.norm1 = nn.LayerNorm(embed_dim, eps=1e-6)
-        self.attn = Attention(
-            embed_dim=embed_dim,
-            num_heads=num_heads,
-            qkv_bias=qkv_bias,
-            drop_rate=drop_rate,
-            attn_drop_rate=attn_drop_rate,
-        )
+        self.norm1 = norm()
+        self.attn = attention
+        self.ls1 = layer_scale()
         self.drop_path1 = DropPath(drop_path_rate)
-        self.norm2 = nn.LayerNorm(embed_dim, eps=1e-6)
-        self.mlp = MLP(embed_dim=embed_dim, mlp_dim=mlp_dim, drop_rate=drop_rate)
+        self.norm2 = norm()
+        self.mlp = mlp
+        self.ls2 = layer_scale()
         self.drop_path2 = DropPath(drop_path_rate)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.drop_path1(self.attn(self.norm1(x)))  # equation 2
-        return x + self.drop_path2(self.mlp(self.norm2(x)))  # equation 3
+    def forward(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        x = x + self.drop_path1(self.ls1(self.attn(self.norm1(x), grid, attn_mask)))  # equation 2
+        return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))  # equation 3
+
+
+class PositionedBlock(Block):
+    """A block that is told positions anew: "every layer" of the ViT paper's table 8.
+
+    `position` lays out the table `pos_embed`, which is the block's own, or shared with other blocks when given.
+    """
+
+    def __init__(self, *, position: Position, pos_embed: nn.Parameter | None, **parts):
+        super().__init__(**parts)
+        self.position = position
+        self.pos_embed = nn.Parameter(torch.empty(position.shape)) if pos_embed is None else pos_embed
+
+    def forward(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        return super().forward(x + self.position(self.pos_embed, grid), grid, attn_mask)

@@ -1,44 +1,51 @@
 """Images as sequences of patches (Dosovitskiy et al., 2021, arXiv:2010.11929, section 3.1).
 
-B batch, C channels, H W image height and width, P patch_size, N patches, D embed_dim
+B batch, C channels, H W image height and width, P patch_size, h w grid, N patches (h·w), D embed_dim
 """
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.layers.attention import Grid
 from vitlab.layers.patches import patchify
+
+
+def grid_of(image_size: int | Sequence[int], patch_size: int) -> tuple[Grid, Grid]:
+    """Pixels and patches, (height, width) each. Raises ValueError if the patches do not fit."""
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if patch_size < 1 or height % patch_size or width % patch_size:
+        raise ValueError(f"image_size {image_size} is not a multiple of patch_size {patch_size}")
+    return (height, width), (height // patch_size, width // patch_size)
 
 
 class PatchEmbedding(nn.Module):
     """The linear projection E of flattened patches, equation 1; the same map as a convolution with stride P.
 
     The weight keeps a convolution's shape (D, C, P, P), so that published weights load. Takes patches
-    (B, N, C·P·P), or images (B, C, H, W) which it cuts itself, and gives (B, N, D).
+    (B, N, C·P·P), or images (B, C, H, W) which it cuts itself, and gives (B, N, D) and their grid (h, w).
+    `image_size` is one number of pixels, or height and width. Inputs of another size are taken when their grid is
+    given with them, and raise ValueError else.
     """
 
-    def __init__(self, *, image_size: int, patch_size: int, in_chans: int, embed_dim: int):
+    def __init__(self, *, image_size: int | Sequence[int], patch_size: int, in_chans: int, embed_dim: int):
         super().__init__()
-        if patch_size < 1 or image_size % patch_size:
-            raise ValueError(f"image_size {image_size} is not a multiple of patch_size {patch_size}")
         self.patch_size = patch_size
-        self.image_size = (image_size, image_size)
-        self.grid = (image_size // patch_size, image_size // patch_size)
+        self.image_size, self.grid = grid_of(image_size, patch_size)
         self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
-    @property
-    def num_patches(self) -> int:
-        return self.grid[0] * self.grid[1]
-
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid | None = None) -> tuple[Tensor, Grid]:
+        h, w = grid = grid or self.grid
         if x.ndim == 4:
-            self._check(x.shape, (self.proj.in_channels, *self.image_size), "images of (channels, height, width)")
+            size = (self.proj.in_channels, h * self.patch_size, w * self.patch_size)
+            check_shape(x, size, "images of (channels, height, width)")
             x = patchify(x, self.patch_size)
-        values = self.proj.weight[0].numel()
-        self._check(x.shape, (self.num_patches, values), "(patches, channels x patch_size x patch_size)")
-        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias)
+        check_shape(x, (h * w, self.proj.weight[0].numel()), "(patches, channels x patch_size x patch_size)")
+        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), grid
 
-    @staticmethod
-    def _check(shape: torch.Size, expected: tuple[int, ...], what: str) -> None:
-        if shape[1:] != torch.Size(expected):
-            raise ValueError(f"the model takes {what} {expected}, and was given {tuple(shape[1:])}")
+
+def check_shape(x: Tensor, expected: tuple[int, ...], what: str) -> None:
+    if x.shape[1:] != torch.Size(expected):
+        raise ValueError(f"the model takes {what} {expected}, and was given {tuple(x.shape[1:])}")

@@ -1,26 +1,48 @@
-"""The weights a Vision Transformer starts from.
+"""The weights a Vision Transformer starts from, for every layer in one place.
 
-The linear layers and position embeddings start normally distributed with standard deviation 0.02, as in DeiT (Touvron
-et al., 2021, arXiv:2012.12877). The patch embedding is a linear map on patches, and starts as one: LeCun normal over
-its C·P·P inputs, as in the ViT paper's own code.
+`normal`: linear layers and position embeddings start normally distributed with standard deviation 0.02, as in DeiT
+(Touvron et al., 2021, arXiv:2012.12877). `xavier`: linear layers start uniform with variance 2/(fan in + fan out)
+(Glorot & Bengio, 2010, equation 16), Q, K and V as the three matrices that they are, as in the original Transformer
+(Vaswani et al., 2017, arXiv:1706.03762). Either way biases start at zero, and the patch embedding, a linear map on
+patches, starts as one: LeCun normal over its C·P·P inputs, as in the ViT paper's own code.
 """
 
-from torch import nn
+from collections.abc import Callable
 
-from vitlab.layers import PatchEmbedding
+from torch import Tensor, nn
+
+from vitlab.layers import Attention, AttentionPooling, LayerScale, PositionedBlock, RelativePosition
 
 
-def initialize(module: nn.Module) -> None:
-    """Give one layer its first weights; for `nn.Module.apply`. Every parameter that a layer owns is overwritten."""
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
+def normal(weight: Tensor) -> None:
+    nn.init.normal_(weight, std=0.02)
+
+
+SCHEMES: dict[str, Callable[[Tensor], object]] = {"normal": normal, "xavier": nn.init.xavier_uniform_}
+
+
+def initialize(module: nn.Module, scheme: str) -> None:
+    """Give one module its first weights; for `nn.Module.apply`. Every parameter that it owns is overwritten."""
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        if isinstance(module, nn.Linear):
+            SCHEMES[scheme](module.weight)
+        else:
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.LayerNorm):
+    elif isinstance(module, Attention):  # after its linear layers: apply goes from the leaves up
+        if scheme == "xavier":
+            for weight in module.qkv.weight.chunk(3):
+                nn.init.xavier_uniform_(weight)
+    elif isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm2d):
         nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, PatchEmbedding):
-        fan_in = module.proj.weight[0].numel()
-        nn.init.normal_(module.proj.weight, std=fan_in**-0.5)
-        if module.proj.bias is not None:
-            nn.init.zeros_(module.proj.bias)
+        if not isinstance(module, nn.RMSNorm):
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, LayerScale):
+        nn.init.constant_(module.gamma, module.scale)
+    elif isinstance(module, AttentionPooling):
+        nn.init.normal_(module.latent, std=module.latent.shape[-1] ** -0.5)
+    elif isinstance(module, RelativePosition):
+        nn.init.normal_(module.relative_position_bias_table, std=0.02)
+    elif isinstance(module, PositionedBlock):
+        nn.init.normal_(module.pos_embed, std=0.02)

@@ -1,103 +1,243 @@
 """The Vision Transformer (Dosovitskiy et al., 2021, arXiv:2010.11929).
 
-B batch, C channels, H W image height and width, P patch_size, N patches, D embed_dim
+B batch, C channels, H W image height and width, P patch_size, h w grid, N patches (h·w), T tokens (prefix and patches),
+D embed_dim, K num_classes
 """
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import Block, ClassTokenPooling, MeanPooling, PatchEmbedding
-from vitlab.models.initialization import initialize
+from vitlab.layers import (
+    MLPS,
+    NORMS,
+    POSITIONS,
+    PRODUCTS,
+    Attention,
+    AttentionPooling,
+    Block,
+    ClassTokenPooling,
+    ConvolutionalStem,
+    Grid,
+    LayerScale,
+    MeanPooling,
+    NoPosition,
+    PatchEmbedding,
+    Position,
+    PositionedBlock,
+    RelativePosition,
+    RotaryPosition,
+    mlp_width,
+)
+from vitlab.models.initialization import SCHEMES, initialize
+
+ATTENTION_POSITIONS: dict[str, Callable[..., NoPosition]] = {"relative": RelativePosition, "rotary": RotaryPosition}
+PLACES = ("stem", "every_layer", "every_layer_shared")
+POOLS = ("cls", "mean", "map")
 
 
 class VisionTransformer(nn.Module):
     """Patches and a class token through `depth` encoder blocks, and a linear head on the pooled result (figure 1).
 
-    Module and parameter names are timm's, so that its state dicts load as they are. `pool` is "cls" or "mean"; mean
-    pooling takes its norm after pooling (`fc_norm`). `drop_path_rate` grows linearly from 0 at the first block to
-    the given value at the last. Raises ValueError for sizes that do not fit together.
+    Module and parameter names are timm's, so that its state dicts load as they are. conf/model/_vit.yaml says beside
+    each option what it chooses; each choice is a layer of its own. `image_size` is one number of pixels, or height and
+    width. `drop_path_rate` grows linearly from 0 at the first block to the given value at the last. Raises ValueError
+    for sizes that do not fit together, and for an option that there is none of.
     """
 
     cls_token: Tensor
+    reg_token: Tensor
+    pos_embed: Tensor
+    prefixes: tuple[str, ...] = ("cls_token", "reg_token")  # what stands before the patches
 
     def __init__(
         self,
         *,
-        image_size: int,
-        patch_size: int,
+        image_size: int | Sequence[int],
+        patch_size: int | None,
+        stem_channels: Sequence[int] | None,
         in_chans: int,
         num_classes: int,
         embed_dim: int,
         depth: int,
         num_heads: int,
-        mlp_ratio: float,
+        mlp: str,
+        mlp_ratio: float | None,
+        mlp_dim: int | None,
+        norm: str,
+        norm_eps: float,
+        attention: str,
         qkv_bias: bool,
+        qk_norm: bool,
+        layer_scale: float | None,
+        position: str,
+        position_place: str,
+        embed_prefix: bool,
         class_token: bool,
+        num_registers: int,
         pool: str,
+        fc_norm: bool | None,
+        representation_dim: int | None,
+        initialization: str,
+        head_std: float | None,
+        head_bias: float,
         drop_rate: float,
         attn_drop_rate: float,
         drop_path_rate: float,
     ):
         super().__init__()
-        if pool not in ("cls", "mean"):
-            raise ValueError(f"pool '{pool}' is not one of: cls, mean")
+        check("mlp", mlp, MLPS)
+        check("norm", norm, NORMS)
+        check("attention", attention, PRODUCTS)
+        check("position", position, POSITIONS)
+        check("position_place", position_place, PLACES)
+        check("pool", pool, POOLS)
+        check("initialization", initialization, SCHEMES)
         if pool == "cls" and not class_token:
-            raise ValueError("pool 'cls' needs class_token=true; without a class token use pool 'mean'")
+            raise ValueError("pool 'cls' needs class_token=true; without a class token use pool 'mean' or 'map'")
         if depth < 1:
             raise ValueError(f"depth {depth} is not at least 1")
-        self.depth = depth
-        self.patch_embed = PatchEmbedding(
-            image_size=image_size, patch_size=patch_size, in_chans=in_chans, embed_dim=embed_dim
+        if (patch_size is None) == (stem_channels is None):
+            raise ValueError("give either patch_size or stem_channels, and null for the other")
+        self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
+        heads = {"embed_dim": embed_dim, "num_heads": num_heads}
+        hidden_dim = mlp_width(embed_dim, mlp_ratio, mlp_dim)
+        make_norm: Callable[[], nn.Module] = partial(NORMS[norm], embed_dim, eps=norm_eps)
+        make_mlp: Callable[[], nn.Module] = partial(
+            MLPS[mlp], embed_dim=embed_dim, mlp_dim=hidden_dim, drop_rate=drop_rate
         )
-        self.num_prefix_tokens = int(class_token)
-        if class_token:
-            self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
-        else:  # no token to put in front, and nothing in the state dict
-            self.register_buffer("cls_token", torch.empty(1, 0, embed_dim), persistent=False)
-        self.pos_embed = nn.Parameter(torch.empty(1, self.num_prefix_tokens + self.patch_embed.num_patches, embed_dim))
+
+        stem: dict[str, Any] = {"image_size": image_size, "in_chans": in_chans, "embed_dim": embed_dim}
+        self.patch_embed: PatchEmbedding | ConvolutionalStem
+        if patch_size is not None:
+            self.patch_embed = PatchEmbedding(patch_size=patch_size, **stem)
+        else:
+            self.patch_embed = ConvolutionalStem(channels=stem_channels or (), **stem)
+        prefix = self.add_prefix({"cls_token": int(class_token), "reg_token": num_registers}, embed_dim)
+        tokens: dict[str, Any] = {"grid": self.patch_embed.grid, "num_prefix_tokens": prefix}
+        self.add_position(POSITIONS[position](embed_dim=embed_dim, embed_prefix=embed_prefix, **tokens))
+        if position_place != "stem" and not self.position.learned:
+            raise ValueError(f"position_place '{position_place}' is for learned positions, which '{position}' is not")
         self.pos_drop = nn.Dropout(drop_rate)
-        self.blocks = nn.ModuleList(
-            Block(
-                embed_dim=embed_dim,
-                num_heads=num_heads,
-                mlp_dim=int(embed_dim * mlp_ratio),
-                qkv_bias=qkv_bias,
-                drop_rate=drop_rate,
-                attn_drop_rate=attn_drop_rate,
-                drop_path_rate=drop_path_rate * layer / max(depth - 1, 1),
-            )
-            for layer in range(depth)
-        )
-        norm = nn.LayerNorm(embed_dim, eps=1e-6)
-        self.norm = norm if pool == "cls" else nn.Identity()
-        self.pool = ClassTokenPooling() if pool == "cls" else MeanPooling(self.num_prefix_tokens)
-        self.fc_norm = norm if pool == "mean" else nn.Identity()
-        self.head = nn.Linear(embed_dim, num_classes)
+
+        def block(layer: int) -> Block:
+            kind = ATTENTION_POSITIONS.get(position)
+            parts: dict[str, Any] = {
+                "attention": Attention(
+                    **heads,
+                    qkv_bias=qkv_bias,
+                    qk_norm=partial(NORMS[norm], eps=norm_eps) if qk_norm else None,
+                    product=attention,
+                    position=kind(**heads, **tokens) if kind else None,
+                    drop_rate=drop_rate,
+                    attn_drop_rate=attn_drop_rate,
+                ),
+                "mlp": make_mlp(),
+                "norm": make_norm,
+                "layer_scale": nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
+                "drop_path_rate": drop_path_rate * layer / max(depth - 1, 1),
+            }
+            if position_place == "stem" or layer == 0:
+                return Block(**parts)
+            shared = cast(nn.Parameter, self.pos_embed) if position_place == "every_layer_shared" else None
+            return PositionedBlock(position=self.position, pos_embed=shared, **parts)
+
+        self.blocks = nn.ModuleList(block(layer) for layer in range(depth))
+        norm_last = pool == "mean" if fc_norm is None else fc_norm
+        self.norm = nn.Identity() if norm_last else make_norm()
+        pooling: dict[str, Callable[[], nn.Module]] = {
+            "cls": ClassTokenPooling,
+            "mean": partial(MeanPooling, prefix),
+            "map": lambda: AttentionPooling(**heads, num_prefix_tokens=prefix, mlp=make_mlp(), norm=make_norm),
+        }
+        self.attn_pool = pooling[pool]()  # timm's name
+        self.fc_norm = make_norm() if norm_last else nn.Identity()
+        self.add_head(embed_dim, representation_dim, num_classes)
         self.initialize()
+
+    def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
+        """Learned tokens before the patches; a kind of which there is none is empty, and not in the state dict. Returns
+        how many there are."""
+        for name in self.prefixes:
+            if counts[name]:
+                setattr(self, name, nn.Parameter(torch.empty(1, counts[name], embed_dim)))
+            else:
+                self.register_buffer(name, torch.empty(1, 0, embed_dim), persistent=False)
+        self.num_prefix_tokens = sum(counts.values())
+        return self.num_prefix_tokens
+
+    def add_position(self, position: Position) -> None:
+        """Lay out of positions, and their table: learned, fixed (in the state dict, to be resampled from), or none."""
+        self.position = position
+        if position.learned:
+            self.pos_embed = nn.Parameter(torch.empty(position.shape))
+        else:
+            table = position.initial()
+            self.register_buffer("pos_embed", table, persistent=table.numel() > 0)
+
+    def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
+        """The head, after a tanh layer where the model has one (section 3.1: in pre-training)."""
+        self.pre_logits: nn.Module = nn.Identity()
+        if representation_dim is not None:
+            layers = {"fc": nn.Linear(embed_dim, representation_dim), "act": nn.Tanh()}
+            self.pre_logits = nn.Sequential(OrderedDict(layers))
+        self.head = nn.Linear(representation_dim or embed_dim, num_classes)
+
+    def heads(self) -> list[nn.Linear]:
+        return [self.head]
 
     def initialize(self) -> None:
         """Start from random weights; every parameter is overwritten."""
-        self.apply(initialize)
-        nn.init.normal_(self.pos_embed, std=0.02)
-        nn.init.normal_(self.cls_token, std=1e-6)
+        self.apply(partial(initialize, scheme=self.scheme))
+        if self.position.learned:
+            nn.init.normal_(self.pos_embed, std=0.02)
+        for name in self.prefixes:
+            nn.init.normal_(getattr(self, name), std=1e-6)
+        for head in self.heads():
+            self.initialize_head(head)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, num_classes)."""
-        x = self.patch_embed(x)  # (B, N, D)
-        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)  # (B, 1+N, D)
-        x = self.pos_drop(x + self.pos_embed)  # equation 1
+    def initialize_head(self, head: nn.Linear) -> None:
+        """A head that starts anew, also on weights that do not."""
+        initialize(head, self.scheme)
+        if self.head_std is not None:
+            nn.init.normal_(head.weight, std=self.head_std)
+        nn.init.constant_(head.bias, self.head_bias)
+
+    def forward_features(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D). Inputs of another size than the model was
+        made for come with their `grid` (h, w). `attn_mask`, broadcast to (B, heads, T, T), as in `Attention`."""
+        x, grid = self.patch_embed(x, grid)  # (B, N, D)
+        x = torch.cat([self.prefix().expand(len(x), -1, -1), x], dim=1)  # (B, T, D)
+        x = self.pos_drop(x + self.position(self.pos_embed, grid))  # equation 1
         for block in self.blocks:
-            x = block(x)  # equations 2 and 3
-        x = self.pool(self.norm(x))  # (B, D), equation 4
-        return self.head(self.fc_norm(x))  # (B, num_classes)
+            x = block(x, grid, attn_mask)  # equations 2 and 3
+        return self.norm(x)
+
+    def prefix(self) -> Tensor:
+        """-> (1, prefix, D)"""
+        return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""
+        x = self.attn_pool(self.forward_features(x, grid))  # (B, D), equation 4
+        return self.head(self.pre_logits(self.fc_norm(x)))  # (B, K)
 
     def no_weight_decay(self) -> set[str]:
-        """Names of the parameters that take no weight decay: biases, norms, class token and position embedding."""
-        tokens = {"cls_token", "pos_embed"}
-        return {name for name, p in self.named_parameters() if p.ndim == 1 or name in tokens}
+        """Names of the parameters that take no weight decay: biases, norms, tokens and position embeddings."""
+        exempt = {*self.prefixes, "pos_embed", "latent", "relative_position_bias_table"}
+        return {name for name, p in self.named_parameters() if p.ndim == 1 or name.split(".")[-1] in exempt}
 
     def layer_of(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the embeddings, 1 to depth the blocks, depth+1 what follows them."""
         if name.startswith("blocks."):
             return int(name.split(".")[1]) + 1
-        return 0 if name.startswith(("patch_embed.", "cls_token", "pos_embed")) else self.depth + 1
+        return 0 if name.startswith(("patch_embed.", *self.prefixes, "pos_embed")) else self.depth + 1
+
+
+def check(key: str, value: str, options: Collection[str]) -> None:
+    if value not in options:
+        raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
 from vitlab.run.build import build, from_saved
+from vitlab.run.model import build_model
 from vitlab.run.training import build_task, check_weights
 
 
@@ -38,7 +39,7 @@ class SavedRun:
 
     def task(self) -> Any:
         """The task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
-        task = build_task(self.config, build(self.config.model, "model"))
+        task = build_task(self.config, build_model(self.config.model))
         check_weights(self.checkpoint, task)
         task.load_state_dict(self.checkpoint["state_dict"])
         return task

@@ -19,6 +19,7 @@ from vitlab.loggers import MetricsCSV, WeightsAndBiases
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
 from vitlab.run.command import Job
+from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.resume import resumed_config
 from vitlab.run.trainer import build_trainer, set_accumulation
@@ -59,7 +60,7 @@ def train(cfg: DictConfig) -> float | None:
     batch_size = set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
-    model = build(cfg.model, "model")
+    model = build_model(cfg.model)
     task = build_task(cfg, model)
     task.num_steps = planned_steps(trainer, datamodule)
     check_task(cfg, task)
@@ -67,10 +68,14 @@ def train(cfg: DictConfig) -> float | None:
     if checkpoint:
         check_continuation(checkpoint, task, datamodule, trainer, first_step)
 
+    report.print_start(cfg, datamodule, task, trainer)
+    transfer = None if checkpoint else load_pretrained(model, cfg.model)
     if trainer.is_global_zero:
         OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
         record_start(folder, job.overrides, first_step)
-    report.print_start(cfg, datamodule, task, trainer)
+        if transfer is not None:
+            transfer.save(folder / "pretrained.csv")
+            transfer.show()
     if cfg.compile:
         task.model.compile()
     exit_code = 1

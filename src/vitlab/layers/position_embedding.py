@@ -1,0 +1,163 @@
+"""Position embeddings that are added to the tokens (Dosovitskiy et al., 2021, arXiv:2010.11929, appendix D.4).
+
+A model holds the numbers as one tensor, `pos_embed`; the classes here say what shape it has and how it is laid out over
+the tokens of a grid. Any of them takes another grid than its own: its table is resampled, as between resolutions.
+
+h w grid, N patches (h·w), P prefix tokens (class token, registers), T tokens (P+N), D embed_dim
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitlab.layers.attention import Grid
+
+
+def resample(table: Tensor, old: Grid, new: Grid) -> Tensor:
+    """Values of patches from one grid to another: bicubic, antialiased, in float32. (1, h·w, D) -> (1, h'·w', D).
+
+    The identity for equal grids.
+    """
+    if old == new:
+        return table
+    image = table.float().reshape(1, *old, -1).permute(0, 3, 1, 2)  # (1, D, h, w)
+    image = F.interpolate(image, size=new, mode="bicubic", antialias=True)
+    return image.permute(0, 2, 3, 1).flatten(1, 2).to(table.dtype)
+
+
+class Position(nn.Module):
+    """No position embedding: the tokens are a set. The base of the others.
+
+    `shape` is that of the table; `learned` tells whether training changes it. `embed_prefix` gives the prefix tokens
+    rows of their own in it. Called with the table and a grid (None: the model's own) it gives (1, T, D), or what
+    broadcasts to that.
+    """
+
+    learned = False
+
+    def __init__(self, *, embed_dim: int, grid: Grid, num_prefix_tokens: int, embed_prefix: bool):
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.grid = grid
+        self.num_prefix_tokens = num_prefix_tokens
+        self.num_prefix_rows = num_prefix_tokens if embed_prefix else 0
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (1, 0, self.embed_dim)
+
+    def initial(self) -> Tensor:
+        """The table of a fixed embedding."""
+        return torch.empty(self.shape)
+
+    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+        """The table, made for this object's grid, for another one."""
+        return table
+
+    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
+        return table.new_zeros(1, 1, 1)
+
+
+class Learned1D(Position):
+    """A learned row for each token, in the order of the sequence: what ViT uses."""
+
+    learned = True
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (1, self.num_prefix_rows + self.grid[0] * self.grid[1], self.embed_dim)
+
+    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+        if grid == self.grid:
+            return table
+        prefix, patches = table[:, : self.num_prefix_rows], table[:, self.num_prefix_rows :]
+        return torch.cat([prefix, resample(patches, self.grid, grid)], dim=1)
+
+    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
+        table = self.resized(table, grid or self.grid)
+        return F.pad(table, (0, 0, self.num_prefix_tokens - self.num_prefix_rows, 0))
+
+
+class Learned2D(Position):
+    """A learned row for each row of the grid and one for each column, of D/2 each, side by side. Prefix tokens get 0.
+
+    The table holds the rows, then the columns. Raises ValueError if D is odd.
+    """
+
+    learned = True
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        if self.embed_dim % 2:
+            raise ValueError(f"position 'learned_2d' halves embed_dim, and {self.embed_dim} is odd")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (1, sum(self.grid), self.embed_dim // 2)
+
+    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+        rows, columns = table.split(self.grid, dim=1)
+        rows = resample(rows, (self.grid[0], 1), (grid[0], 1))
+        return torch.cat([rows, resample(columns, (self.grid[1], 1), (grid[1], 1))], dim=1)
+
+    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
+        h, w = grid or self.grid
+        rows, columns = self.resized(table, (h, w)).split((h, w), dim=1)  # (1, h, D/2), (1, w, D/2)
+        patches = torch.cat(
+            [rows[:, :, None].expand(-1, -1, w, -1), columns[:, None].expand(-1, h, -1, -1)], dim=-1
+        ).flatten(1, 2)  # (1, N, D)
+        return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
+
+
+def sines(position: Tensor, width: int, temperature: float = 10_000) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of each position at `width` frequencies, from 1 to 1/temperature. (n,) -> 2 x (n, width)."""
+    frequency = temperature ** -(torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
+    angle = position.double()[:, None] * frequency
+    return angle.sin(), angle.cos()
+
+
+class SinCos1D(Learned1D):
+    """Fixed sines and cosines of the place in the sequence (Vaswani et al., 2017, section 3.5). Prefix tokens get 0.
+
+    Raises ValueError if D is odd.
+    """
+
+    learned = False
+    parts = 2
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        if self.embed_dim % self.parts:
+            raise ValueError(f"a sin-cos position wants embed_dim in {self.parts} equal parts, not {self.embed_dim}")
+
+    def initial(self) -> Tensor:
+        patches = self.values().float()[None]
+        return F.pad(patches, (0, 0, self.num_prefix_rows, 0))
+
+    def values(self) -> Tensor:
+        """-> (N, D)"""
+        return torch.cat(sines(torch.arange(self.grid[0] * self.grid[1]), self.embed_dim // 2), dim=1)
+
+
+class SinCos2D(SinCos1D):
+    """Fixed sines and cosines of the column and of the row, D/4 each (Chen et al., 2021, arXiv:2104.02057; Beyer et
+    al., 2022, arXiv:2205.01580). Prefix tokens get 0. Raises ValueError if 4 does not divide D.
+    """
+
+    parts = 4
+
+    def values(self) -> Tensor:
+        row, column = torch.meshgrid(torch.arange(self.grid[0]), torch.arange(self.grid[1]), indexing="ij")
+        width = self.embed_dim // 4
+        return torch.cat([*sines(column.flatten(), width), *sines(row.flatten(), width)], dim=1)
+
+
+POSITIONS: dict[str, type[Position]] = {
+    "none": Position,
+    "learned_1d": Learned1D,
+    "learned_2d": Learned2D,
+    "sincos_1d": SinCos1D,
+    "sincos_2d": SinCos2D,
+    "relative": Position,  # these two act in attention, and add nothing to the tokens
+    "rotary": Position,
+}

@@ -1,0 +1,53 @@
+"""Positions relative to each other, as a bias on the scores of attention.
+
+h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitlab.layers.attention import Grid, NoPosition
+from vitlab.layers.position_embedding import resample
+
+
+class RelativePosition(NoPosition):
+    """A learned number for each head and each offset between two patches, added to their score (Liu et al., 2021,
+    arXiv:2103.14030, equation 4). Scores with a prefix token get 0.
+
+    For another grid the table of (2h-1)·(2w-1) offsets is resampled.
+    """
+
+    def __init__(self, *, embed_dim: int, num_heads: int, grid: Grid, num_prefix_tokens: int):
+        super().__init__()
+        self.grid = grid
+        self.num_prefix_tokens = num_prefix_tokens
+        offsets = (2 * grid[0] - 1) * (2 * grid[1] - 1)
+        self.relative_position_bias_table = nn.Parameter(torch.empty(offsets, num_heads))
+        self.register_buffer("index", offset_index(grid), persistent=False)
+
+    index: Tensor
+
+    def resized(self, grid: Grid) -> Tensor:
+        """The table for another grid. -> ((2h-1)·(2w-1), heads)"""
+        old, new = ((2 * h - 1, 2 * w - 1) for h, w in (self.grid, grid))
+        return resample(self.relative_position_bias_table[None], old, new)[0]
+
+    def bias(self, attn_mask: Tensor | None, grid: Grid | None) -> Tensor:
+        """-> (1, heads, T, T), or, with a mask, what both broadcast to."""
+        table = self.resized(grid or self.grid)
+        index = self.index if grid in (None, self.grid) else offset_index(grid, table.device)
+        bias = F.pad(table[index].permute(2, 0, 1), (self.num_prefix_tokens, 0) * 2)[None]
+        if attn_mask is None:
+            return bias
+        return bias.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else bias + attn_mask
+
+
+def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:
+    """Which of the (2h-1)·(2w-1) offsets leads from one patch to another. -> (N, N)"""
+    h, w = grid
+    row, column = torch.meshgrid(torch.arange(h, device=device), torch.arange(w, device=device), indexing="ij")
+    row, column = row.flatten(), column.flatten()
+    down = row[:, None] - row[None] + h - 1
+    right = column[:, None] - column[None] + w - 1
+    return down * (2 * w - 1) + right

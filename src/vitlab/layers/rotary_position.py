@@ -1,0 +1,52 @@
+"""Rotary positions: queries and keys are turned by where they lie, and their product sees only the offset.
+
+h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head width
+"""
+
+import torch
+from torch import Tensor
+
+from vitlab.layers.attention import Grid, NoPosition
+
+
+class RotaryPosition(NoPosition):
+    """Axial rotary embedding (Su et al., 2021, arXiv:2104.09864; for images Heo et al., 2024, arXiv:2403.13298,
+    equations 8 and 9): half of the pairs of a head turn with the column, half with the row. Prefix tokens stay.
+
+    Nothing is learned, and any grid will do. Raises ValueError if 4 does not divide d.
+    """
+
+    temperature = 100.0
+
+    def __init__(self, *, embed_dim: int, num_heads: int, grid: Grid, num_prefix_tokens: int):
+        super().__init__()
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim % 4:
+            raise ValueError(
+                f"position 'rotary' wants a head width of a multiple of 4, and embed_dim/num_heads is {self.head_dim}"
+            )
+        self.grid = grid
+        self.num_prefix_tokens = num_prefix_tokens
+        self.register_buffer("turns", self.angles(grid), persistent=False)
+
+    turns: Tensor
+
+    def angles(self, grid: Grid, device: torch.device | None = None) -> Tensor:
+        """By how much each pair of each token is turned, in radians. -> (T, d/2)"""
+        h, w = grid
+        row, column = torch.meshgrid(torch.arange(h, device=device), torch.arange(w, device=device), indexing="ij")
+        quarter = self.head_dim // 4
+        frequency = self.temperature ** -(torch.arange(quarter, device=device) / quarter)
+        patches = torch.cat([column.reshape(-1, 1) * frequency, row.reshape(-1, 1) * frequency], dim=1)
+        return torch.cat([patches.new_zeros(self.num_prefix_tokens, 2 * quarter), patches])
+
+    def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:
+        angles = self.turns if grid in (None, self.grid) else self.angles(grid, q.device)
+        return turn(q, angles), turn(k, angles)
+
+
+def turn(x: Tensor, angles: Tensor) -> Tensor:
+    """Turn each pair (x[2i], x[2i+1]) by angle i, in float32. (…, T, d), (T, d/2) -> (…, T, d)"""
+    even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).type_as(x)

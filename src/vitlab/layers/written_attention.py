@@ -1,0 +1,54 @@
+"""Attention written out, equation by equation, as it is taught; equal to the fused kernel, and slower.
+
+B batch, N tokens, h heads, d head width
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attention_weights(q: Tensor, k: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """A = softmax(QKᵀ/√d) (Vaswani et al., 2017, arXiv:1706.03762, equation 1; ViT equation 6).
+
+    (B, h, N, d), (B, h, N, d) -> (B, h, N, N): row n is how token n shares out its attention, and sums to 1. Products
+    of d independent terms have variance d: without the √d the softmax would be all but one-hot, and learn nothing.
+    `attn_mask`, broadcast to (B, h, N, N), is true where a query may look at a key, or is added to the scores;
+    `is_causal` lets token n look at tokens 0 to n. What may not be seen scores -∞, and weighs nothing.
+    """
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, h, N, N)
+    if is_causal:
+        scores = scores.masked_fill(~causal_mask(q.shape[-2], device=q.device), -math.inf)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return scores.softmax(dim=-1)
+
+
+def written_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+) -> Tensor:
+    """AV, the values, each by how much it is looked at: ViT equation 7. (B, h, N, d) three times -> (B, h, N, d).
+
+    Takes what `torch.nn.functional.scaled_dot_product_attention` takes, and gives the same.
+    """
+    A = attention_weights(q, k, attn_mask, is_causal)
+    return F.dropout(A, dropout_p) @ v
+
+
+def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:
+    """True where a token may look: at itself and at those before it. -> (N, N)."""
+    return torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=device).tril()
+
+
+def padding_mask(present: Tensor) -> Tensor:
+    """From which tokens are there, true or false (B, N), to whom all may look: (B, 1, 1, N), an `attn_mask`."""
+    return present[:, None, None, :]

@@ -1,0 +1,43 @@
+"""DeiT with its distillation token (Touvron et al., 2021, arXiv:2012.12877, section 4).
+
+B batch, T tokens, D embed_dim, K num_classes
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.layers import ClassTokenPooling, Grid
+from vitlab.models.vit import VisionTransformer
+
+
+class DistilledVisionTransformer(VisionTransformer):
+    """A second token beside the class token, with a head of its own that learns from a teacher.
+
+    The logits are the mean of both heads' (section 4, "Classification with our approach"); `both_logits` gives them
+    apart, for the loss. Raises ValueError unless pooling is by class token.
+    """
+
+    dist_token: Tensor
+    prefixes: tuple[str, ...] = ("cls_token", "dist_token", "reg_token")
+
+    def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
+        return super().add_prefix({**counts, "dist_token": 1}, embed_dim)
+
+    def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
+        if not isinstance(self.attn_pool, ClassTokenPooling):
+            raise ValueError("a distillation token stands beside a class token; use pool 'cls'")
+        if representation_dim is not None:
+            raise ValueError("a distilled model has no representation_dim; set it to null")
+        super().add_head(embed_dim, representation_dim, num_classes)
+        self.head_dist = nn.Linear(embed_dim, num_classes)
+
+    def heads(self) -> list[nn.Linear]:
+        return [self.head, self.head_dist]
+
+    def both_logits(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        """Of the class token and of the distillation token. -> (B, 2, K)"""
+        x = self.fc_norm(self.forward_features(x, grid))
+        return torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])], dim=1)
+
+    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+        return self.both_logits(x, grid).mean(dim=1)

@@ -1,0 +1,48 @@
+"""The models of torchvision in the same harness: ResNet and its kin, to compare with.
+
+B batch, C channels, H W image height and width, K num_classes
+"""
+
+from typing import Any
+
+from torch import nn
+
+
+def torchvision_model(
+    *, name: str, image_size: int, patch_size: None, in_chans: int, num_classes: int, small_images: bool
+) -> nn.Module:
+    """Any classification model of torchvision by its name, from random weights: (B, C, H, W) -> (B, K).
+
+    Its first convolution is made anew when in_chans is not 3. `small_images` (ResNets only) takes the stem that He et
+    al. (2016, arXiv:1512.03385, section 4.2) use on CIFAR: a 3x3 convolution of stride 1, and no max-pooling. The size
+    of images is checked by nobody but the network. Raises ValueError for a name that torchvision does not know.
+    """
+    import torchvision  # seconds that no ViT should wait for
+
+    if patch_size is not None:
+        raise ValueError(f"{name} takes images, not patches; leave patch_size null")
+    known = torchvision.models.list_models(module=torchvision.models)
+    if name not in known:
+        raise ValueError(f"torchvision has no classification model '{name}'; it has {', '.join(known)}")
+    model = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    if small_images:
+        if not isinstance(model, torchvision.models.ResNet):
+            raise ValueError(f"small_images is for ResNets, and {name} is none; set it to false")
+        model.conv1 = nn.Conv2d(3, model.conv1.out_channels, kernel_size=3, padding=1, bias=False)
+        model.maxpool = nn.Identity()
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    if in_chans != 3:
+        replace_first_convolution(model, in_chans)
+    return model
+
+
+def replace_first_convolution(model: nn.Module, in_chans: int) -> None:
+    """Another number of input channels for the first convolution, whose weights start as He et al. let them."""
+    name, old = next((name, m) for name, m in model.named_modules() if isinstance(m, nn.Conv2d))
+    sizes: dict[str, Any] = {"kernel_size": old.kernel_size, "stride": old.stride, "padding": old.padding}
+    new = nn.Conv2d(in_chans, old.out_channels, bias=old.bias is not None, **sizes)
+    nn.init.kaiming_normal_(new.weight, mode="fan_out", nonlinearity="relu")
+    if new.bias is not None:
+        nn.init.zeros_(new.bias)
+    parent, _, attribute = name.rpartition(".")
+    setattr(model.get_submodule(parent), attribute, new)
