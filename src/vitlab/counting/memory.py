@@ -1,0 +1,76 @@
+"""Memory that training takes: weights, gradients, optimizer, and what the backward pass needs of the forward pass.
+
+B batch, C channels, H W image height and width
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim import Optimizer
+
+from vitlab.counting.skeleton import skeleton
+
+RESERVE = 0.1  # of the memory: temporary values, fragments, the driver
+
+
+class TrainingMemory(NamedTuple):
+    """Bytes: `fixed` whatever the batch (weights, gradients, optimizer), `per_image` kept for the backward pass."""
+
+    fixed: int
+    per_image: int
+
+    def largest_batch(self, memory: int) -> int:
+        """An estimate for a device of so many bytes, a tenth of which is left free. 0: not even the weights fit."""
+        free = memory * (1 - RESERVE) - self.fixed
+        return max(int(free // self.per_image), 0)
+
+
+def training_memory(
+    model: nn.Module, image_shape: tuple[int, int, int], bf16: bool, optimizer: Callable[..., Optimizer]
+) -> TrainingMemory:
+    """Of training on images (C, H, W) with float32 weights, `bf16`: under autocast to bfloat16."""
+    one, two = (activation_bytes(model, (B, *image_shape), bf16) for B in (1, 2))
+    values = sum(p.numel() for p in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    casts = 2 * one - two  # the part that does not grow with the batch: weights in bfloat16
+    state = round(trained * (4 + optimizer_bytes_per_value(optimizer)))
+    return TrainingMemory(fixed=4 * values + state + casts, per_image=two - one)
+
+
+def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], bf16: bool) -> int:
+    """Bytes of all that autograd keeps for the backward pass of a batch (B, C, H, W), the weights left out.
+
+    A run on fake tensors, which have shapes and no numbers: what torch's kernels save on a CPU, each storage once.
+    """
+    kept: dict[int, tuple[int, object]] = {}
+    with FakeTensorMode():
+        hollow = skeleton(model, "cpu").train()
+        own = {id_of(parameter) for parameter in hollow.parameters()}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if id_of(tensor) not in own:
+                kept[id_of(tensor)] = (storage.nbytes(), storage)  # held, or its address would be given out again
+            return tensor
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with hooks, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            hollow(torch.empty(batch_shape)).float().sum()
+    return sum(size for size, _ in kept.values())
+
+
+def id_of(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def optimizer_bytes_per_value(optimizer: Callable[..., Optimizer]) -> float:
+    """Bytes of state that an optimizer keeps for each trained value: 8 for Adam, 4 for momentum; one step tells."""
+    parameter = nn.Parameter(torch.ones(32, 32))
+    parameter.grad = torch.ones_like(parameter)
+    instance = optimizer([parameter], lr=1e-3)
+    instance.step()
+    state = [value for value in instance.state[parameter].values() if isinstance(value, Tensor) and value.ndim]
+    return sum(value.numel() * value.element_size() for value in state) / parameter.numel()

@@ -1,0 +1,68 @@
+"""Exact parameters and multiply-accumulates of a model, in all and part by part.
+
+C channels, H W image height and width
+"""
+
+import re
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitlab.counting.skeleton import skeleton
+
+PART = re.compile(r"^blocks\.\d+\.(\w+)")
+PRODUCTS = {"bmm", "baddbmm"}  # QKᵀ and AV: what two activations are multiplied by
+
+
+class Cost(NamedTuple):
+    """Of a part: its parameters, and its multiply-accumulates for one image, in matrices of weights (`weights`) and in
+    products of two activations (`attention`: QKᵀ and AV). Norms, biases, softmax and activations are not counted."""
+
+    parameters: int
+    weights: int
+    attention: int
+
+
+def multiply_accumulates(model: nn.Module, image_shape: tuple[int, int, int], attention: bool = True) -> int:
+    """For one image (C, H, W), with or without the products QKᵀ and AV. B/16 at 224 px: 17.564 or 16.849 billion."""
+    whole = total(costs(model, image_shape))
+    return whole.weights + whole.attention * attention
+
+
+def total(parts: dict[str, Cost]) -> Cost:
+    return Cost(*(sum(numbers) for numbers in zip(*parts.values(), strict=True)))
+
+
+def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost]:
+    """By part of the model in the order of its modules: a top-level name, or blocks.*.<name> for that in all blocks."""
+    hollow = skeleton(model, "meta").eval()
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        hollow(torch.empty(1, *image_shape, device="meta"))
+    found: dict[str, list[int]] = {}
+    for name, parameter in model.named_parameters():
+        found.setdefault(part_of(name), [0, 0, 0])[0] += parameter.numel()
+    root = type(model).__name__
+    for module, operations in counter.get_flop_counts().items():
+        name = module.removeprefix(f"{root}.")
+        if module == root or name == "Global" or not is_part(name):
+            continue
+        for operation, flops in operations.items():
+            kind = 2 if str(operation).split(".")[-1] in PRODUCTS else 1
+            found.setdefault(part_of(name), [0, 0, 0])[kind] += flops // 2
+    return {part: Cost(*numbers) for part, numbers in found.items()}
+
+
+def is_part(module: str) -> bool:
+    """Whether a module is one that parts are made of: not within one, and not the list of blocks or a whole block."""
+    if module.startswith("blocks"):
+        return len(module.split(".")) == 3
+    return "." not in module
+
+
+def part_of(name: str) -> str:
+    """The part that a module or parameter belongs to."""
+    within = PART.match(name)
+    return f"blocks.*.{within.group(1)}" if within else name.split(".")[0]
