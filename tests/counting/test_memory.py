@@ -9,7 +9,7 @@ from vitlab.models import VisionTransformer
 
 
 def vit(**changes):
-    return VisionTransformer(**vit_options(**changes))
+    return VisionTransformer(**vit_options(**{"attention": "fused"} | changes))
 
 
 def measured(model, batch_shape, bf16):
@@ -35,6 +35,11 @@ def test_activations_are_those_that_autograd_keeps(changes, bf16):
     model = vit(**changes)
     for B in (1, 3):
         assert activation_bytes(model, (B, 1, 32, 32), bf16) == measured(model, (B, 1, 32, 32), bf16)
+
+
+def test_a_model_that_chooses_is_counted_by_the_fused_kernel():
+    counts = [activation_bytes(vit(attention=kind), (2, 1, 32, 32), True) for kind in ("auto", "fused", "written")]
+    assert counts[0] == counts[1] < counts[2]
 
 
 def test_the_written_attention_keeps_its_weights_and_the_fused_one_does_not():

@@ -64,6 +64,22 @@ def test_inputs_of_another_size_are_refused(embedding, shape):
         embedding(torch.zeros(shape))
 
 
-def test_an_image_size_that_patches_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="image_size 10 is not a multiple of patch_size 4"):
-        PatchEmbedding(image_size=10, patch_size=4, in_chans=3, embed_dim=8)
+@pytest.mark.parametrize(
+    ("image_size", "patch_size", "message"),
+    [
+        (10, 4, "image_size 10 is not a multiple of patch_size 4"),
+        ([8, 10], 4, r"image_size \[8, 10\] is not a multiple of patch_size 4"),
+        (0, 4, "image_size 0 is not a multiple of patch_size 4"),
+        (8, 0, "image_size 8 is not a multiple of patch_size 0"),
+        ([8], 4, r"image_size \[8\] is neither one number of pixels nor height and width"),
+        ([3, 8, 8], 4, r"image_size \[3, 8, 8\] is neither one number of pixels nor height and width"),
+    ],
+)
+def test_an_image_size_that_patches_do_not_fill_is_refused(image_size, patch_size, message):
+    with pytest.raises(ValueError, match=message):
+        PatchEmbedding(image_size=image_size, patch_size=patch_size, in_chans=3, embed_dim=8)
+
+
+def test_a_grid_may_be_a_list_and_comes_back_as_a_tuple(embedding):
+    """Compared with a tuple, a list is another grid: positions would be resampled for nothing."""
+    assert embedding(torch.zeros(2, 3, 12, 12), [3, 3])[1] == (3, 3)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from conftest import vit_options
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -9,22 +10,8 @@ from vitlab.optim import parameter_groups
 
 @pytest.fixture(params=["cls", "mean"])
 def model(request):
-    return VisionTransformer(
-        image_size=8,
-        patch_size=4,
-        in_chans=1,
-        num_classes=3,
-        embed_dim=8,
-        depth=3,
-        num_heads=2,
-        mlp_ratio=2.0,
-        qkv_bias=True,
-        class_token=True,
-        pool=request.param,
-        drop_rate=0.0,
-        attn_drop_rate=0.0,
-        drop_path_rate=0.0,
-    )
+    sizes = {"image_size": 8, "num_classes": 3, "embed_dim": 8, "depth": 3, "mlp_ratio": 2.0}
+    return VisionTransformer(**vit_options(**sizes, pool=request.param))
 
 
 def by_name(groups):

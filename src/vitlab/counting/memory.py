@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 
 from vitlab.counting.skeleton import skeleton
+from vitlab.layers import Attention, auto_attention, fused_attention
 
 RESERVE = 0.1  # of the memory: temporary values, fragments, the driver
 
@@ -43,11 +44,14 @@ def training_memory(
 def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], bf16: bool) -> int:
     """Bytes of all that autograd keeps for the backward pass of a batch (B, C, H, W), the weights left out.
 
-    A run on fake tensors, which have shapes and no numbers: what torch's kernels save on a CPU, each storage once.
+    A run on fake tensors, which have shapes and no numbers: what torch's fused kernels save, each storage once.
     """
     kept: dict[int, tuple[int, object]] = {}
     with FakeTensorMode():
         hollow = skeleton(model, "cpu").train()
+        for module in hollow.modules():
+            if isinstance(module, Attention) and module.product is auto_attention:
+                module.product = fused_attention
         own = {id_of(parameter) for parameter in hollow.parameters()}
 
         def keep(tensor: Tensor) -> Tensor:

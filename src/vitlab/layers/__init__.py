@@ -1,6 +1,6 @@
 """The parts of a Vision Transformer, one idea per file."""
 
-from vitlab.layers.attention import PRODUCTS, Attention, Grid, NoPosition
+from vitlab.layers.attention import PRODUCTS, Attention, Grid, NoPosition, auto_attention, fused_attention
 from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.drop_path import DropPath
@@ -42,7 +42,9 @@ __all__ = [
     "SinCos2D",
     "SwiGLU",
     "attention_weights",
+    "auto_attention",
     "causal_mask",
+    "fused_attention",
     "mlp_width",
     "padding_mask",
     "patchify",

@@ -5,13 +5,40 @@ B batch, N tokens, D embed_dim, h heads, d head width (D/h)
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers.written_attention import attention_weights, written_attention
+from vitlab.layers.written_attention import attention_weights, causal_mask, masked, written_attention
 
 Grid = tuple[int, int]
-PRODUCTS: dict[str, Callable[..., Tensor]] = {"fused": F.scaled_dot_product_attention, "written": written_attention}
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
+) -> Tensor:
+    """AV by torch's kernel, which never holds A. (B, h, N, d) three times -> (B, h, N, d)."""
+    if is_causal and attn_mask is not None:  # the kernel takes one of them
+        causal = causal_mask(q.shape[-2], device=q.device)
+        attn_mask, is_causal = attn_mask & causal if attn_mask.dtype == torch.bool else masked(attn_mask, causal), False
+    return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
+
+
+def auto_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
+) -> Tensor:
+    """AV by whichever way is faster: in bfloat16 on a CPU torch's kernel takes longer than the products written out, up
+    to sequences whose N·N weights fill the memory (experiments/benchmarks/attention.md)."""
+    written = v.device.type == "cpu" and v.dtype == torch.bfloat16 and k.shape[-2] <= LONGEST_WRITTEN
+    return (written_attention if written else fused_attention)(q, k, v, attn_mask, dropout_p, is_causal)
+
+
+LONGEST_WRITTEN = 1024  # tokens
+PRODUCTS: dict[str, Callable[..., Tensor]] = {
+    "auto": auto_attention,
+    "fused": fused_attention,
+    "written": written_attention,
+}
 
 
 class NoPosition(nn.Module):
@@ -29,10 +56,10 @@ class NoPosition(nn.Module):
 class Attention(nn.Module):
     """softmax(QKᵀ/√d)V in each of h heads, then one linear map (ViT equations 5 to 8). (B, N, D) -> (B, N, D).
 
-    One matrix gives Q, K and V. `product` is "fused" (torch's kernel) or "written" (the equations, one by one).
-    `qk_norm`, if given, makes a norm of width d for each of Q and K (Henry et al., 2020, arXiv:2010.04245).
-    `position` may rotate Q and K, or bias the scores. `attn_drop_rate` drops attention weights, `drop_rate` values
-    of the output. Raises ValueError if h does not divide D.
+    One matrix gives Q, K and V. `product` is "fused" (torch's kernel), "written" (the equations, one by one) or "auto"
+    (the faster of them). `qk_norm`, if given, makes a norm of width d for each of Q and K (Henry et al., 2020,
+    arXiv:2010.04245). `position` may rotate Q and K, or bias the scores. `attn_drop_rate` drops attention weights,
+    `drop_rate` values of the output. Raises ValueError if h does not divide D.
     """
 
     def __init__(
@@ -42,7 +69,7 @@ class Attention(nn.Module):
         num_heads: int,
         qkv_bias: bool,
         qk_norm: Callable[[int], nn.Module] | None = None,
-        product: str = "fused",
+        product: str = "auto",
         position: NoPosition | None = None,
         drop_rate: float = 0.0,
         attn_drop_rate: float = 0.0,
@@ -69,7 +96,8 @@ class Attention(nn.Module):
     ) -> Tensor:
         """`grid` (h, w) says how the patches among the tokens lie; None: as the model was made for. `attn_mask` is
         broadcast to (B, h, N, N): true where a query may look at a key, or numbers added to the scores. `is_causal`
-        lets each token look at itself and those before it. They mean what they mean in torch's own attention."""
+        lets each token look at itself and those before it. They mean what they mean in torch's own attention, and
+        may come together."""
         q, k, v = self.heads(x, grid)
         dropout_p = self.attn_drop_rate if self.training else 0.0
         x = self.product(q, k, v, self.rel_pos.bias(attn_mask, grid), dropout_p, is_causal)

@@ -20,6 +20,8 @@ class ConvolutionalStem(nn.Module):
 
     def __init__(self, *, image_size: int | Sequence[int], channels: Sequence[int], in_chans: int, embed_dim: int):
         super().__init__()
+        if not channels or min(channels) < 1:
+            raise ValueError(f"stem_channels {list(channels)} is not a list of one or more widths of at least 1")
         self.in_chans = in_chans
         self.patch_size = 2 ** len(channels)
         self.image_size, self.grid = grid_of(image_size, self.patch_size)
@@ -30,7 +32,7 @@ class ConvolutionalStem(nn.Module):
         self.proj = nn.Sequential(*layers, nn.Conv2d(channels[-1], embed_dim, kernel_size=1))
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> tuple[Tensor, Grid]:
-        h, w = grid = grid or self.grid
+        h, w = grid or self.grid
         size = (self.in_chans, h * self.patch_size, w * self.patch_size)
         check_shape(x, size, "images of (channels, height, width)")
-        return self.proj(x).flatten(2).transpose(1, 2), grid
+        return self.proj(x).flatten(2).transpose(1, 2), (h, w)  # (B, N, D)

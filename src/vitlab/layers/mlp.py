@@ -55,8 +55,9 @@ MLPS: dict[str, Callable[..., nn.Module]] = {
 
 def mlp_width(embed_dim: int, mlp_ratio: float | None, mlp_dim: int | None) -> int:
     """Of the MLP's hidden layer. Exactly one is given: a ratio rounds, and 4.363636 of 1408 is 6143."""
-    if mlp_ratio is not None and mlp_dim is None:
-        return int(embed_dim * mlp_ratio)
-    if mlp_dim is not None and mlp_ratio is None:
-        return mlp_dim
-    raise ValueError("give either mlp_ratio or mlp_dim, and null for the other")
+    if (mlp_ratio is None) == (mlp_dim is None):
+        raise ValueError("give either mlp_ratio or mlp_dim, and null for the other")
+    width = mlp_dim if mlp_ratio is None else int(embed_dim * mlp_ratio)
+    if width is None or width < 1:
+        raise ValueError(f"mlp_ratio {mlp_ratio}, mlp_dim {mlp_dim}: a hidden layer of width {width} is not at least 1")
+    return width

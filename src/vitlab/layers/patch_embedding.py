@@ -15,8 +15,10 @@ from vitlab.layers.patches import patchify
 
 def grid_of(image_size: int | Sequence[int], patch_size: int) -> tuple[Grid, Grid]:
     """Pixels and patches, (height, width) each. Raises ValueError if the patches do not fit."""
+    if not isinstance(image_size, int) and len(image_size) != 2:
+        raise ValueError(f"image_size {list(image_size)} is neither one number of pixels nor height and width")
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-    if patch_size < 1 or height % patch_size or width % patch_size:
+    if min(patch_size, height, width) < 1 or height % patch_size or width % patch_size:
         raise ValueError(f"image_size {image_size} is not a multiple of patch_size {patch_size}")
     return (height, width), (height // patch_size, width // patch_size)
 
@@ -37,13 +39,13 @@ class PatchEmbedding(nn.Module):
         self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, x: Tensor, grid: Grid | None = None) -> tuple[Tensor, Grid]:
-        h, w = grid = grid or self.grid
+        h, w = grid or self.grid
         if x.ndim == 4:
             size = (self.proj.in_channels, h * self.patch_size, w * self.patch_size)
             check_shape(x, size, "images of (channels, height, width)")
             x = patchify(x, self.patch_size)
         check_shape(x, (h * w, self.proj.weight[0].numel()), "(patches, channels x patch_size x patch_size)")
-        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), grid
+        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), (h, w)
 
 
 def check_shape(x: Tensor, expected: tuple[int, ...], what: str) -> None:

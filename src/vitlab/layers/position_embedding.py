@@ -109,17 +109,15 @@ class Learned2D(Position):
         return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
 
 
-def sines(position: Tensor, width: int, temperature: float = 10_000) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of each position at `width` frequencies, from 1 to 1/temperature. (n,) -> 2 x (n, width)."""
-    frequency = temperature ** -(torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
-    angle = position.double()[:, None] * frequency
+def sines(position: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of position / 10,000^exponent. (n,), (width,) -> 2 x (n, width)."""
+    angle = position.double()[:, None] / 10_000**exponent
     return angle.sin(), angle.cos()
 
 
 class SinCos1D(Learned1D):
-    """Fixed sines and cosines of the place in the sequence (Vaswani et al., 2017, section 3.5). Prefix tokens get 0.
-
-    Raises ValueError if D is odd.
+    """Fixed sines and cosines by turns, of the place in the sequence of patches (Vaswani et al., 2017, section 3.5).
+    Prefix tokens get 0. Raises ValueError if D is odd.
     """
 
     learned = False
@@ -128,7 +126,9 @@ class SinCos1D(Learned1D):
     def __init__(self, **sizes):
         super().__init__(**sizes)
         if self.embed_dim % self.parts:
-            raise ValueError(f"a sin-cos position wants embed_dim in {self.parts} equal parts, not {self.embed_dim}")
+            raise ValueError(
+                f"a sin-cos position wants an embed_dim that is a multiple of {self.parts}, and {self.embed_dim} is not"
+            )
 
     def initial(self) -> Tensor:
         patches = self.values().float()[None]
@@ -136,20 +136,23 @@ class SinCos1D(Learned1D):
 
     def values(self) -> Tensor:
         """-> (N, D)"""
-        return torch.cat(sines(torch.arange(self.grid[0] * self.grid[1]), self.embed_dim // 2), dim=1)
+        width = self.embed_dim // 2
+        place = torch.arange(self.grid[0] * self.grid[1])
+        return torch.stack(sines(place, torch.arange(width, dtype=torch.float64) / width), dim=2).flatten(1)
 
 
 class SinCos2D(SinCos1D):
-    """Fixed sines and cosines of the column and of the row, D/4 each (Chen et al., 2021, arXiv:2104.02057; Beyer et
-    al., 2022, arXiv:2205.01580). Prefix tokens get 0. Raises ValueError if 4 does not divide D.
+    """Fixed sines and cosines of the column and of the row, D/4 each (Chen et al., 2021, arXiv:2104.02057), at
+    frequencies from 1 to exactly 1/10,000 (Beyer et al., 2022, arXiv:2205.01580). Prefix tokens get 0. Raises
+    ValueError if 4 does not divide D.
     """
 
     parts = 4
 
     def values(self) -> Tensor:
         row, column = torch.meshgrid(torch.arange(self.grid[0]), torch.arange(self.grid[1]), indexing="ij")
-        width = self.embed_dim // 4
-        return torch.cat([*sines(column.flatten(), width), *sines(row.flatten(), width)], dim=1)
+        exponent = torch.linspace(0, 1, self.embed_dim // 4, dtype=torch.float64)
+        return torch.cat([*sines(column.flatten(), exponent), *sines(row.flatten(), exponent)], dim=1)
 
 
 POSITIONS: dict[str, type[Position]] = {

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vitlab.layers.attention import Grid, NoPosition
 from vitlab.layers.position_embedding import resample
+from vitlab.layers.written_attention import masked
 
 
 class RelativePosition(NoPosition):
@@ -38,9 +39,7 @@ class RelativePosition(NoPosition):
         table = self.resized(grid or self.grid)
         index = self.index if grid in (None, self.grid) else offset_index(grid, table.device)
         bias = F.pad(table[index].permute(2, 0, 1), (self.num_prefix_tokens, 0) * 2)[None]
-        if attn_mask is None:
-            return bias
-        return bias.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else bias + attn_mask
+        return bias if attn_mask is None else masked(bias, attn_mask)
 
 
 def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:

@@ -41,7 +41,9 @@ class RotaryPosition(NoPosition):
         return torch.cat([patches.new_zeros(self.num_prefix_tokens, 2 * quarter), patches])
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:
-        angles = self.turns if grid in (None, self.grid) else self.angles(grid, q.device)
+        angles = self.turns
+        if grid not in (None, self.grid) or angles.dtype != torch.float32:  # a model in bf16 rounds its buffers
+            angles = self.angles(grid or self.grid, q.device)
         return turn(q, angles), turn(k, angles)
 
 

@@ -1,4 +1,4 @@
-"""Attention written out, equation by equation, as it is taught; equal to the fused kernel, and slower.
+"""Attention written out, equation by equation, as it is taught; equal to the fused kernel.
 
 B batch, N tokens, h heads, d head width
 """
@@ -16,16 +16,17 @@ def attention_weights(q: Tensor, k: Tensor, attn_mask: Tensor | None = None, is_
     (B, h, N, d), (B, h, N, d) -> (B, h, N, N): row n is how token n shares out its attention, and sums to 1. Products
     of d independent terms have variance d: without the √d the softmax would be all but one-hot, and learn nothing.
     `attn_mask`, broadcast to (B, h, N, N), is true where a query may look at a key, or is added to the scores;
-    `is_causal` lets token n look at tokens 0 to n. What may not be seen scores -∞, and weighs nothing.
+    `is_causal` lets token n look at tokens 0 to n. What may not be seen scores -∞, and weighs nothing; the row of a
+    token that may look at none is 0, as in torch's kernel. Raises ValueError for a mask of whole numbers.
     """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, h, N, N)
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, h, N, N); there are fewer queries to divide
     if is_causal:
-        scores = scores.masked_fill(~causal_mask(q.shape[-2], device=q.device), -math.inf)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, -math.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return scores.softmax(dim=-1)
+        scores = masked(scores, causal_mask(q.shape[-2], device=q.device))
+    if attn_mask is None:
+        return scores.softmax(dim=-1)
+    scores = masked(scores, attn_mask)
+    blind = scores.isneginf().all(dim=-1, keepdim=True)
+    return scores.masked_fill(blind, 0).softmax(dim=-1).masked_fill(blind, 0)  # not NaN, nor in the gradient
 
 
 def written_attention(
@@ -44,6 +45,15 @@ def written_attention(
     return F.dropout(A, dropout_p) @ v
 
 
+def masked(scores: Tensor, attn_mask: Tensor) -> Tensor:
+    """Scores, or what is added to them, with -∞ where the mask is false; numbers in the mask are added."""
+    if attn_mask.dtype == torch.bool:
+        return scores.masked_fill(~attn_mask, -math.inf)
+    if not attn_mask.is_floating_point():
+        raise ValueError(f"an attn_mask is of bools, or of floats to add to the scores, not of {attn_mask.dtype}")
+    return scores + attn_mask
+
+
 def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:
     """True where a token may look: at itself and at those before it. -> (N, N)."""
     return torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=device).tril()
@@ -51,4 +61,4 @@ def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:
 
 def padding_mask(present: Tensor) -> Tensor:
     """From which tokens are there, true or false (B, N), to whom all may look: (B, 1, 1, N), an `attn_mask`."""
-    return present[:, None, None, :]
+    return present.bool()[:, None, None, :]

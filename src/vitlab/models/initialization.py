@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from vitlab.layers import Attention, AttentionPooling, LayerScale, PositionedBlock, RelativePosition
+from vitlab.layers import Attention, AttentionPooling, LayerScale, PositionedBlock, RelativePosition, SwiGLU
 
 
 def normal(weight: Tensor) -> None:
@@ -19,6 +19,11 @@ def normal(weight: Tensor) -> None:
 
 
 SCHEMES: dict[str, Callable[[Tensor], object]] = {"normal": normal, "xavier": nn.init.xavier_uniform_}
+STACKED: dict[type[nn.Module], tuple[str, int]] = {  # where one weight holds several matrices
+    Attention: ("qkv", 3),
+    AttentionPooling: ("kv", 2),
+    SwiGLU: ("fc1", 2),
+}
 
 
 def initialize(module: nn.Module, scheme: str) -> None:
@@ -30,10 +35,6 @@ def initialize(module: nn.Module, scheme: str) -> None:
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-    elif isinstance(module, Attention):  # after its linear layers: apply goes from the leaves up
-        if scheme == "xavier":
-            for weight in module.qkv.weight.chunk(3):
-                nn.init.xavier_uniform_(weight)
     elif isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm2d):
         nn.init.ones_(module.weight)
         if not isinstance(module, nn.RMSNorm):
@@ -46,3 +47,7 @@ def initialize(module: nn.Module, scheme: str) -> None:
         nn.init.normal_(module.relative_position_bias_table, std=0.02)
     elif isinstance(module, PositionedBlock):
         nn.init.normal_(module.pos_embed, std=0.02)
+    if scheme == "xavier" and type(module) in STACKED:  # after its linear layers: apply goes from the leaves up
+        layer, matrices = STACKED[type(module)]
+        for weight in module.get_submodule(layer).get_parameter("weight").chunk(matrices):
+            nn.init.xavier_uniform_(weight)

@@ -37,6 +37,7 @@ def timm_model(
     try:
         model = timm.create_model(name, num_classes=num_classes, in_chans=in_chans, drop_rate=drop_rate, **given)
     except TypeError as error:
-        raise ValueError(f"timm's {name} refuses an argument ({error}); set model.image_size=null") from error
+        rule = "image_size (timm's img_size) and drop_path_rate are null for models without them"
+        raise ValueError(f"timm's {name} refuses an argument ({error}); {rule}") from error
     assert isinstance(model, nn.Module)
     return model

@@ -24,7 +24,9 @@ def torchvision_model(
     known = torchvision.models.list_models(module=torchvision.models)
     if name not in known:
         raise ValueError(f"torchvision has no classification model '{name}'; it has {', '.join(known)}")
-    model = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    # without auxiliary heads, which give a tuple in training
+    plain: dict[str, Any] = {"aux_logits": False, "init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    model = torchvision.models.get_model(name, weights=None, num_classes=num_classes, **plain)
     if small_images:
         if not isinstance(model, torchvision.models.ResNet):
             raise ValueError(f"small_images is for ResNets, and {name} is none; set it to false")

@@ -5,7 +5,7 @@ D embed_dim, K num_classes
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -34,6 +34,7 @@ from vitlab.layers import (
     mlp_width,
 )
 from vitlab.models.initialization import SCHEMES, initialize
+from vitlab.models.options import at_least, one_of, rates
 
 ATTENTION_POSITIONS: dict[str, Callable[..., NoPosition]] = {"relative": RelativePosition, "rotary": RotaryPosition}
 PLACES = ("stem", "every_layer", "every_layer_shared")
@@ -90,17 +91,19 @@ class VisionTransformer(nn.Module):
         drop_path_rate: float,
     ):
         super().__init__()
-        check("mlp", mlp, MLPS)
-        check("norm", norm, NORMS)
-        check("attention", attention, PRODUCTS)
-        check("position", position, POSITIONS)
-        check("position_place", position_place, PLACES)
-        check("pool", pool, POOLS)
-        check("initialization", initialization, SCHEMES)
+        one_of("mlp", mlp, MLPS)
+        one_of("norm", norm, NORMS)
+        one_of("attention", attention, PRODUCTS)
+        one_of("position", position, POSITIONS)
+        one_of("position_place", position_place, PLACES)
+        one_of("pool", pool, POOLS)
+        one_of("initialization", initialization, SCHEMES)
+        at_least(1, depth=depth, embed_dim=embed_dim, in_chans=in_chans, num_classes=num_classes)
+        at_least(1, representation_dim=representation_dim)
+        at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
+        rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         if pool == "cls" and not class_token:
             raise ValueError("pool 'cls' needs class_token=true; without a class token use pool 'mean' or 'map'")
-        if depth < 1:
-            raise ValueError(f"depth {depth} is not at least 1")
         if (patch_size is None) == (stem_channels is None):
             raise ValueError("give either patch_size or stem_channels, and null for the other")
         self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
@@ -236,8 +239,3 @@ class VisionTransformer(nn.Module):
         if name.startswith("blocks."):
             return int(name.split(".")[1]) + 1
         return 0 if name.startswith(("patch_embed.", *self.prefixes, "pos_embed")) else self.depth + 1
-
-
-def check(key: str, value: str, options: Collection[str]) -> None:
-    if value not in options:
-        raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")

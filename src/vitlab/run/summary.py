@@ -74,7 +74,7 @@ def parts_table(parts: dict[str, Cost]) -> Table:
 def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, optimizer: partial) -> None:
     name = cfg.optimizer.algorithm["_target_"].split(".")[-1]
     kept = optimizer_bytes_per_value(optimizer)
-    console.print(f"\nmemory in training, {cfg.precision}, as torch's kernels save it on a CPU")
+    console.print(f"\nmemory in training, {cfg.precision}, as torch's fused kernels save it")
     console.print(f"  fixed      {memory.fixed / GIB:.2f} GiB: weights, gradients, {kept:.0f} bytes a value for {name}")
     console.print(f"  per image  {memory.per_image / 2**20:.1f} MiB of activations")
     console.print(f"  estimate   a batch of {batch:,} images in {cfg.memory_gib:g} GiB, a tenth of it left free\n")

@@ -1,0 +1,261 @@
+"""Time of a training step of our ViT beside those of timm, Hugging Face, torchvision and vit-pytorch.
+
+    python experiments/benchmarks/training_step.py [--rounds 15] [--rows Ti/16,B/16,CIFAR] [--out training_step.md]
+
+One process, all models in memory, one step of each in turn, in an order that rotates from round to round: what disturbs
+the machine disturbs all. Forward, backward and AdamW on one fixed batch of images. Two tables: the same flags for all
+(float32, and bf16 autocast), and out of the box: what `python src/train.py` does on this machine against each peer in a
+plain float32 loop. Every model must learn the batch: losses are finite and fall.
+"""
+
+import argparse
+import datetime
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import timm
+import torch
+import torch.nn.functional as F
+import torchvision
+import transformers
+import vit_pytorch
+from hydra import compose, initialize_config_dir
+from torch import Tensor, nn
+
+from vitlab.home import CONF
+from vitlab.run.model import build_model
+from vitlab.run.precision import cpu_capabilities, hardware_precision, speed_up_float32_products
+
+
+@dataclass(frozen=True)
+class Row:
+    """Sizes of one comparison."""
+
+    preset: str
+    image_size: int
+    patch_size: int
+    dim: int
+    heads: int
+    batch: int
+    classes: int
+    depth: int = 12
+
+
+CPU_ROWS = {
+    "Ti/16, 224 px, batch 16": Row("vit_ti16", 224, 16, 192, 3, 16, 1000),
+    "B/16, 224 px, batch 8": Row("vit_b16", 224, 16, 768, 12, 8, 1000),
+    "CIFAR: Ti/4, 32 px, 65 tokens, batch 64": Row("vit_ti4", 32, 4, 192, 3, 64, 10),
+}
+GPU_ROWS = {
+    "Ti/16, 224 px, batch 256": Row("vit_ti16", 224, 16, 192, 3, 256, 1000),
+    "B/16, 224 px, batch 256": Row("vit_b16", 224, 16, 768, 12, 256, 1000),
+    "CIFAR: Ti/4, 32 px, 65 tokens, batch 256": Row("vit_ti4", 32, 4, 192, 3, 256, 10),
+}
+
+
+class Logits(nn.Module):
+    """Hugging Face's output as a tensor."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).logits
+
+
+def ours(row: Row) -> nn.Module:
+    sizes = [f"data.image_size={row.image_size}", f"data.num_classes={row.classes}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return build_model(compose("train", [f"model={row.preset}", "data=synthetic", *sizes]).model)
+
+
+def peers(row: Row) -> dict[str, nn.Module]:
+    config = transformers.ViTConfig(
+        hidden_size=row.dim,
+        num_hidden_layers=row.depth,
+        num_attention_heads=row.heads,
+        intermediate_size=4 * row.dim,
+        image_size=row.image_size,
+        patch_size=row.patch_size,
+        num_labels=row.classes,
+        attn_implementation="sdpa",
+    )
+    return {
+        "timm": timm.models.vision_transformer.VisionTransformer(
+            row.image_size,
+            row.patch_size,
+            embed_dim=row.dim,
+            depth=row.depth,
+            num_heads=row.heads,
+            num_classes=row.classes,
+        ),
+        "Hugging Face": Logits(transformers.ViTForImageClassification(config)),
+        "torchvision": torchvision.models.VisionTransformer(
+            row.image_size, row.patch_size, row.depth, row.heads, row.dim, 4 * row.dim, num_classes=row.classes
+        ),
+        "vit-pytorch": vit_pytorch.ViT(
+            image_size=row.image_size,
+            patch_size=row.patch_size,
+            num_classes=row.classes,
+            dim=row.dim,
+            depth=row.depth,
+            heads=row.heads,
+            mlp_dim=4 * row.dim,
+            dim_head=row.dim // row.heads,
+        ),
+    }
+
+
+@dataclass
+class Flags:
+    """How a step is computed."""
+
+    bf16: bool = False
+    fused: bool = False  # the optimizer
+    fast_float32: bool = False  # products through oneDNN
+    compiled: bool = False
+
+
+class Step:
+    """A training step of one model, on a fixed batch."""
+
+    def __init__(self, model: nn.Module, row: Row, flags: Flags, device: str):
+        torch.manual_seed(0)
+        self.model, self.flags, self.device = model.to(device).train(), flags, device
+        if flags.compiled:
+            self.model.compile()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True if flags.fused else None)
+        self.images = torch.randn(row.batch, 3, row.image_size, row.image_size, device=device)
+        self.classes = torch.arange(row.batch, device=device) % row.classes
+        self.losses: list[float] = []
+
+    def __call__(self) -> float:
+        """Seconds that one step took."""
+        if self.device == "cpu":
+            torch.backends.mkldnn.matmul.fp32_precision = "bf16" if self.flags.fast_float32 else "none"
+        synchronize(self.device)
+        start = time.perf_counter()
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.flags.bf16):
+            loss = F.cross_entropy(self.model(self.images), self.classes)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        synchronize(self.device)
+        seconds = time.perf_counter() - start
+        self.losses.append(loss.item())
+        return seconds
+
+    def check(self, name: str) -> None:
+        assert all(loss == loss and abs(loss) != float("inf") for loss in self.losses), f"{name}: loss not finite"
+        assert self.losses[-1] < self.losses[0], f"{name}: loss does not fall: {self.losses[0]} -> {self.losses[-1]}"
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def alternate(steps: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step, one of each in every round, after two rounds to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    names = list(steps)
+    for number in range(rounds + 2):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            seconds = steps[name]()
+            if number >= 2:
+                times[name].append(seconds)
+    return times
+
+
+def table(times: dict[str, list[float]]) -> str:
+    """A line of the report: median milliseconds of each, and ours over the best peer: the ratio of the medians, and the
+    median and quartiles of the ratios within each round."""
+    median = {name: statistics.median(seconds) for name, seconds in times.items()}
+    best = min((name for name in median if name != "ours"), key=median.__getitem__)
+    ratios = sorted(a / b for a, b in zip(times["ours"], times[best], strict=True))
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    cells = [f"{1000 * seconds:.1f}" for seconds in median.values()]
+    spread = f"{median['ours'] / median[best]:.3f} ({middle:.3f}; {low:.3f} to {high:.3f})"
+    return " | ".join([*cells, f"{spread} {best}"])
+
+
+def measure(name: str, row: Row, flags: dict[str, Flags], rounds: int, device: str) -> str:
+    """`flags`: those of ours, and those of the peers."""
+    models = {"ours": ours(row), **peers(row)}
+    steps = {n: Step(m, row, flags["ours" if n == "ours" else "peers"], device) for n, m in models.items()}
+    times = alternate(steps, rounds)
+    for label, step in steps.items():
+        step.check(f"{name}, {label}")
+    return table(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rows", default="", help="beginnings of row names, with commas")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = {
+        name: row
+        for name, row in (GPU_ROWS if device == "cuda" else CPU_ROWS).items()
+        if name.startswith(tuple(arguments.rows.split(",")))
+    }
+    machine = torch.cuda.get_device_name() if device == "cuda" else cpu_capabilities().get("cpu_name", "CPU")
+    libraries = {m.__name__: m.__version__ for m in (torch, timm, transformers, torchvision)}
+    lines = [
+        f"{datetime.date.today()}, {machine}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
+        + ", ".join(f"{name} {version}" for name, version in libraries.items())
+        + f", {arguments.rounds} rounds.",
+        "Milliseconds of a step, medians; then ours over the best peer: of the medians (median and quartiles of the",
+        "ratios within each round).",
+    ]
+    header = ["row", "flags", "ours", *peers_names(), "ours / best peer"]
+    rule = "|".join(["---"] * len(header))
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    for title, settings in tables(device).items():
+        say(f"\n### {title}\n\n| {' | '.join(header)} |\n|{rule}|")
+        for label, flags in settings.items():
+            for name, row in rows.items():
+                say(f"| {name} | {label} | {measure(name, row, flags, arguments.rounds, device)} |")
+    if arguments.out:
+        arguments.out.write_text("\n".join(lines) + "\n")
+
+
+def peers_names() -> list[str]:
+    return ["timm", "Hugging Face", "torchvision", "vit-pytorch"]
+
+
+def tables(device: str) -> dict[str, dict[str, dict[str, Flags]]]:
+    """By title and by label: the flags of ours and of the peers."""
+
+    def same(**flags: bool) -> dict[str, Flags]:
+        return {"ours": Flags(**flags), "peers": Flags(**flags)}
+
+    default = Flags(
+        bf16=hardware_precision("auto") == "bf16-mixed", fused=True, fast_float32=speed_up_float32_products()
+    )
+    if device == "cuda":
+        equal = {"bf16": same(bf16=True, fused=True), "bf16, compiled": same(bf16=True, fused=True, compiled=True)}
+    else:
+        equal = {"float32": same(), "bf16": same(bf16=True)}
+    return {
+        "The same flags": equal,
+        "Out of the box: ours by the defaults of src/train.py, the peers in a plain float32 loop": {
+            "defaults against float32": {"ours": default, "peers": Flags()}
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

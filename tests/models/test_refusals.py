@@ -1,0 +1,69 @@
+import math
+import re
+
+import pytest
+import torch
+from tiny import vit
+
+from vitlab.layers import patchify
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mlp": "relu"}, "mlp 'relu' is not one of: gelu, gelu_tanh, swiglu"),
+        ({"norm": "batch"}, "norm 'batch' is not one of: layer_norm, rms_norm"),
+        ({"attention": "flash"}, "attention 'flash' is not one of: fused, written"),
+        ({"position": "alibi"}, "position 'alibi' is not one of: none, learned_1d, learned_2d, sincos_1d, sincos_2d"),
+        ({"position_place": "head"}, "position_place 'head' is not one of: stem, every_layer, every_layer_shared"),
+        ({"pool": "max"}, "pool 'max' is not one of: cls, mean, map"),
+        ({"initialization": "he"}, "initialization 'he' is not one of: normal, xavier"),
+        ({"class_token": False}, "pool 'cls' needs class_token=true; without a class token use pool 'mean' or 'map'"),
+        ({"depth": 0}, "depth 0 is not at least 1"),
+        ({"embed_dim": 0}, "embed_dim 0 is not at least 1"),
+        ({"in_chans": 0}, "in_chans 0 is not at least 1"),
+        ({"num_classes": 0}, "num_classes 0 is not at least 1"),
+        ({"representation_dim": 0}, "representation_dim 0 is not at least 1"),
+        ({"num_registers": -1}, "num_registers -1 is not at least 0"),
+        ({"head_std": -0.1}, "head_std -0.1 is not at least 0"),
+        ({"norm_eps": -1e-6}, "norm_eps -1e-06 is not at least 0"),
+        ({"norm_eps": math.nan}, "norm_eps nan is not at least 0"),
+        ({"drop_rate": 1.5}, "drop_rate 1.5 is not in [0, 1)"),
+        ({"attn_drop_rate": -0.1}, "attn_drop_rate -0.1 is not in [0, 1)"),
+        ({"drop_path_rate": 1.0}, "drop_path_rate 1.0 is not in [0, 1)"),
+        ({"drop_path_rate": 1.5, "depth": 1}, "drop_path_rate 1.5 is not in [0, 1)"),  # one block drops nothing
+        ({"num_heads": 3}, "embed_dim 32 is not a multiple of num_heads 3"),
+        ({"num_heads": 0}, "embed_dim 32 is not a multiple of num_heads 0"),
+        ({"mlp_dim": 64}, "give either mlp_ratio or mlp_dim, and null for the other"),
+        ({"mlp_ratio": None}, "give either mlp_ratio or mlp_dim, and null for the other"),
+        ({"mlp_ratio": 0.01}, "mlp_ratio 0.01, mlp_dim None: a hidden layer of width 0 is not at least 1"),
+        ({"patch_size": 5}, "image_size 32 is not a multiple of patch_size 5"),
+        ({"image_size": [32, 30]}, "image_size [32, 30] is not a multiple of patch_size 4"),
+        ({"image_size": 0}, "image_size 0 is not a multiple of patch_size 4"),
+        ({"image_size": [1, 32, 32]}, "image_size [1, 32, 32] is neither one number of pixels nor height and width"),
+        ({"patch_size": None}, "give either patch_size or stem_channels, and null for the other"),
+        ({"stem_channels": [8, 8]}, "give either patch_size or stem_channels, and null for the other"),
+        ({"patch_size": None, "stem_channels": []}, "stem_channels [] is not a list of one or more widths"),
+        *(
+            ({"position": kind, "position_place": place}, f"'{place}' is for learned positions, which '{kind}' is not")
+            for kind in ("none", "sincos_1d", "sincos_2d", "relative", "rotary")
+            for place in ("every_layer", "every_layer_shared")
+        ),
+        ({"position": "learned_2d", "embed_dim": 31, "num_heads": 1}, "'learned_2d' halves embed_dim, and 31 is odd"),
+        ({"position": "sincos_1d", "embed_dim": 31, "num_heads": 1}, "a multiple of 2, and 31 is not"),
+        ({"position": "sincos_2d", "embed_dim": 30}, "a multiple of 4, and 30 is not"),
+        ({"position": "rotary", "embed_dim": 36}, "position 'rotary' wants a head width of a multiple of 4"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_an_option_that_is_wrong_is_named(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        vit(**changes)
+
+
+def test_a_convolutional_stem_takes_no_patches():
+    model = vit(patch_size=None, stem_channels=[8, 12])
+    with pytest.raises(
+        ValueError, match=r"takes images of \(channels, height, width\) \(1, 32, 32\), and .* \(64, 16\)"
+    ):
+        model(patchify(torch.randn(2, 1, 32, 32), 4))
