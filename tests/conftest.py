@@ -20,7 +20,7 @@ os.environ.pop("WANDB_API_KEY", None)
 SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
-BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture"]  # no pictures
+BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture", "~callbacks.model_views"]  # no pictures
 
 
 def vit_options(**changes):

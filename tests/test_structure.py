@@ -66,7 +66,7 @@ def test_rooms_are_named_by_nouns_of_the_field():
 # -- who may import whom
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models"])
+@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models", "counting"])
 def test_the_mathematics_needs_torch_alone(room):
     libraries = {"vitlab/models/timm_model.py": {"timm"}, "vitlab/models/torchvision_model.py": {"torchvision"}}
     own = {file for file in IMPORTS if file.startswith(f"vitlab/{room}/")} - libraries.keys()
@@ -82,11 +82,17 @@ def test_the_mathematics_needs_torch_alone(room):
         ("losses", set()),
         ("optim", set()),
         ("models", {"layers"}),
+        ("views", {"models", "layers", "errors"}),
+        ("counting", {"layers"}),
         ("tasks", {"models", "losses", "optim", "data", "counted", "errors"}),
     ],
 )
 def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
     assert rooms_behind(room) <= allowed | {room}
+
+
+def test_views_need_torch_and_what_draws():
+    assert packages_in("vitlab/views/") == {"torch", "matplotlib", "numpy"}
 
 
 def test_data_never_meets_models():
@@ -138,3 +144,15 @@ print(*sorted({HEAVY!r} & set(sys.modules)))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.returncode, result.stdout.split()) == (0, []), result.stderr
+
+
+# -- length
+
+
+@pytest.mark.parametrize("room", ["layers", "models"])
+def test_a_file_of_the_model_is_at_most_250_lines(room):
+    lengths = {
+        file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in SRC.glob(f"vitlab/{room}/*.py")
+    }
+    assert lengths
+    assert {name for name, lines in lengths.items() if lines > 250} == set()

@@ -7,6 +7,7 @@ from vitlab.callbacks.ema import EMA
 from vitlab.callbacks.evaluation_report import EvaluationReport
 from vitlab.callbacks.interruption import Interruption
 from vitlab.callbacks.latest_state import LatestState
+from vitlab.callbacks.model_views import ModelViews
 from vitlab.callbacks.progress import Progress
 from vitlab.callbacks.step_log import StepLog
 
@@ -18,6 +19,7 @@ __all__ = [
     "EvaluationReport",
     "Interruption",
     "LatestState",
+    "ModelViews",
     "Progress",
     "StepLog",
 ]

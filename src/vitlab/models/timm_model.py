@@ -3,6 +3,7 @@
 B batch, C channels, H W image height and width, K num_classes
 """
 
+from difflib import get_close_matches
 from typing import Any
 
 from torch import nn
@@ -12,7 +13,7 @@ def timm_model(
     *,
     name: str,
     image_size: int | None,
-    patch_size: None,
+    patch_size: int | None,
     in_chans: int,
     num_classes: int,
     drop_rate: float,
@@ -30,7 +31,7 @@ def timm_model(
     except ImportError as error:
         raise ValueError("model=timm needs timm: pip install 'vitlab[timm]'") from error
     if not timm.is_model(name):
-        near = timm.list_models(f"*{name}*")[:5] or ["resnet18", "convnext_tiny", "vit_small_patch16_224"]
+        near = get_close_matches(name, timm.list_models(), n=5) or ["resnet18", "convnext_tiny"]
         raise ValueError(f"timm has no model '{name}'; it has for instance {', '.join(near)}")
     optional = {"img_size": image_size, "drop_path_rate": drop_path_rate}
     given: dict[str, Any] = {key: value for key, value in optional.items() if value is not None}

@@ -3,13 +3,14 @@
 B batch, C channels, H W image height and width, K num_classes
 """
 
+from difflib import get_close_matches
 from typing import Any
 
 from torch import nn
 
 
 def torchvision_model(
-    *, name: str, image_size: int, patch_size: None, in_chans: int, num_classes: int, small_images: bool
+    *, name: str, image_size: int, patch_size: int | None, in_chans: int, num_classes: int, small_images: bool
 ) -> nn.Module:
     """Any classification model of torchvision by its name, from random weights: (B, C, H, W) -> (B, K).
 
@@ -23,7 +24,8 @@ def torchvision_model(
         raise ValueError(f"{name} takes images, not patches; leave patch_size null")
     known = torchvision.models.list_models(module=torchvision.models)
     if name not in known:
-        raise ValueError(f"torchvision has no classification model '{name}'; it has {', '.join(known)}")
+        near = get_close_matches(name, known, n=5) or ["resnet18", "resnet50"]
+        raise ValueError(f"torchvision has no classification model '{name}'; it has for instance {', '.join(near)}")
     # without auxiliary heads, which give a tuple in training
     plain: dict[str, Any] = {"aux_logits": False, "init_weights": True} if name in ("googlenet", "inception_v3") else {}
     model = torchvision.models.get_model(name, weights=None, num_classes=num_classes, **plain)

@@ -23,6 +23,7 @@ from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.resume import resumed_config
 from vitlab.run.trainer import build_trainer, set_accumulation
+from vitlab.tasks.classification import leaves_out
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -247,7 +248,7 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
     if trainer.fast_dev_run:
         return ["fast_dev_run"]
     limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
-    return [limit for limit in limits if getattr(trainer, limit) != 1.0]
+    return [limit for limit in limits if leaves_out(getattr(trainer, limit))]
 
 
 @rank_zero_only

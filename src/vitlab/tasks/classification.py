@@ -212,7 +212,12 @@ class Classification(pl.LightningModule):
 def partial_evaluation(trainer: pl.Trainer) -> bool:
     """Whether this trainer leaves samples out on purpose: fast_dev_run or limit_val_batches, limit_test_batches."""
     limit = trainer.limit_val_batches if trainer.validating or trainer.training else trainer.limit_test_batches
-    return bool(trainer.fast_dev_run) or trainer.sanity_checking or limit != 1.0
+    return bool(trainer.fast_dev_run) or trainer.sanity_checking or leaves_out(limit)
+
+
+def leaves_out(limit: int | float) -> bool:
+    """Whether a limit of Lightning's is below everything: 1.0 is all batches, and 1 is one."""
+    return isinstance(limit, int) or limit != 1.0
 
 
 def place_loops(fit_loop: dict[str, Any], global_step: int, steps_per_epoch: int, trainer: pl.Trainer) -> None:

@@ -1,0 +1,43 @@
+"""Where the tested model looks, and what it has learned of places and patches, as pictures."""
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+
+from vitlab.callbacks.figures import save_figure
+from vitlab.data.batch import Sample
+from vitlab.models import VisionTransformer
+from vitlab.views import gallery
+
+
+class ModelViews(Callback):
+    """After the test, all views of the model for `num_images` images, evenly spaced in the split that was tested, as
+    pictures/<view>.png. For a model that is no Vision Transformer, or has nothing of a kind, one printed line."""
+
+    def __init__(self, *, num_images: int):
+        if num_images < 1:
+            raise ValueError(f"num_images {num_images} is not at least 1")
+        self.num_images = num_images
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        model, datamodule = pl_module.model, trainer.datamodule
+        if not isinstance(model, VisionTransformer):
+            print(f"no views: {type(model).__name__} is no Vision Transformer")
+            return
+        split = datamodule.splits[datamodule.test_split].with_transform(datamodule.eval_transform)
+        places = torch.linspace(0, len(split) - 1, min(self.num_images, len(split))).round().int().tolist()
+        samples = [sample for place in places if isinstance(sample := split[(0, place)], Sample)]
+        if not samples:
+            print("no views: none of the images chosen can be read")
+            return
+        images = torch.stack([sample.image for sample in samples])
+        titles = [datamodule.class_names[sample.target] for sample in samples]
+        preprocessing = datamodule.preprocessing.to(pl_module.device)
+        inputs = preprocessing.normalize(images.to(pl_module.device))
+        for name, figure in gallery(model, inputs, images / 255, titles):
+            if figure is None:
+                print(f"no picture of {name}: the model has none")
+            else:
+                save_figure(trainer, figure, name)

@@ -1,0 +1,69 @@
+"""Pictures of where the model of a finished run looks, and of what it has learned.
+
+B images, C channels, H W image height and width
+"""
+
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, ListConfig
+from torch import Tensor
+
+from vitlab.errors import ConfigError, DataError
+from vitlab.models import VisionTransformer
+from vitlab.run.prediction import find_images, read_image
+from vitlab.run.saved_run import SavedRun
+from vitlab.views import OF_IMAGES, VIEWS, gallery
+from vitlab.views.mosaic import pick
+
+
+def visualize(cfg: DictConfig) -> list[Path]:
+    """Draw cfg.views of the run's model, for the images that are named; returns the files, and prints them.
+
+    Raises ConfigError for a view that there is none of, for images that are wanting, and for a model without
+    attention; DataError for images that cannot be found or read.
+    """
+    views = checked_views(cfg.views)
+    of_images = [view for view in views if view in OF_IMAGES]
+    if of_images and cfg.images is None:
+        raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
+    if not isinstance(cfg.num_images, int) or cfg.num_images < 1:
+        raise ConfigError(f"num_images {cfg.num_images} is not a whole number of at least 1")
+    saved = SavedRun.open(cfg.run)
+    paths = find_images(cfg.images) if of_images else []
+    model = saved.task().model
+    if not isinstance(model, VisionTransformer):
+        raise ConfigError(
+            f"run={cfg.run} is a {type(model).__name__}, without attention to look at; give a run of a ViT"
+        )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    datamodule = saved.datamodule()
+    chosen = [paths[place] for place in pick(len(paths), cfg.num_images)] if paths else []
+    read = [read_image(path, datamodule) for path in chosen]
+    for image in read:
+        if isinstance(image, str):
+            raise DataError(f"cannot read {image}; mend or remove the file")
+    images = torch.stack([image for image in read if isinstance(image, Tensor)]) if read else torch.empty(0)
+    inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
+    folder = Path(cfg.output) if cfg.output else saved.folder / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, figure in gallery(model.to(device), inputs, images / 255, [path.name for path in chosen], views):
+        if figure is None:
+            print(f"no picture of {name}: the model has none")
+            continue
+        files.append(folder / f"{name}.png")
+        figure.savefig(files[-1], dpi=110, bbox_inches="tight")
+        print(files[-1])
+    if len(paths) > len(chosen):
+        print(f"{len(chosen)} of {len(paths)} images; num_images={len(paths)} takes all")
+    return files
+
+
+def checked_views(views: ListConfig) -> list[str]:
+    """Raise ConfigError unless each is a view."""
+    names = [str(view) for view in views] if isinstance(views, ListConfig) else [str(views)]
+    unknown = [name for name in names if name not in VIEWS]
+    if unknown or not names:
+        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join(VIEWS)}")
+    return names

@@ -1,0 +1,25 @@
+"""Views of a Vision Transformer: where it looks, what it knows of places, what its filters seek."""
+
+from vitlab.views.capture import attention_of, pooling_of
+from vitlab.views.distance import mean_distance, patch_distances
+from vitlab.views.filters import embedding_filters, principal_components
+from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
+from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
+from vitlab.views.rollout import rollout
+
+__all__ = [
+    "OF_IMAGES",
+    "VIEWS",
+    "attention_of",
+    "cosine_similarity",
+    "embedding_filters",
+    "embedding_similarity",
+    "gallery",
+    "mean_distance",
+    "patch_distances",
+    "pooling_of",
+    "principal_components",
+    "relative_bias",
+    "rollout",
+    "rotary_similarity",
+]

@@ -1,0 +1,114 @@
+"""Pictures of where a model looks: attention maps, rollout, distances.
+
+B images, C channels, H W image height and width, L layers, h heads, N patches
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from vitlab.layers import Grid
+from vitlab.views.distance import patch_distances
+from vitlab.views.mosaic import Scale, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick
+
+HEAT = "inferno"
+MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
+LONGEST = 24  # letters of a title beside a row
+TILE = 112  # pixels of the longer side of an image in a mosaic
+
+
+def shown(image: Tensor) -> Tensor:
+    """(C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown, of 4 three."""
+    image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
+    return image.permute(1, 2, 0)
+
+
+def small(image: Tensor) -> Tensor:
+    """At the size of a tile. (C, H, W) -> (H', W', 3)"""
+    longer = max(image.shape[1:])
+    size = [round(side * TILE / longer) for side in image.shape[1:]]
+    if longer > TILE:
+        image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True)[0].clamp(0, 1)
+    else:
+        image = F.interpolate(image[None], size=size, mode="nearest-exact")[0]
+    return shown(image)
+
+
+def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
+    """Heat (L, h, N) over a pale image (C, H, W), the hotter the more opaque. -> (L, h, H', W', 3)"""
+    grey = small(image).mean(dim=2)  # (H', W')
+    heat = F.interpolate(values.unflatten(-1, grid), size=grey.shape, mode="nearest-exact")  # (L, h, H', W')
+    opacity = 0.3 + 0.65 * np.asarray(scale.norm(heat.numpy()))[..., None]
+    return opacity * scale.colours(heat) + (1 - opacity) * (0.15 + 0.85 * grey.numpy()[..., None])
+
+
+def attention_figure(
+    image: Tensor, maps: Tensor, pooling: Tensor | None, grid: Grid, *, whose: str, title: str
+) -> Figure:
+    """The image, and below it rows of layers and columns of heads: the weights (L, h, N) of each over the image, and a
+    last row for the `pooling`'s (h, N). Of many layers or heads some are shown, evenly spaced."""
+    L, h, _ = maps.shape
+    layers, heads = pick(L, MOST_LAYERS), pick(h, MOST_HEADS)
+    rows, columns = numbers(layers), ["mean", *numbers(heads)]
+    maps = maps[layers]
+    if pooling is not None:
+        maps, rows = torch.cat([maps, pooling[None]]), [*rows, "pooling"]
+    maps = torch.cat([maps.mean(dim=1, keepdim=True), maps[:, heads]], dim=1)
+    highest = max(3.0, float(maps.flatten().quantile(0.995)))
+    scale = Scale(PowerNorm(0.5, 0, highest, clip=True), HEAT, "times even attention")
+    tiles = over(image, maps, grid, scale)
+    width, height = mosaic_size(tiles, max(1.1, 5 / len(columns)))
+    width = max(width, 6.5)
+    figure = Figure(figsize=(width, 2 + height), layout="constrained")
+    parts = figure.add_gridspec(2, 1, height_ratios=[2, height])
+    above, below = figure.add_subfigure(parts[0]), figure.add_subfigure(parts[1])
+    picture, words = above.subplots(1, 2, width_ratios=[2.2, width - 2.2])
+    picture.imshow(shown(image).numpy())
+    count = f"{of_all(L, MOST_LAYERS, 'layer')}, {of_all(h, MOST_HEADS, 'head')}"
+    lines = [title, f"attention of {whose}", count, "1 is what each token would get if all got the same"]
+    words.text(0, 0.5, "\n".join(lines), va="center", fontsize=10, linespacing=1.6)
+    for axes in (picture, words):
+        axes.set_axis_off()
+    draw_mosaic(below.subplots(), tiles, rows, columns, ("layer", "head"), scale)
+    return figure
+
+
+def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: str, titles: list[str]) -> Figure:
+    """A row for each image, and a column for each of some layers: the weights (B, L, N) up to there over the image."""
+    layers = pick(rolled.shape[1], MOST_DEPTHS)
+    rolled = rolled[:, layers]
+    last = rolled[:, -1]  # the one that counts: earlier ones may go beyond its colours
+    norm = Normalize(float(last.min()), float(last.max()), clip=True)
+    scale = Scale(norm, HEAT, "times the patches' mean\n(range of the last layer)")
+    heat = [over(image, values[None], grid, scale) for image, values in zip(images, rolled, strict=True)]
+    plain = np.stack([small(image).numpy() for image in images])[:, None]
+    return mosaic_figure(
+        np.concatenate([plain, np.concatenate(heat)], axis=1),
+        [title if len(title) <= LONGEST else f"…{title[-LONGEST:]}" for title in titles],
+        ["image", *numbers(layers)],
+        title=f"attention rollout: what {whose} has gathered of each patch",
+        labels=("", "after layer"),
+        scale=scale,
+    )
+
+
+def distance_figure(distances: Tensor, grid: Grid, patch_size: int) -> Figure:
+    """A dot for each head, of the mean over the images (B, L, h), and the distance that even attention would have."""
+    B, L, h = distances.shape
+    values = distances.mean(dim=0).numpy()  # (L, h)
+    layers = np.arange(1, L + 1)
+    even = float(patch_distances(grid, patch_size).mean())
+    figure = Figure(figsize=(min(max(5, 2 + 0.35 * L), 12), 4), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(layers.repeat(h), values, s=22, alpha=0.6, color="tab:blue", linewidths=0, label="a head")
+    axes.plot(layers, values.mean(axis=1), color="tab:orange", label="mean of the heads")
+    axes.axhline(even, color="grey", linestyle="--", linewidth=1, label="even attention")
+    axes.set(xlabel="layer", ylabel="mean attention distance (pixels)", ylim=(0, 1.1 * max(even, values.max(), 1)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_title(f"how far patches look: {of_all(B, B, 'image')}", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure

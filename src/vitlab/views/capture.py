@@ -1,0 +1,57 @@
+"""The attention of every layer while a model looks at images.
+
+B batch, C channels, H W image height and width, P prefix tokens, N patches, T tokens (P+N), h heads
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.layers import Attention, AttentionPooling, Grid
+from vitlab.models import VisionTransformer
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without gradients, dropout and drop path; afterwards every module is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with torch.no_grad():
+            model.eval()
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> list[Tensor]:
+    """Who looks at whom: for each layer (B, h, T, T), on the CPU, in float32; each row is a distribution.
+
+    `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
+    The weights are computed anew from what each layer is given, as fused kernels keep none.
+    """
+    layers: list[Tensor] = []
+
+    def note(attention: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        layers.append(attention.weights(*args, **kwargs).float().cpu())
+
+    attentions = [module for module in model.blocks.modules() if isinstance(module, Attention)]
+    hooks = [attention.register_forward_pre_hook(note, with_kwargs=True) for attention in attentions]
+    try:
+        with evaluating(model):
+            model.forward_features(images, grid)  # not model(...), which may be compiled, and pass the hooks by
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return layers
+
+
+def pooling_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:
+    """How much attention pooling looks at each patch: (B, h, N), on the CPU, in float32. None with other pooling."""
+    if not isinstance(model.attn_pool, AttentionPooling):
+        return None
+    with evaluating(model):
+        return model.attn_pool.weights(model.forward_features(images, grid))[:, :, 0].float().cpu()

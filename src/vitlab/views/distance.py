@@ -1,0 +1,28 @@
+"""How far attention looks (Dosovitskiy et al., 2021, arXiv:2010.11929, figure 7 right and appendix D.7).
+
+h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
+"""
+
+import torch
+from torch import Tensor
+
+from vitlab.layers import Grid
+
+
+def patch_distances(grid: Grid, patch_size: int) -> Tensor:
+    """Between the centres of any two patches, in pixels. -> (N, N)"""
+    row, column = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")
+    places = torch.stack([row.flatten(), column.flatten()], dim=1).float() * patch_size
+    return torch.linalg.vector_norm(places[:, None] - places[None], dim=-1)
+
+
+def mean_distance(weights: Tensor, grid: Grid, patch_size: int) -> Tensor:
+    """Pixels from a patch to those it looks at, weighted by how much, and the mean of that over all patches.
+
+    (..., T, T) -> (...). What is looked at in prefix tokens has no place, and is left out: the weights on the patches
+    are divided by their sum.
+    """
+    N = grid[0] * grid[1]
+    among = weights[..., -N:, -N:]
+    among = among / among.sum(dim=-1, keepdim=True).clamp_min(1e-12)
+    return (among * patch_distances(grid, patch_size)).sum(dim=-1).mean(dim=-1)

@@ -1,0 +1,48 @@
+"""All views of a model, by name.
+
+B images, C channels, H W image height and width
+"""
+
+from collections.abc import Collection, Iterator
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vitlab.models import VisionTransformer
+from vitlab.views.attention_figures import attention_figure, distance_figure, rollout_figure
+from vitlab.views.reading import WHOSE_ATTENTION, WHOSE_ROLLOUT, look
+from vitlab.views.weight_figures import filters_figure, position_figure
+
+OF_IMAGES = ("attention", "rollout", "distance")  # views that want images
+VIEWS = (*OF_IMAGES, "position", "filters")
+
+
+def gallery(
+    model: VisionTransformer, inputs: Tensor, pictures: Tensor, titles: list[str], views: Collection[str] = VIEWS
+) -> Iterator[tuple[str, Figure | None]]:
+    """Names and figures, one after the other; None where the model has nothing of the kind.
+
+    `inputs` (B, C, H, W) are what the model takes, on its device, and `pictures` (B, C, H, W) in [0, 1] what a person
+    sees, with a title each; both may be empty for views that want no images.
+    """
+    grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
+    pictures = pictures.float().cpu()
+    if set(views) & set(OF_IMAGES):
+        looks = [look(model, image[None]) for image in inputs]
+    if "attention" in views:
+        for number, (seen, picture, title) in enumerate(zip(looks, pictures, titles, strict=True), start=1):
+            whose = WHOSE_ATTENTION[type(model.attn_pool)]
+            figure = attention_figure(picture, seen.maps, seen.pooling, grid, whose=whose, title=title)
+            yield f"attention_{number}", figure
+    if "rollout" in views:
+        rolled = torch.stack([seen.rollout for seen in looks])
+        whose = WHOSE_ROLLOUT[type(model.attn_pool)]
+        yield "attention_rollout", rollout_figure(list(pictures), rolled, grid, whose=whose, titles=titles)
+    if "distance" in views:
+        distances = torch.stack([seen.distances for seen in looks])
+        yield "attention_distance", distance_figure(distances, grid, patch_size)
+    if "position" in views:
+        yield "position_similarity", position_figure(model)
+    if "filters" in views:
+        yield "embedding_filters", filters_figure(model)

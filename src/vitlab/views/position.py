@@ -1,0 +1,53 @@
+"""What a model knows of places (Dosovitskiy et al., 2021, arXiv:2010.11929, figure 7 center).
+
+L layers, h w grid, N patches (h·w), D embed_dim
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitlab.layers import RelativePosition, RotaryPosition
+from vitlab.models import VisionTransformer
+
+
+def cosine_similarity(table: Tensor) -> Tensor:
+    """Of each row with each other one, in [-1, 1]. (N, D) -> (N, N)"""
+    unit = F.normalize(table, dim=1)
+    return unit @ unit.T
+
+
+def embedding_similarity(model: VisionTransformer) -> Tensor | None:
+    """How much the embeddings alike are that the stem adds to any two patches: (N, N). None if it adds none."""
+    if not model.pos_embed.numel():
+        return None
+    with torch.no_grad():
+        tokens = model.position(model.pos_embed, None)[0]
+        return cosine_similarity(tokens[model.num_prefix_tokens :].float().cpu())
+
+
+def relative_bias(model: VisionTransformer) -> Tensor | None:
+    """What each layer and head adds to a score, by where the key lies, seen from the query in the middle:
+    (L, heads, 2h-1, 2w-1). None without relative positions."""
+    h, w = model.patch_embed.grid
+    layers = [module for module in model.modules() if isinstance(module, RelativePosition)]
+    if not layers:
+        return None
+    bias = (
+        torch.stack([layer.relative_position_bias_table.detach() for layer in layers]).float().cpu()
+    )  # (L, (2h-1)·(2w-1), heads), by query minus key
+    return bias.unflatten(1, (2 * h - 1, 2 * w - 1)).permute(0, 3, 1, 2).flip(-2, -1)
+
+
+def rotary_similarity(model: VisionTransformer) -> Tensor | None:
+    """Product of a unit query with itself, each turned by its place, by where the second one lies, seen from the first
+    in the middle: (2h-1, 2w-1). The query has as much in each pair. None without rotary positions."""
+    rotary = next((m for m in model.modules() if isinstance(m, RotaryPosition)), None)
+    if rotary is None:
+        return None
+    h, w = model.patch_embed.grid
+    grid = (2 * h - 1, 2 * w - 1)
+    d = rotary.head_dim
+    query = torch.full((rotary.num_prefix_tokens + grid[0] * grid[1], d), d**-0.5, device=rotary.turns.device)
+    turned = rotary.rotate(query, query, grid)[0][rotary.num_prefix_tokens :].float().cpu()
+    return (turned @ turned[len(turned) // 2]).unflatten(0, grid)

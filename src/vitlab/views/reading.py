@@ -1,0 +1,64 @@
+"""What the head reads of an image: by its class token, its patches on average, or attention pooling.
+
+B batch, C channels, H W image height and width, L layers, h heads, N patches, T tokens (prefix and patches)
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vitlab.layers import AttentionPooling, ClassTokenPooling, MeanPooling
+from vitlab.models import VisionTransformer
+from vitlab.views.capture import attention_of, pooling_of
+from vitlab.views.distance import mean_distance
+from vitlab.views.rollout import rollout
+
+
+class Look(NamedTuple):
+    """One look of a model at one image. Weights are in multiples of even attention: 1/T, or 1/N for the pooling, which
+    sees patches alone."""
+
+    maps: Tensor  # (L, h, N)
+    pooling: Tensor | None  # (h, N), of attention pooling
+    rollout: Tensor  # (L, N), in multiples of the patches' mean: early on, a token holds mostly itself
+    distances: Tensor  # (L, h), pixels
+
+
+WHOSE_ATTENTION = {
+    ClassTokenPooling: "the class token",
+    MeanPooling: "the patches, on average (no class token is read)",
+    AttentionPooling: "the patches, on average (no class token is read),\nand in the last row that of the pooling",
+}
+WHOSE_ROLLOUT = {
+    ClassTokenPooling: "the class token",
+    MeanPooling: "the mean of the patches",
+    AttentionPooling: "the attention pooling",
+}
+
+
+def reading(model: VisionTransformer, num_tokens: int) -> Tensor:
+    """The share of each token in what is shown: all for the class token, or the same for each patch. -> (T,)"""
+    share = torch.zeros(num_tokens)
+    if isinstance(model.attn_pool, ClassTokenPooling):
+        share[0] = 1
+    else:
+        share[model.num_prefix_tokens :] = 1 / (num_tokens - model.num_prefix_tokens)
+    return share
+
+
+def look(model: VisionTransformer, image: Tensor) -> Look:
+    """All that is to be seen of the model's attention on one image (1, C, H, W)."""
+    attention = [weights[0] for weights in attention_of(model, image)]
+    prefix, T = model.num_prefix_tokens, attention[0].shape[-1]
+    share = reading(model, T)
+    maps = torch.stack([share @ weights for weights in attention])[..., prefix:] * T  # (L, h, N)
+    pooling = pooling_of(model, image)
+    if pooling is not None:
+        share[prefix:] = pooling[0].mean(dim=0)
+        pooling = pooling[0] * (T - prefix)
+    rolled = (share @ rollout(attention))[..., prefix:]  # (L, N)
+    rolled = rolled / rolled.mean(dim=-1, keepdim=True)
+    grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
+    distances = torch.stack([mean_distance(weights, grid, patch_size) for weights in attention])
+    return Look(maps, pooling, rolled, distances)

@@ -1,0 +1,88 @@
+"""Every view can be drawn of every kind of model, and says what it shows."""
+
+import io
+from itertools import pairwise
+
+import pytest
+import torch
+from conftest import vit_options
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.views import gallery
+from vitlab.views.mosaic import of_all, pick
+from vitlab.views.weight_figures import filters_figure
+
+OF_EVERY = ["attention_1", "attention_rollout", "attention_distance", "position_similarity", "embedding_filters"]
+
+
+def drawn(kind=VisionTransformer, count=1, **changes):
+    options = vit_options(**{"image_size": 16} | changes)
+    model = kind(**options)
+    images = torch.rand(count, options["in_chans"], *model.patch_embed.image_size)
+    return dict(gallery(model, images, images, [f"picture {number}" for number in range(count)]))
+
+
+def words(figure):
+    return " ".join(text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "whose"),
+    [
+        ({}, "attention of the class token"),
+        ({"image_size": [8, 16], "in_chans": 3, "num_registers": 2}, "class token"),
+        ({"class_token": False, "pool": "mean", "in_chans": 2}, "the patches, on average"),
+        ({"class_token": False, "pool": "map", "in_chans": 5, "position": "sincos_2d"}, "that of the pooling"),
+        ({"position": "relative", "depth": 1}, "1 layer, 2 heads"),
+        ({"position": "rotary", "image_size": [16, 4]}, "class token"),
+        ({"patch_size": None, "stem_channels": [8, 8], "position": "learned_2d"}, "class token"),
+        ({"depth": 14, "embed_dim": 16, "num_heads": 16}, "12 of 14 layers, 12 of 16 heads"),
+        ({"embed_dim": 2, "num_heads": 1, "image_size": 4}, "1 head"),
+    ],
+    ids=str,
+)
+def test_all_views_can_be_drawn(changes, whose):
+    figures = drawn(**changes)
+    assert list(figures) == OF_EVERY
+    assert whose in words(figures["attention_1"])
+    for figure in figures.values():
+        figure.savefig(io.BytesIO(), dpi=20)
+
+
+def test_a_distilled_model_shows_its_class_token_and_each_image():
+    figures = drawn(DistilledVisionTransformer, count=3, depth=1)
+    assert list(figures) == ["attention_1", "attention_2", "attention_3", *OF_EVERY[1:]]
+    assert "picture 1" in words(figures["attention_2"])
+    assert all(f"picture {number}" in words(figures["attention_rollout"]) for number in range(3))
+    assert "3 images" in words(figures["attention_distance"])
+
+
+def test_a_model_without_positions_has_none_to_show():
+    figures = drawn(position="none")
+    assert [name for name, figure in figures.items() if figure is None] == ["position_similarity"]
+
+
+def test_views_of_the_weights_want_no_images():
+    model = VisionTransformer(**vit_options())
+    nothing = torch.empty(0)
+    assert [name for name, _ in gallery(model, nothing, nothing, [], ["filters", "position"])] == OF_EVERY[3:]
+
+
+def test_filters_that_are_all_zero_are_grey():
+    model = VisionTransformer(**vit_options(patch_size=None, stem_channels=[4, 4], in_chans=3))
+    model.patch_embed.proj[0].weight.data.zero_()
+    canvas = filters_figure(model).axes[0].get_images()[0].get_array()
+    assert set(canvas.flatten().tolist()) == {0.5, 1.0}  # 1: the white between them
+
+
+@given(st.integers(1, 60), st.integers(1, 14))
+def test_some_of_many_are_picked_evenly(count, most):
+    places = pick(count, most)
+    assert len(set(places)) == len(places) == min(count, most)
+    assert places[0] == 0
+    assert most == 1 or places[-1] == count - 1
+    steps = {b - a for a, b in pairwise(places)}
+    assert max(steps, default=1) - min(steps, default=1) <= 1
+    assert of_all(count, most, "head").startswith(str(len(places)))
