@@ -75,6 +75,11 @@ def test_the_mathematics_needs_torch_alone(room):
         assert packages_in(file) == {"torch"} | packages
 
 
+def test_weights_need_few_libraries():
+    allowed = {"torch", "numpy", "rich", "safetensors", "huggingface_hub", "timm"}
+    assert packages_in("vitlab/weights/") == allowed
+
+
 @pytest.mark.parametrize(
     ("room", "allowed"),
     [
@@ -82,6 +87,7 @@ def test_the_mathematics_needs_torch_alone(room):
         ("losses", set()),
         ("optim", set()),
         ("models", {"layers"}),
+        ("weights", {"models", "layers", "errors", "checkpoints"}),
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
         ("tasks", {"models", "losses", "optim", "data", "counted", "errors"}),

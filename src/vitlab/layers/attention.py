@@ -27,13 +27,23 @@ def fused_attention(
 def auto_attention(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
 ) -> Tensor:
-    """AV by whichever way is faster: in bfloat16 on a CPU torch's kernel takes longer than the products written out, up
-    to sequences whose N·N weights fill the memory (experiments/benchmarks/attention.md)."""
-    written = v.device.type == "cpu" and v.dtype == torch.bfloat16 and k.shape[-2] <= LONGEST_WRITTEN
-    return (written_attention if written else fused_attention)(q, k, v, attn_mask, dropout_p, is_causal)
+    """AV by the faster of both ways."""
+    way = written_attention if written_is_faster(v) else fused_attention
+    return way(q, k, v, attn_mask, dropout_p, is_causal)
 
 
-LONGEST_WRITTEN = 1024  # tokens
+def written_is_faster(v: Tensor) -> bool:
+    """Whether the equations one by one take less time than torch's kernel, as measured in
+    experiments/benchmarks/attention.md: on a CPU they do where products of matrices go through bfloat16, until the N·N
+    weights outgrow the caches."""
+    if v.device.type != "cpu":
+        return False
+    if v.dtype == torch.bfloat16:
+        return v.shape[-2] <= 1024
+    through_bf16 = torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
+    return through_bf16 and v.shape[-2] <= 256
+
+
 PRODUCTS: dict[str, Callable[..., Tensor]] = {
     "auto": auto_attention,
     "fused": fused_attention,

@@ -21,6 +21,7 @@ from torchvision.transforms.v2 import functional as F
 from vitlab.data.dataset import DAMAGE, convert
 from vitlab.data.folder import EXTENSIONS, image_files
 from vitlab.errors import ConfigError, DataError
+from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 
 SHOWN = 20
@@ -37,6 +38,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     paths = find_images(cfg.images)
     names = saved.checkpoint["run"]["class_names"]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    speed_up_float32_products()
     datamodule, model = saved.datamodule(), saved.task().model.to(device).eval()
     preprocessing = datamodule.preprocessing.to(device)
     top_k = min(cfg.top_k, len(names))

@@ -11,12 +11,13 @@ from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
 from vitlab.data.datamodule import divide_batch
 from vitlab.run.build import build
+from vitlab.run.precision import speed_up_float32_products
 
 
 def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
     """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    return build(
+    trainer = build(
         node,
         "trainer",
         default_root_dir=str(folder),
@@ -24,6 +25,9 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO()],
     )
+    if trainer.strategy.root_device.type == "cpu":
+        speed_up_float32_products()
+    return trainer
 
 
 def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:

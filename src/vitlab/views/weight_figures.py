@@ -76,7 +76,7 @@ def rotary_figure(similarity: Tensor) -> Figure:
         largest=4.0,
     )
     axes = figure.axes[0]
-    drawn = axes.images[0].get_array().shape
+    drawn = axes.images[0].get_size()
     for side, pixels, set_ticks in zip(similarity.shape, drawn, (axes.set_yticks, axes.set_xticks), strict=False):
         places = pick(side, 5)
         set_ticks([(p + 0.5) * pixels / side - 0.5 for p in places], [str(p - side // 2) for p in places])

@@ -1,0 +1,67 @@
+"""A finished run as a folder that timm or Hugging Face's transformers open."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from vitlab.errors import ConfigError
+from vitlab.run.build import plain
+from vitlab.run.saved_run import SavedRun
+from vitlab.weights.exporting import Export, Preprocessing
+from vitlab.weights.huggingface_export import to_huggingface
+from vitlab.weights.timm_export import to_timm
+
+FORMATS = {"timm": to_timm, "huggingface": to_huggingface}
+OPENED_BY = {
+    "timm": 'timm.create_model("local-dir:{}", pretrained=True)',
+    "huggingface": 'transformers.ViTForImageClassification.from_pretrained("{}")',
+}
+PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+
+
+def export(cfg: DictConfig) -> Path:
+    """Write the run's best model, its class names and its preprocessing into cfg.output; returns that folder."""
+    if cfg.format not in FORMATS:
+        raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
+    output = Path(cfg.output)
+    if output.is_file() or (output.is_dir() and any(output.iterdir())):
+        raise ConfigError(f"output={output} is there already, and not an empty folder; give a new one")
+    saved = SavedRun.open(cfg.run)
+    names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
+    if len(set(names)) < len(names):
+        names = [f"{number} {name}" for number, name in enumerate(names)]
+    model = saved.task().model.eval()
+    data = plain(saved.config)["data"]
+    size, interpolation = resizing(data["eval_transform"])
+    made = FORMATS[cfg.format](model, names, Preprocessing(data["mean"], data["std"], size, interpolation))
+    write(output, made)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{saved.path}\nis in {output}, for {OPENED_BY[cfg.format].format(output)}", markup=False)
+    return output
+
+
+def resizing(transform: Any) -> tuple[int | None, str]:
+    """What the shorter side is resized to before a crop, None where images are resized whole; and Pillow's name of the
+    interpolation, as far as the transforms of torchvision in a config tell."""
+    steps = transform.get("transforms", [transform]) if isinstance(transform, dict) else []
+    names = [str(step.get("_target_", "")).rpartition(".")[2] for step in steps]
+    if "Resize" not in names:
+        return None, "bilinear"
+    step = steps[names.index("Resize")]
+    interpolation = step.get("interpolation", 2)
+    size = step.get("size")
+    shorter = size if isinstance(size, int) else size[0] if isinstance(size, list) and len(size) == 1 else None
+    return shorter if "CenterCrop" in names else None, PILLOW.get(interpolation, "bilinear")
+
+
+def write(folder: Path, made: Export) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.clone() for name, value in made.tensors.items()}  # no two may share memory
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, content in made.files.items():
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,50 @@
+"""Weights of timm by their name, through timm itself: its own filters bring every model's file into its form."""
+
+from pathlib import Path
+from typing import Any
+
+from vitlab.errors import CheckpointError
+from vitlab.weights import hub
+from vitlab.weights.form import Source
+from vitlab.weights.timm_names import facts_of, grid_of
+
+FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
+
+
+def read(name: str) -> Source:
+    """NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
+    try:
+        import timm
+    except ImportError as error:
+        raise CheckpointError("timm:NAME needs timm: pip install 'vitlab[timm]'") from error
+    if not timm.is_model(name.split(".")[0]):
+        near = timm.list_models(f"*{name.split('.')[0]}*")[:5] or timm.list_models("vit_base*")[:5]
+        raise CheckpointError(f"timm has no model '{name}'; it has for instance {', '.join(near)}")
+    try:
+        config = timm.get_pretrained_cfg(name)
+    except RuntimeError as error:
+        tags = ", ".join(timm.list_pretrained(f"{name.split('.')[0]}.*")[:5]) or "none"
+        raise CheckpointError(f"timm has no weights '{name}'; those of this model are {tags}") from error
+    if config is None or not config.has_weights:
+        raise CheckpointError(f"timm has no weights for '{name}'")
+    path = file_of(config)
+    try:
+        model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"file": str(path)})
+    except Exception as error:  # whatever a damaged file leads to
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
+    return Source(f"timm:{name}", "timm", model.state_dict(), facts_of(model), grid_of(model))
+
+
+def file_of(config: Any) -> Path:
+    """Where the file of weights lies, after a download if need be."""
+    if config.hf_hub_id:
+        repository, _, revision = config.hf_hub_id.partition("@")
+        names = (config.hf_hub_filename,) if config.hf_hub_filename else FILES
+        return hub.fetch(repository, names, revision or None)
+    from timm.models._hub import check_cached_file, download_cached_file
+
+    url = config.url
+    if not check_cached_file(url):
+        hub.reach(url if isinstance(url, str) else url[0], f"{config.architecture} of timm")
+    return Path(download_cached_file(url))

@@ -1,0 +1,80 @@
+"""What every export has in common: what it is given, and what it cannot say.
+
+T tokens, D embed_dim
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from vitlab.errors import ConfigError
+from vitlab.layers import Attention, PatchEmbedding, PositionedBlock
+from vitlab.models import VisionTransformer
+from vitlab.weights.facts import facts
+from vitlab.weights.renaming import Tensors
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What the images go through: normalisation, and how they come to their size. `resize` is what the shorter side
+    is resized to before a crop from the centre, None without a crop; `interpolation` is Pillow's name."""
+
+    mean: Sequence[float]
+    std: Sequence[float]
+    resize: int | None
+    interpolation: str
+
+
+@dataclass(frozen=True)
+class Export:
+    """Tensors in a library's names, and its JSON files by their names."""
+
+    tensors: Tensors
+    files: dict[str, dict[str, Any]]
+
+
+def refuse(library: str, impossible: dict[str, bool]) -> None:
+    """Raise ConfigError for the first option that the library has no words for."""
+    for option, is_so in impossible.items():
+        if is_so:
+            raise ConfigError(f"{library} has no {option}: this model cannot be exported to it; try the other format")
+
+
+def require_vit(model: Any) -> VisionTransformer:
+    if not isinstance(model, VisionTransformer):
+        raise ConfigError(f"export takes a Vision Transformer of vitlab, and the run's model is {type(model).__name__}")
+    return model
+
+
+def common(library: str, model: VisionTransformer) -> dict[str, Any]:
+    """The model's facts. Raises ConfigError for what neither library has in its ViT."""
+    own = facts(model)
+    refuse(
+        library,
+        {
+            "convolutional stem (model.stem_channels)": not isinstance(model.patch_embed, PatchEmbedding),
+            "positions at every layer (model.position_place)": any(
+                isinstance(block, PositionedBlock) for block in model.blocks
+            ),
+            f"{own['position']} positions (model.position)": own["position"] in ("relative", "rotary"),
+        },
+    )
+    return own
+
+
+def attention(model: VisionTransformer) -> Attention:
+    layer = model.blocks[0].attn
+    assert isinstance(layer, Attention)
+    return layer
+
+
+def tensors(model: VisionTransformer) -> Tensors:
+    return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+
+
+def positions(model: VisionTransformer) -> Tensor:
+    """What the tokens are given, whatever kind it is. -> (1, T, D)"""
+    T = model.num_prefix_tokens + model.position.grid[0] * model.position.grid[1]
+    return model.position(model.pos_embed, None).detach().cpu().expand(1, T, model.cls_token.shape[-1]).contiguous()

@@ -1,0 +1,206 @@
+"""The tensors of a source as a model of another image size, patch size, channels, norm or head wants them.
+
+h w grid, N patches (h·w), T tokens (prefix and patches), D embed_dim, K num_classes
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.layers import (
+    ClassTokenPooling,
+    ConvolutionalStem,
+    Grid,
+    Learned1D,
+    Learned2D,
+    MeanPooling,
+    Position,
+    RelativePosition,
+)
+from vitlab.models import VisionTransformer
+from vitlab.weights.form import Source
+from vitlab.weights.renaming import Tensors
+from vitlab.weights.resize import resize_channels, resize_kernel, square
+
+HEADS = ("head", "head_dist", "pre_logits")
+TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
+Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
+
+
+@dataclass
+class Fitted:
+    """Tensors that are to be copied, with a note on each that was changed; those of the model that start anew on
+    purpose and those of the source that are left over on purpose, with the reason."""
+
+    tensors: Tensors
+    notes: dict[str, str] = field(default_factory=dict)
+    anew: dict[str, str] = field(default_factory=dict)
+    spare: dict[str, str] = field(default_factory=dict)
+
+    def change(self, name: str, tensor: Tensor, note: str) -> None:
+        self.tensors[name] = tensor
+        self.notes[name] = "; ".join(filter(None, [self.notes.get(name), note]))
+
+
+def fit(model: VisionTransformer, source: Source) -> Fitted:
+    """What fits only after a change, changed; what cannot fit stays as it is, for the transfer to refuse."""
+    fitted = Fitted(dict(source.tensors))
+    fit_stem(fitted, model, source)
+    fit_positions(fitted, model, source)
+    fit_relative_positions(fitted, model, source)
+    fit_norm(fitted, model)
+    heads = {name for name in model.state_dict() if name.split(".")[0] in HEADS}
+    fit_heads(fitted, model, heads, {name for name in source.tensors if name.split(".")[0] in HEADS})
+    return fitted
+
+
+def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+    """Channels of the first convolution, and the size of patch kernels."""
+    convolutional = isinstance(model.patch_embed, ConvolutionalStem)
+    name = "patch_embed.proj.0.weight" if convolutional else "patch_embed.proj.weight"
+    kernel, own = fitted.tensors.get(name), model.state_dict()[name]
+    if kernel is None or kernel.ndim != 4:
+        return
+    if kernel.shape[1] != own.shape[1]:
+        fitted.change(name, resize_channels(kernel, own.shape[1]), f"{kernel.shape[1]} -> {own.shape[1]} channels")
+    old, new = (grid_of(t.shape[2:]) for t in (kernel, own))
+    if old != new and not convolutional:
+        kernel = resize_kernel(fitted.tensors[name], new, source.interpolation)
+        fitted.change(name, kernel, f"patches of {by(old)} -> {by(new)} pixels")
+
+
+# -- positions
+
+
+def fit_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+    names = [name for name in fitted.tensors if name.split(".")[-1] == "pos_embed"]
+    for name in names:
+        if fitted.tensors[name].ndim != 3:
+            continue
+        if isinstance(model.position, Learned1D):
+            fit_rows(fitted, name, model, source, fold=names == ["pos_embed"])
+        elif isinstance(model.position, Learned2D):
+            fit_axes(fitted, name, model.position, source.grid)
+
+
+def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source, fold: bool) -> None:
+    """A table with a row for each patch, after rows for none, the first, or all of the prefix tokens.
+
+    A prefix row that the model has and the source has not is 0. One that the model has not is added to its token, which
+    is the same function, where this is the only table (`fold`)."""
+    table, position = fitted.tensors[name], model.position
+    theirs, ours = rows_of(source.tensors), rows_of(model.state_dict())[: position.num_prefix_rows]
+    found = layout(table.shape[1], (len(theirs), min(1, len(theirs)), 0), source.grid, position)
+    if found is None:
+        return
+    old, count = found
+    theirs = theirs[:count]
+    prefix, patches = table[:, :count], table[:, count:]
+    if count and not ours and not fold:
+        return
+    notes = []
+    if old != position.grid:
+        patches = source.interpolation.table(patches, old, position.grid)
+        notes.append(f"grid {by(old)} -> {by(position.grid)}")
+    if theirs != ours:
+        if not ours:
+            for (token, place), row in zip(theirs, prefix[0], strict=True):
+                value = fitted.tensors[token].clone()
+                value[0, place] += row
+                fitted.change(token, value, "with its row of pos_embed")
+            notes.append("rows of the prefix went into the tokens")
+        else:
+            known = dict(zip(theirs, prefix[0], strict=True))
+            prefix = torch.stack([known.get(row, table.new_zeros(table.shape[2])) for row in ours])[None]
+            notes.append("rows for the model's prefix tokens, 0 where the source has none")
+    if notes:
+        fitted.change(name, torch.cat([prefix[:, : len(ours)], patches], dim=1), "; ".join(notes))
+
+
+def rows_of(tensors: Any) -> Rows:
+    return [(name, i) for name in TOKENS if name in tensors for i in range(tensors[name].shape[1])]
+
+
+def layout(length: int, counts: tuple[int, ...], grid: Grid | None, position: Position) -> tuple[Grid, int] | None:
+    """Grid of a table of `length` rows, and how many of them are for prefix tokens (one of `counts`): by the grid that
+    the source states, else the model's own, else a square. None if nothing fits."""
+    for known in (grid, position.grid):
+        for count in counts:
+            if known is not None and length - count == known[0] * known[1]:
+                return known, count
+    return next(((side, count) for count in counts if (side := square(length - count))), None)
+
+
+def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) -> None:
+    """A table of rows and columns; without a stated grid another length than the model's is that of a square."""
+    table = fitted.tensors[name]
+    old = grid or (position.grid if table.shape[1] == sum(position.grid) else (table.shape[1] // 2,) * 2)
+    if old == position.grid or table.shape[1] != sum(old):
+        return
+    theirs = Learned2D(embed_dim=position.embed_dim, grid=old, num_prefix_tokens=0, embed_prefix=False)
+    fitted.change(name, theirs.resized(table, position.grid), f"grid {by(old)} -> {by(position.grid)}")
+
+
+def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+    for name, module in model.named_modules():
+        key = f"{name}.relative_position_bias_table"
+        if not isinstance(module, RelativePosition) or key not in fitted.tensors:
+            continue
+        table = fitted.tensors[key]
+        own = offsets(module.grid)
+        old = offsets(source.grid) if source.grid else own if len(table) == own[0] * own[1] else square(len(table))
+        if old and old != own and len(table) == old[0] * old[1]:
+            resized = source.interpolation.table(table[None], old, own)[0]
+            fitted.change(key, resized, f"offsets {by(old)} -> {by(own)}")
+
+
+def offsets(grid: Grid) -> Grid:
+    return 2 * grid[0] - 1, 2 * grid[1] - 1
+
+
+# -- what comes after the blocks
+
+
+def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
+    """The last norm, where the source has it before pooling and the model after. With a class token that is the same
+    function. With mean pooling it is another: the model's starts anew, as in MAE's fine-tuning (He et al., 2022,
+    arXiv:2111.06377, appendix A.1)."""
+    theirs = [name for name in fitted.tensors if name.startswith("norm.")]
+    ours = [name for name in model.state_dict() if name.startswith("fc_norm.")]
+    if not theirs or not ours or any(name.startswith("fc_norm.") for name in fitted.tensors):
+        return
+    if isinstance(model.attn_pool, ClassTokenPooling):
+        for name in theirs:
+            fitted.change(f"fc_{name}", fitted.tensors.pop(name), f"from {name}")
+    elif isinstance(model.attn_pool, MeanPooling):
+        fitted.anew |= dict.fromkeys(ours, "a norm after mean pooling; the source has it before")
+        fitted.spare |= dict.fromkeys(theirs, "a norm before pooling; the model has it after the mean")
+
+
+def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str]) -> None:
+    """Heads are copied whole or start anew: a head for other classes or features means nothing."""
+    own = model.state_dict()
+    same = all(name in theirs and fitted.tensors[name].shape == own[name].shape for name in ours)
+    if same and layer_before(ours) == layer_before(theirs):
+        return
+    classes = {int(fitted.tensors[name].shape[0]) for name in theirs if name.endswith("weight")}
+    if not theirs:
+        reason = "the source has no head"
+    else:
+        reason = f"the source's head is another, for {max(classes, default=0)} classes"
+    fitted.anew |= dict.fromkeys(ours, reason)
+    fitted.spare |= dict.fromkeys(theirs, "head of the source")
+
+
+def layer_before(names: set[str]) -> set[str]:
+    return {name for name in names if name.startswith("pre_logits.")}
+
+
+def grid_of(shape: torch.Size) -> Grid:
+    return int(shape[0]), int(shape[1])
+
+
+def by(grid: Grid) -> str:
+    return f"{grid[0]}x{grid[1]}"

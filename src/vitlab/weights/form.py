@@ -1,0 +1,43 @@
+"""What a source of weights is, once it is read, and what there is to know of the library that wrote it.
+
+h w grid of patches
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitlab.layers import Grid
+from vitlab.weights.renaming import Tensors
+from vitlab.weights.resize import TIMM, Interpolation
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a library writes a Vision Transformer.
+
+    `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
+    resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
+    `facts` are what all its models have in common, by the keys of the model's config.
+    """
+
+    name: str
+    recognises: Callable[[set[str]], bool]
+    renamed: Callable[[Tensors], Tensors]
+    interpolation: Interpolation = TIMM
+    extras: str = r"(?!)"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
+    far as the source states them; `grid` is that of its positions, None where it does not say."""
+
+    origin: str
+    form: str
+    tensors: Tensors
+    facts: dict[str, Any] = field(default_factory=dict)
+    grid: Grid | None = None
+    interpolation: Interpolation = TIMM
+    extras: str = r"(?!)"

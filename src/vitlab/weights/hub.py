@@ -1,0 +1,64 @@
+"""Files of the Hugging Face hub: from its cache, else over the network, and a clear word where there is none."""
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from vitlab.errors import CheckpointError
+
+WAIT = 5  # seconds, for a first answer of a server
+
+
+def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) -> Path:
+    """The first of the files that the repository has. Raises CheckpointError when it cannot be had."""
+    for name in names:
+        path = find(repository, name, revision)
+        if path is not None:
+            return path
+    raise CheckpointError(f"{repository} on the Hugging Face hub has no {' or '.join(names)}")
+
+
+def find(repository: str, name: str, revision: str | None) -> Path | None:
+    """The file, None where the repository has none of that name."""
+    try:
+        import huggingface_hub
+        from huggingface_hub import constants
+        from huggingface_hub.errors import EntryNotFoundError
+    except ImportError as error:
+        raise CheckpointError("names on the hub need huggingface_hub: pip install 'vitlab[hub]'") from error
+    try:
+        cached = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached)
+        if cached is not None:  # known not to exist
+            return None
+        if not constants.HF_HUB_OFFLINE:  # else several tries, one after the other
+            reach(constants.ENDPOINT, f"{name} of {repository}")
+        return Path(huggingface_hub.hf_hub_download(repository, name, revision=revision))
+    except EntryNotFoundError as error:
+        if type(error).__name__ != "LocalEntryNotFoundError":
+            return None
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
+        raise CheckpointError(absent(f"{name} of {repository}", why)) from error
+    except CheckpointError:
+        raise
+    except Exception as error:  # no such repository, no permission, a connection that breaks
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"cannot get {name} of {repository} from the Hugging Face hub: {reason}") from error
+
+
+def reach(url: str, what: str) -> None:
+    """Raise CheckpointError unless the server answers, whatever it says."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=WAIT).close()
+    except urllib.error.HTTPError:
+        return
+    except OSError as error:
+        raise CheckpointError(absent(what, f"{url} does not answer")) from error
+
+
+def absent(what: str, why: str) -> str:
+    return (
+        f"{what} is not in the cache of this machine, and {why}; download it where there is a network, and give "
+        "model.pretrained=<the file or its folder>"
+    )

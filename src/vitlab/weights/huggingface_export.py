@@ -1,0 +1,85 @@
+"""Our models as a folder of Hugging Face's: transformers.ViTForImageClassification.from_pretrained(FOLDER)."""
+
+from typing import Any
+
+from torch import nn
+
+from vitlab.layers import ClassTokenPooling
+from vitlab.models import DistilledVisionTransformer
+from vitlab.weights.exporting import Export, Preprocessing, attention, common, positions, refuse, require_vit, tensors
+from vitlab.weights.huggingface import back
+from vitlab.weights.renaming import Tensors
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
+
+
+def to_huggingface(model: Any, class_names: list[str], preprocessing: Preprocessing) -> Export:
+    """LayerScale goes into the linear layers before it, and any positions that are added into one learned table: both
+    are the same function. Raises ConfigError for an option that ViTForImageClassification does not have."""
+    library = "Hugging Face's ViTForImageClassification"
+    model = require_vit(model)
+    own = common(library, model)
+    refuse(
+        library,
+        {
+            "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
+            "registers (model.num_registers)": "reg_token" in model.state_dict(),
+            "distillation token": isinstance(model, DistilledVisionTransformer),
+            "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
+            f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS,
+            f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
+            "norm of queries and keys (model.qk_norm)": not isinstance(attention(model).q_norm, nn.Identity),
+        },
+    )
+    state = without_layer_scale(tensors(model))
+    state = {name.replace("fc_norm.", "norm."): value for name, value in state.items()} | {
+        "pos_embed": positions(model)
+    }
+    height, width = model.patch_embed.image_size
+    classes = dict(enumerate(class_names))
+    config = {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        "hidden_size": model.cls_token.shape[-1],
+        "num_hidden_layers": model.depth,
+        "num_attention_heads": own["num_heads"],
+        "intermediate_size": model.blocks[0].mlp.fc1.out_features,
+        "hidden_act": ACTIVATIONS[own["mlp"]],
+        "layer_norm_eps": own["norm_eps"],
+        "qkv_bias": attention(model).qkv.bias is not None,
+        "image_size": height if height == width else [height, width],
+        "patch_size": model.patch_embed.patch_size,
+        "num_channels": model.patch_embed.proj.in_channels,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "id2label": {str(number): name for number, name in classes.items()},
+        "label2id": {name: number for number, name in classes.items()},
+        "problem_type": "single_label_classification",
+    }
+    size = {"height": height, "width": width}
+    processor: dict[str, Any] = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"shortest_edge": preprocessing.resize} if preprocessing.resize else size,
+        "resample": RESAMPLE[preprocessing.interpolation],
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
+    }
+    if preprocessing.resize:
+        processor |= {"do_center_crop": True, "crop_size": size}
+    return Export(back(state), {"config.json": config, "preprocessor_config.json": processor})
+
+
+def without_layer_scale(state: Tensors) -> Tensors:
+    """γ · (Wx + b) = (γW)x + γb"""
+    scales = {name: value for name, value in state.items() if name.endswith(".gamma")}
+    merged = {name: value for name, value in state.items() if name not in scales}
+    for name, gamma in scales.items():
+        layer = name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2")
+        merged[f"{layer}.weight"] = merged[f"{layer}.weight"] * gamma[:, None]
+        merged[f"{layer}.bias"] = merged[f"{layer}.bias"] * gamma
+    return merged

@@ -1,0 +1,46 @@
+"""A run of ours as a source of weights."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from vitlab.checkpoints import file
+from vitlab.checkpoints.run_folder import find_checkpoint
+from vitlab.layers import Grid
+from vitlab.weights.form import Source
+
+MODEL = "model."  # the task's name for its model
+REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
+
+
+def read(path: Path) -> Source:
+    """The best model of a run's folder, or its latest; or the checkpoint itself. Raises CheckpointError."""
+    path = find_checkpoint(path, "best", "latest")
+    checkpoint = file.read(path)
+    tensors = {
+        name.removeprefix(MODEL): value for name, value in checkpoint["state_dict"].items() if name.startswith(MODEL)
+    }
+    config = checkpoint["run"]["config"]
+    model = {key: followed(value, config) for key, value in config["model"].items()}
+    facts = {key: model[key] for key in FACTS if model.get(key) is not None}
+    return Source(str(path), "run", tensors, facts, grid(model))
+
+
+def followed(value: Any, config: dict[str, Any]) -> Any:
+    """A value of a saved config, which may name another one: ${data.image_size}. None where that leads nowhere."""
+    while isinstance(value, str) and (reference := REFERENCE.fullmatch(value)):
+        value = config
+        for key in reference[1].split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def grid(model: dict[str, Any]) -> Grid | None:
+    """Of the patches, from the sizes in the saved config."""
+    size = model.get("image_size")
+    patch = model.get("patch_size") or (2 ** len(model["stem_channels"]) if model.get("stem_channels") else None)
+    if patch is None or size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return height // patch, width // patch

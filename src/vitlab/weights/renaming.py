@@ -1,0 +1,54 @@
+"""Names of tensors: from one library's to another's, and Q, K and V from three tensors to one and back.
+
+D embed_dim
+"""
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vitlab.errors import CheckpointError
+
+Tensors = dict[str, Tensor]
+Rules = Sequence[tuple[str, str]]  # a regular expression, and what takes its place
+
+
+def rename(tensors: Tensors, rules: Rules) -> Tensors:
+    """Each rule on each name, in order. Raises CheckpointError when two tensors would have one name."""
+    renamed: Tensors = {}
+    for old, tensor in tensors.items():
+        name = old
+        for pattern, replacement in rules:
+            name = re.sub(pattern, replacement, name)
+        if name in renamed:
+            raise CheckpointError(f"two tensors of the source are {name} here, {old} is one of them")
+        renamed[name] = tensor
+    return renamed
+
+
+def stack(tensors: Tensors, layer: str, parts: str) -> Tensors:
+    """`layer`.q, .k and .v as one `layer`.qkv, for parts "qkv". (D, D) each -> (3·D, D); incomplete ones stay."""
+    stacked: Tensors = {}
+    for name, tensor in tensors.items():
+        head, part, kind = ["", "", *name.split(".")][-3:] if "." in name else ("", name, "")
+        prefix = name[: -len(f"{part}.{kind}")]
+        whole = [f"{prefix}{letter}.{kind}" for letter in parts]
+        if head != layer or part not in tuple(parts) or not all(member in tensors for member in whole):
+            stacked[name] = tensor
+        elif name == whole[0]:
+            stacked[f"{prefix}{parts}.{kind}"] = torch.cat([tensors[member] for member in whole])
+    return stacked
+
+
+def unstack(tensors: Tensors, layer: str, parts: str) -> Tensors:
+    """The inverse of `stack`."""
+    unstacked: Tensors = {}
+    for name, tensor in tensors.items():
+        if f"{layer}.{parts}." in name:
+            for letter, part in zip(parts, tensor.chunk(len(parts)), strict=True):
+                unstacked[name.replace(f"{layer}.{parts}.", f"{layer}.{letter}.")] = part
+        else:
+            unstacked[name] = tensor
+    return unstacked

@@ -1,0 +1,56 @@
+"""What became of every tensor when weights came into a model."""
+
+import csv
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+Status = Literal["copied", "resized", "initialised anew", "left over"]
+STATUSES: tuple[Status, ...] = ("copied", "resized", "initialised anew", "left over")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: shapes where it came from and in the model, each empty where it is not, and why."""
+
+    tensor: str
+    status: Status
+    source_shape: str
+    model_shape: str
+    note: str = ""
+
+
+@dataclass
+class Report:
+    """All tensors of the model, then those of the source that it did not take."""
+
+    origin: str
+    form: str
+    entries: list[Entry] = field(default_factory=list)
+
+    def counts(self) -> dict[Status, int]:
+        found = Counter(entry.status for entry in self.entries)
+        return {status: found[status] for status in STATUSES}
+
+    def save(self, path: Path) -> None:
+        """As CSV, a line for each tensor."""
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [column.name for column in fields(Entry)])
+            writer.writeheader()
+            writer.writerows(asdict(entry) for entry in self.entries)
+
+    def show(self) -> None:
+        """Print the counts, and every tensor that was not simply copied."""
+        console = Console(soft_wrap=True, highlight=False)
+        counts = ", ".join(f"{count} {status}" for status, count in self.counts().items() if count)
+        console.print(f"weights from {self.origin} ({self.form}): {counts}")
+        others = [entry for entry in self.entries if entry.status != "copied"]
+        if others:
+            table = Table("tensor", "became", "source", "model", "note", box=None, pad_edge=False)
+            for entry in others:
+                table.add_row(entry.tensor, entry.status, entry.source_shape, entry.model_shape, entry.note)
+            console.print(table)

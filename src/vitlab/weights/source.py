@@ -1,0 +1,93 @@
+"""A source of weights by the name that a user gives it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vitlab.errors import CheckpointError
+from vitlab.layers import Grid
+from vitlab.weights import (
+    by_timm,
+    facebook,
+    hub,
+    huggingface,
+    jax_npz,
+    own_run,
+    tensor_file,
+    timm_names,
+    torchvision_names,
+)
+from vitlab.weights.form import Source
+from vitlab.weights.renaming import Tensors
+
+FORMS = (huggingface.FORM, torchvision_names.FORM, jax_npz.FORM, facebook.FORM, timm_names.FORM)
+FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+KINDS = "a run, a file of weights, a folder with config.json, timm:NAME or hf:ORG/NAME"
+
+
+def find(name: str, rename: bool = True) -> Source:
+    """Read what `name` stands for. Without `rename` tensors keep their names, for models other than ViTs.
+
+    Raises CheckpointError when there is nothing, or it cannot be read.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "timm" and rest:
+        return by_timm.read(rest)
+    if kind == "hf" and rest:
+        repository, _, revision = rest.partition("@")
+        hub.fetch(repository, ("config.json",), revision or None)
+        return read_folder(hub.fetch(repository, FILES, revision or None).parent, name, rename)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if (path / "checkpoints").is_dir() or not any((path / file).is_file() for file in FILES):
+            if (path / "config.json").is_file():
+                raise CheckpointError(f"{path} has a config.json, and none of the files {', '.join(FILES)}")
+            return own_run.read(path)
+        return read_folder(path, str(path), rename)
+    if not path.is_file():
+        raise CheckpointError(f"model.pretrained={name} is not there; give {KINDS}")
+    if path.suffix == ".ckpt":
+        return own_run.read(path)
+    return recognised(tensor_file.read(path), str(path), {}, rename)
+
+
+def read_folder(folder: Path, origin: str, rename: bool) -> Source:
+    """Of Hugging Face or timm: weights, and a config.json."""
+    file = next(folder / name for name in FILES if (folder / name).is_file())
+    config: Any = {}
+    if (folder / "config.json").is_file():
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CheckpointError(f"{folder / 'config.json'} is damaged: {error}") from error
+        if not isinstance(config, dict):
+            raise CheckpointError(f"{folder / 'config.json'} is damaged: it holds no object")
+    return recognised(tensor_file.read(file), origin, config, rename)
+
+
+def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
+    """Tensors in our names, with what the form and the config say of them."""
+    if not rename:
+        return Source(origin, "plain", tensors)
+    form = next((form for form in FORMS if form.recognises(set(tensors))), None)
+    if form is None:
+        raise CheckpointError(
+            f"{origin} holds no Vision Transformer by the names of {', '.join(form.name for form in FORMS)}; its first "
+            f"tensor is {next(iter(tensors))}"
+        )
+    facts: dict[str, Any] = dict(form.facts)
+    grid: Grid | None = None
+    if form is jax_npz.FORM:
+        facts |= jax_npz.stated(tensors)
+    elif "architecture" in config:
+        stated, grid = timm_names.stated(config, origin)
+        facts |= stated
+    elif "model_type" in config:
+        stated, grid = huggingface.stated(config)
+        facts |= stated
+    return Source(origin, form.name, form.renamed(tensors), facts, grid, form.interpolation, form.extras)

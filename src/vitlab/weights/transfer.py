@@ -1,0 +1,108 @@
+"""Weights from a source into a model, every tensor accounted for."""
+
+import re
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.errors import CheckpointError
+from vitlab.models import VisionTransformer
+from vitlab.models.initialization import initialize
+from vitlab.weights.facts import check
+from vitlab.weights.fitting import Fitted, fit, fit_heads
+from vitlab.weights.form import Source
+from vitlab.weights.report import Entry, Report
+from vitlab.weights.source import find
+
+
+def load(model: nn.Module, source: str, *, partial: bool) -> Report:
+    """Copy the weights that `source` names into the model, in place, resized where its sizes differ.
+
+    Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
+    heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
+    then as it was. Models other than VisionTransformer take tensors of their own names.
+    """
+    vit = isinstance(model, VisionTransformer)
+    found = find(source, rename=vit)
+    if isinstance(model, VisionTransformer):
+        if not partial:
+            check(model, found)
+        return transfer(model, found, fit(model, found), partial)
+    fitted = Fitted(dict(found.tensors))
+    heads = last_linear(model)
+    fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
+    return transfer(model, found, fitted, partial)
+
+
+def transfer(model: nn.Module, source: Source, fitted: Fitted, partial: bool) -> Report:
+    """Check every tensor, then copy."""
+    own = model.state_dict()
+    report = Report(source.origin, source.form)
+    problems: list[str] = []
+    taken: dict[str, Tensor] = {}
+    for name, tensor in own.items():
+        given = fitted.tensors.get(name)
+        before = shape(source.tensors.get(name, given))
+        if name in fitted.anew:
+            report.entries.append(Entry(name, "initialised anew", before, shape(tensor), fitted.anew[name]))
+        elif given is not None and given.shape == tensor.shape:
+            taken[name] = given
+            note = fitted.notes.get(name, "")
+            report.entries.append(Entry(name, "resized" if note else "copied", before, shape(tensor), note))
+        else:
+            missing = given is None
+            problems.append(
+                f"{name} is not in it" if missing else f"{name} is {before} in it and {shape(tensor)} in the model"
+            )
+            note = "not in the source" if missing else "of another shape"
+            report.entries.append(Entry(name, "initialised anew", before, shape(tensor), note))
+    for name, tensor in fitted.tensors.items():
+        if name in own:
+            continue
+        reason = fitted.spare.get(name) or ("of pre-training" if re.match(source.extras, name) else None)
+        if reason is None:
+            problems.append(f"the model has no {name}")
+        report.entries.append(Entry(name, "left over", shape(tensor), "", reason or "the model has none"))
+    refuse(source, problems, taken, partial)
+    with torch.no_grad():
+        for name, tensor in taken.items():
+            own[name].copy_(tensor)  # state_dict gives the model's own memory
+    start_anew(model, set(fitted.anew))
+    return report
+
+
+def refuse(source: Source, problems: list[str], taken: dict[str, Tensor], partial: bool) -> None:
+    """Raise CheckpointError for weights of another model."""
+    if problems and not partial:
+        others = f", and {len(problems) - 1} more tensors do not fit" if len(problems) > 1 else ""
+        raise CheckpointError(
+            f"{source.origin} is of another model: {problems[0]}{others}; choose its model, or take what fits with "
+            "model.pretrained_partial=true"
+        )
+    if not taken:
+        raise CheckpointError(f"{source.origin} has no tensor that fits the model: {problems[0]}")
+
+
+def start_anew(model: nn.Module, names: set[str]) -> None:
+    """Random heads, and norms that do nothing yet."""
+    for path in sorted({name.rpartition(".")[0] for name in names}):
+        module: Any = model.get_submodule(path)
+        if not isinstance(model, VisionTransformer):
+            module.reset_parameters()
+        elif any(module is head for head in model.heads()):
+            model.initialize_head(cast(nn.Linear, module))
+        else:
+            initialize(module, model.scheme)
+
+
+def last_linear(model: nn.Module) -> set[str]:
+    """Names of the head's parameters, in models of other libraries."""
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return (
+        {f"{layers[-1]}.{name}" for name, _ in model.get_submodule(layers[-1]).named_parameters()} if layers else set()
+    )
+
+
+def shape(tensor: Tensor | None) -> str:
+    return "" if tensor is None else "x".join(map(str, tensor.shape)) or "()"

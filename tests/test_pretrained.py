@@ -1,0 +1,121 @@
+"""model.pretrained=... and export, through the entries, as a user meets them."""
+
+import json
+
+import pytest
+import torch
+from conftest import BARE
+
+from vitlab.checkpoints import file
+from vitlab.data.preprocessing import Preprocessing
+
+QUICK = [*BARE, "trainer.max_steps=1", "global_batch_size=64"]
+STILL = [*QUICK, "optimizer.lr=1e-12", "optimizer.weight_decay=0"]  # weights stay
+
+
+def weights_of(run, name="best"):
+    return file.read(run / "checkpoints" / f"{name}.ckpt")["state_dict"]
+
+
+def test_a_run_starts_from_another(cli, digits_run):
+    run = cli("train", *STILL, f"model.pretrained={digits_run}", folder="run")
+    assert run.status == 0, run.err
+    before = weights_of(digits_run)
+    for name, value in weights_of(run.folder).items():
+        torch.testing.assert_close(value, before[name], atol=1e-6, rtol=0)
+    assert f"{len(before)} copied" in run.out
+    lines = (run.folder / "pretrained.csv").read_text().splitlines()
+    assert lines[0] == "tensor,status,source_shape,model_shape,note"
+    assert len(lines) == 1 + len(before)
+
+
+def test_a_run_at_another_size_resizes_positions(cli, digits_run):
+    run = cli("train", *STILL, f"model.pretrained={digits_run}", "data.image_size=16", folder="run")
+    assert run.status == 0, run.err
+    assert "1 resized" in run.out
+    assert "grid 8x8 -> 4x4" in run.out
+    assert weights_of(run.folder)["model.pos_embed"].shape == (1, 17, 32)
+
+
+def test_weights_of_another_model_end_with_status_4_before_the_first_step(cli, digits_run):
+    run = cli("train", *QUICK, f"model.pretrained={digits_run}", "model.depth=3", folder="run")
+    assert run.status == 4
+    assert "blocks.2.norm1.weight" in run.err
+    assert "model.pretrained_partial=true" in run.err
+    assert len(run.err.strip().splitlines()) == 1
+    partial = ["model.depth=3", "model.pretrained_partial=true"]
+    assert cli("train", *QUICK, f"model.pretrained={digits_run}", *partial, folder="partial").status == 0
+    eps = cli("train", *QUICK, f"model.pretrained={digits_run}", "model.norm_eps=1e-5", folder="eps")
+    assert eps.status == 4
+    assert "model.norm_eps=1e-06" in eps.err
+    rotary = ["model.position=rotary", "model.pretrained=nowhere.pth"]
+    assert "nowhere.pth" in cli("train", *QUICK, *rotary, folder="none").err
+
+
+# -- and back
+
+
+def the_runs_model(run):
+    from vitlab.run.saved_run import SavedRun
+
+    saved = SavedRun.open(str(run))
+    return saved.task().model.eval(), saved.checkpoint["run"]["class_names"]
+
+
+def test_an_exported_run_opens_in_timm(cli, digits_run, tmp_path):
+    import timm
+    from timm.data import create_transform, resolve_model_data_config
+
+    run = cli("export", f"run={digits_run}", "output=out")
+    assert run.status == 0, run.err
+    assert "local-dir:out" in run.out
+    model = timm.create_model(f"local-dir:{tmp_path}/out", pretrained=True).eval()
+    own, names = the_runs_model(digits_run)
+    x = torch.randn(3, 1, 32, 32)
+    torch.testing.assert_close(model(x), own(x), atol=1e-5, rtol=0)
+    assert model.pretrained_cfg["label_names"] == names
+    data = resolve_model_data_config(model)
+    assert (*data["mean"], *data["std"], *data["input_size"]) == (0.3053, 0.3760, 1, 32, 32)
+    assert create_transform(**data) is not None
+
+
+def test_an_exported_run_opens_in_transformers_with_its_preprocessing(cli, digits_run, tmp_path):
+    import numpy as np
+    from transformers import ViTForImageClassification
+
+    run = cli("export", f"run={digits_run}", "format=huggingface", "output=out")
+    assert run.status == 0, run.err
+    model = ViTForImageClassification.from_pretrained(tmp_path / "out").eval()
+    own, names = the_runs_model(digits_run)
+    x = torch.randn(3, 1, 32, 32)
+    torch.testing.assert_close(model(x).logits, own(x), atol=1e-5, rtol=0)
+    assert [model.config.id2label[i] for i in range(10)] == names
+    written = json.loads((tmp_path / "out" / "preprocessor_config.json").read_text())
+    image = np.random.default_rng(0).integers(0, 256, (1, 1, 32, 32), dtype=np.uint8)
+    ours = Preprocessing(mean=[0.3053], std=[0.3760], in_chans=1, patch_size=4).normalize(torch.from_numpy(image))
+    theirs = (image * written["rescale_factor"] - written["image_mean"][0]) / written["image_std"][0]
+    torch.testing.assert_close(ours, torch.from_numpy(theirs).float())
+
+
+def test_what_was_exported_is_a_source(cli, digits_run):
+    for form in ("timm", "huggingface"):
+        assert cli("export", f"run={digits_run}", f"format={form}", f"output={form}").status == 0
+        run = cli("train", *STILL, f"model.pretrained={form}", folder=f"from_{form}")
+        assert run.status == 0, run.err
+        assert "initialised anew" not in run.out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "words"),
+    [
+        (["format=onnx"], 2, "format 'onnx' is not one of: timm, huggingface"),
+        (["output=."], 2, "not an empty folder"),
+        (["run=nothing"], 4, "nothing"),
+    ],
+)
+def test_exports_that_are_refused(cli, digits_run, tmp_path, overrides, status, words):
+    (tmp_path / "file").write_text("")
+    run = cli("export", f"run={digits_run}", "output=out", *overrides)
+    assert run.status == status
+    assert words in run.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,103 @@
+"""Our variants, opened by the other libraries; and those that these have no words for."""
+
+import pytest
+import timm
+from foreign import distance, images, ours
+
+from vitlab.errors import ConfigError
+from vitlab.models import DistilledVisionTransformer
+from vitlab.run.export import resizing, write
+from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.huggingface_export import to_huggingface
+from vitlab.weights.timm_export import to_timm
+
+NAMES = [f"class {i}" for i in range(7)]
+PREPROCESSING = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, "bicubic")
+BOTH = {
+    "plain": {},
+    "not square": {"image_size": [24, 40]},
+    "tanh": {"mlp": "gelu_tanh"},
+    "layer_scale": {"layer_scale": 0.1},
+    "unbiased": {"qkv_bias": False},
+    "patches_only_positions": {"embed_prefix": False},
+    "learned_2d": {"position": "learned_2d"},
+    "sincos": {"position": "sincos_2d"},
+    "fc_norm": {"fc_norm": True},
+    "mlp_dim": {"mlp_ratio": None, "mlp_dim": 75},
+    "written": {"attention": "written"},
+}
+TIMM = {
+    "none": {"position": "none"},
+    "mean": {"pool": "mean", "class_token": False},
+    "mean_norm_before": {"pool": "mean", "fc_norm": False},
+    "map": {"pool": "map", "class_token": False},
+    "registers": {"num_registers": 3},
+    "registers_without_positions": {"num_registers": 3, "embed_prefix": False},
+    "swiglu": {"mlp": "swiglu"},
+    "rms_norm": {"norm": "rms_norm", "qk_norm": True},
+    "distilled": {"kind": DistilledVisionTransformer},
+    "distilled_patches": {"kind": DistilledVisionTransformer, "layer_scale": 0.1},
+}
+NEITHER = [
+    ({"position": "relative"}, "model.position"),
+    ({"position": "rotary"}, "model.position"),
+    ({"position_place": "every_layer"}, "model.position_place"),
+    ({"representation_dim": 24}, "model.representation_dim"),
+    ({"patch_size": None, "stem_channels": [8, 8]}, "model.stem_channels"),
+]
+
+
+@pytest.mark.parametrize("variant", [*BOTH, *TIMM])
+def test_timm_opens_them(variant, tmp_path):
+    model = ours(**(BOTH | TIMM)[variant])
+    write(tmp_path, to_timm(model, NAMES, PREPROCESSING))
+    other = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    assert distance(model, other, images(*model.patch_embed.image_size)) < 1e-5
+    assert other.pretrained_cfg["label_names"] == NAMES
+
+
+@pytest.mark.parametrize("variant", [*BOTH, "eps", "none"])
+def test_transformers_opens_them(variant, tmp_path):
+    from transformers import ViTForImageClassification
+
+    model = ours(**(BOTH | TIMM | {"eps": {"norm_eps": 1e-2}})[variant])
+    write(tmp_path, to_huggingface(model, NAMES, PREPROCESSING))
+    other, loading = ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading.values())  # no key missing, unexpected or of another shape
+    assert distance(model, other.eval(), images(*model.patch_embed.image_size)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("library", "options", "words"),
+    [
+        ("timm", {"norm_eps": 1e-5}, "model.norm_eps"),
+        ("timm", {"mlp": "swiglu", "pool": "map"}, "model.pool"),
+        ("huggingface", {"pool": "mean"}, "model.pool"),
+        ("huggingface", {"num_registers": 1}, "model.num_registers"),
+        ("huggingface", {"mlp": "swiglu"}, "model.mlp"),
+        ("huggingface", {"norm": "rms_norm"}, "model.norm"),
+        ("huggingface", {"qk_norm": True}, "model.qk_norm"),
+        ("huggingface", {"kind": DistilledVisionTransformer}, "distillation"),
+        *[(library, options, words) for library in ("timm", "huggingface") for options, words in NEITHER],
+    ],
+)
+def test_what_a_library_has_no_words_for_is_refused(library, options, words):
+    make = {"timm": to_timm, "huggingface": to_huggingface}[library]
+    with pytest.raises(ConfigError, match=words):
+        make(ours(**options), NAMES, PREPROCESSING)
+
+
+def test_models_of_other_libraries_are_not_exported():
+    import torch
+
+    with pytest.raises(ConfigError, match="Vision Transformer"):
+        to_timm(torch.nn.Linear(2, 2), NAMES, PREPROCESSING)
+
+
+def test_resizing_is_read_off_the_transforms():
+    resize = {"_target_": "torchvision.transforms.v2.Resize", "size": 37, "interpolation": 3}
+    crop = {"_target_": "torchvision.transforms.v2.CenterCrop", "size": 32}
+    compose = {"_target_": "torchvision.transforms.v2.Compose", "transforms": [resize, crop]}
+    assert resizing(compose) == (37, "bicubic")
+    assert resizing({**resize, "size": [32, 32], "interpolation": 2}) == (None, "bilinear")
+    assert resizing({"_target_": "torchvision.transforms.v2.Identity"}) == (None, "bilinear")
