@@ -39,7 +39,7 @@ def written_is_faster(v: Tensor) -> bool:
     if v.device.type != "cpu":
         return False
     if v.dtype == torch.bfloat16:
-        return v.shape[-2] <= 1024
+        return v.shape[-2] <= 640
     through_bf16 = torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
     return through_bf16 and v.shape[-2] <= 256
 
