@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 ARGS ?=
+# of the tests: a process for each core, at most 4
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train test test-all lint format sweep evaluate lock clean
@@ -22,11 +24,11 @@ train: setup ## train; on handwritten digits unless ARGS say otherwise
 	$(BIN)/python src/train.py $(ARGS)
 
 test: setup ## every test but the slow ones (a few minutes)
-	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu" $(ARGS)
 
 test-all: setup ## every test, with coverage of src/
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m "not gpu" $(ARGS)
+	$(BIN)/coverage run -m pytest $(PARALLEL) -m "not gpu" $(ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered --fail-under=90
 

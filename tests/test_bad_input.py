@@ -62,6 +62,7 @@ def refused(run, status, *words):
         (["model._target_=os.system"], 2, ["os.system"]),
         (["task.label_smoothing=2"], 2, ["label_smoothing 2"]),
         (["trainer.precision=16-mixed"], 2, ["16-mixed", "fused=false"]),
+        (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
         (["callbacks.evaluation_report.num_worst=0"], 2, ["num_worst 0"]),
         (["model.pool=max"], 2, ["pool 'max'", "cls, mean"]),
         (["model.drop_path_rate=1.5"], 2, ["drop_path_rate 1.5"]),

@@ -58,3 +58,18 @@ def test_patches_make_sequences_short():
     assert tokens == [784, 49, 16]
     pixels = sequence_cost(224, 1, **sizes)
     assert pixels == (50_176, 50_176**2, 50_176 * 100, 2 * 50_176**2 * 8 * 2)
+
+
+def test_what_is_done_in_no_part_is_counted_all_the_same():
+    from timm.models.vision_transformer import ParallelScalingBlock
+    from timm.models.vision_transformer import VisionTransformer as Timm
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = Timm(32, 4, 1, num_classes=10, embed_dim=32, depth=2, num_heads=2, block_fn=ParallelScalingBlock)
+    counter = FlopCounterMode(display=False)
+    with torch.device("meta"):
+        hollow = Timm(32, 4, 1, num_classes=10, embed_dim=32, depth=2, num_heads=2, block_fn=ParallelScalingBlock)
+    with torch.no_grad(), counter:
+        hollow.eval()(torch.empty(1, 1, 32, 32, device="meta"))
+    assert costs(model, (1, 32, 32))["in no part"].weights > 0
+    assert multiply_accumulates(model, (1, 32, 32)) == counter.get_total_flops() // 2

@@ -14,7 +14,7 @@ from vitlab.layers import (
     padding_mask,
     written_attention,
 )
-from vitlab.layers.attention import fused_attention
+from vitlab.layers.attention import fused_attention, written_is_faster
 
 SIZES = st.fixed_dictionaries(
     {"B": st.integers(1, 3), "h": st.integers(1, 3), "N": st.integers(1, 7), "d": st.sampled_from([1, 2, 5, 8])}
@@ -229,3 +229,28 @@ def test_bf16_autocast_agrees_with_float32(product, position, kind):
         y = layer(x, attn_mask=attn_mask)
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.float(), layer(x, attn_mask=attn_mask), atol=0.05, rtol=0)
+
+
+# -- the faster way
+
+
+@pytest.mark.parametrize(
+    ("dtype", "products", "tokens", "written"),
+    [
+        (torch.bfloat16, "none", 640, True),
+        (torch.bfloat16, "none", 641, False),
+        (torch.float32, "none", 17, False),
+        (torch.float32, "bf16", 256, True),
+        (torch.float32, "bf16", 257, False),
+    ],
+)
+def test_auto_takes_the_way_that_was_measured_to_be_faster(dtype, products, tokens, written, monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", products)
+    assert written_is_faster(torch.empty(1, 1, tokens, 8, dtype=dtype)) is written
+
+
+def test_a_compiled_model_is_one_graph():
+    torch._dynamo.reset()
+    model = attention()
+    explanation = torch._dynamo.explain(model)(torch.randn(2, 5, 12))
+    assert (explanation.graph_count, explanation.graph_break_count) == (1, 0)

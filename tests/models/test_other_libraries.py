@@ -83,7 +83,7 @@ def test_auxiliary_heads_give_no_tuples_in_training(name):
         ),
         (of_timm, {"name": "vgg11", "drop_path_rate": 0.1}, "timm's vgg11 refuses an argument .*drop_path_rate"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_what_they_do_not_have_is_refused(build, changes, message):
     with pytest.raises(ValueError, match=message):

@@ -11,9 +11,9 @@ from vitlab.layers import patchify
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mlp": "relu"}, "mlp 'relu' is not one of: gelu, gelu_tanh, swiglu"),
+        ({"mlp": "tanh"}, "mlp 'tanh' is not one of: gelu, gelu_tanh, relu, swiglu"),
         ({"norm": "batch"}, "norm 'batch' is not one of: layer_norm, rms_norm"),
-        ({"attention": "flash"}, "attention 'flash' is not one of: fused, written"),
+        ({"attention": "flash"}, "attention 'flash' is not one of: auto, fused, written"),
         ({"position": "alibi"}, "position 'alibi' is not one of: none, learned_1d, learned_2d, sincos_1d, sincos_2d"),
         ({"position_place": "head"}, "position_place 'head' is not one of: stem, every_layer, every_layer_shared"),
         ({"pool": "max"}, "pool 'max' is not one of: cls, mean, map"),

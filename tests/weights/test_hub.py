@@ -74,3 +74,24 @@ def test_a_cached_timm_name_needs_no_network(cache, cut_off):
 def test_names_that_timm_does_not_know(name, words):
     with pytest.raises(CheckpointError, match=words):
         loaded(name)
+
+
+def test_every_name_is_looked_for_in_the_cache_before_the_network(cache, cut_off):
+    source = huggingface_vit(layer_norm_eps=1e-6)
+    folder = cache("someone/old")
+    source.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(source.state_dict(), folder / "pytorch_model.bin")
+    assert distance(loaded("hf:someone/old")[0], source, images()) < 1e-4
+
+
+def test_shards_on_the_hub_are_fetched_one_by_one(cache, cut_off):
+    source = huggingface_vit(layer_norm_eps=1e-6)
+    folder = cache("someone/large")
+    source.save_pretrained(folder, max_shard_size="60KB")
+    shards = sorted(folder.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    assert distance(loaded("hf:someone/large")[0], source, images()) < 1e-4
+    shards[-1].unlink()
+    with pytest.raises(CheckpointError, match=f"{shards[-1].name} of someone/large is not in the cache"):
+        loaded("hf:someone/large")

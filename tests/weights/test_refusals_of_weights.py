@@ -122,8 +122,8 @@ def test_what_no_tensor_shows_must_agree(tmp_path):
     refused(tmp_path / "hf", "mlp gelu", norm_eps=1e-12, mlp="gelu_tanh")
     assert loaded(tmp_path / "hf", norm_eps=1e-12)[1].counts()["copied"] == len(ours().state_dict())
     assert loaded(tmp_path / "hf", partial=True)[1].counts()["copied"] == len(ours().state_dict())
-    huggingface_vit(hidden_act="relu").save_pretrained(tmp_path / "relu")
-    refused(tmp_path / "relu", "mlp relu", "gelu_tanh", norm_eps=1e-12)
+    huggingface_vit(hidden_act="selu").save_pretrained(tmp_path / "selu")
+    refused(tmp_path / "selu", "mlp selu", "gelu_tanh", norm_eps=1e-12)
     write_npz(tmp_path / "vit.npz", timm_vit(num_heads=4).state_dict(), 4)
     refused(tmp_path / "vit.npz", "num_heads 4", "model.num_heads=4")
 
@@ -148,8 +148,8 @@ def test_another_head_starts_anew_as_the_model_says(file, wanted):
     model, report = loaded(file, head_std=0.0, head_bias=-3.0, **wanted)
     assert model.head.weight.abs().max() == 0
     assert torch.equal(model.head.bias, torch.full_like(model.head.bias, -3.0))
-    spare = {entry.tensor for entry in report.entries if entry.status == "left over"}
-    assert spare in ({"head.weight", "head.bias"}, set())
+    anew = {entry.tensor for entry in report.entries if entry.status == "initialised anew"}
+    assert {"head.weight", "head.bias"} <= anew
 
 
 def test_a_head_after_a_layer_that_the_model_lacks_is_not_taken(tmp_path):
@@ -198,3 +198,43 @@ def test_models_of_other_libraries_take_their_own_names(tmp_path):
     assert [e.tensor for e in report.entries if e.status == "initialised anew"] == ["fc.weight", "fc.bias"]
     with pytest.raises(CheckpointError, match=r"layer1.2.conv1.weight .* 95 more"):
         load(torchvision.models.resnet34(num_classes=7), str(tmp_path / "resnet.pth"), partial=False)
+
+
+# -- what shapes alone would let through
+
+
+def test_a_file_is_read_with_the_config_beside_it(tmp_path):
+    huggingface_vit(num_attention_heads=4).save_pretrained(tmp_path)
+    refused(tmp_path / "model.safetensors", "num_heads 4", norm_eps=1e-12)
+
+
+def test_a_head_for_another_pooling_starts_anew(tmp_path):
+    """All shapes agree, and the features do not."""
+    save_file(timm_vit(global_pool="avg", fc_norm=False).state_dict(), tmp_path / "model.safetensors")
+    arguments = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "fc_norm": False}
+    config = {"architecture": "vit_base_patch16_224", "num_classes": 7, "global_pool": "avg"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_args": arguments | {"global_pool": "avg"}}))
+    _, report = loaded(tmp_path)
+    anew = {entry.tensor: entry.note for entry in report.entries if entry.status == "initialised anew"}
+    assert anew.keys() == {"head.weight", "head.bias"}
+    assert "pools by 'mean'" in anew["head.weight"]
+    _, report = loaded(tmp_path, pool="mean", fc_norm=False)
+    assert report.counts()["initialised anew"] == 0
+
+
+def test_tables_of_their_own_do_not_go_into_a_shared_one(tmp_path):
+    save_file(ours(position_place="every_layer").state_dict(), tmp_path / "own.safetensors")
+    with pytest.raises(CheckpointError, match="one tensor in the model, and two in it"):
+        loaded(tmp_path / "own.safetensors", position_place="every_layer_shared")
+
+
+def test_a_learned_table_in_place_of_a_fixed_one_is_said(file):
+    _, report = loaded(file, position="sincos_2d")
+    entry = next(entry for entry in report.entries if entry.tensor == "pos_embed")
+    assert (entry.status, entry.note) == ("copied", "in place of the model's fixed one")
+
+
+def test_averaged_weights_come_before_the_raw_ones(tmp_path):
+    raw, averaged = timm_vit(), randomized(timm_vit(), seed=9)
+    torch.save({"state_dict": raw.state_dict(), "state_dict_ema": averaged.state_dict()}, tmp_path / "both.pth")
+    assert distance(loaded(tmp_path / "both.pth")[0], averaged, images()) < 1e-4

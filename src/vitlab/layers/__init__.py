@@ -3,6 +3,7 @@
 from vitlab.layers.attention import PRODUCTS, Attention, Grid, NoPosition, auto_attention, fused_attention
 from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
+from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DropPath
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
@@ -10,7 +11,16 @@ from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
 from vitlab.layers.patches import patchify, unpatchify
 from vitlab.layers.pooling import AttentionPooling, ClassTokenPooling, MeanPooling
-from vitlab.layers.position_embedding import POSITIONS, Learned1D, Learned2D, Position, SinCos1D, SinCos2D, resample
+from vitlab.layers.position_embedding import (
+    POSITIONS,
+    Learned1D,
+    Learned2D,
+    Position,
+    SinCos1D,
+    SinCos2D,
+    resample,
+    sines,
+)
 from vitlab.layers.relative_position import RelativePosition
 from vitlab.layers.rotary_position import RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
@@ -26,6 +36,7 @@ __all__ = [
     "Block",
     "ClassTokenPooling",
     "ConvolutionalStem",
+    "CrossAttention",
     "DropPath",
     "Grid",
     "LayerScale",
@@ -49,6 +60,7 @@ __all__ = [
     "padding_mask",
     "patchify",
     "resample",
+    "sines",
     "unpatchify",
     "written_attention",
 ]

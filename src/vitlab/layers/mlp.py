@@ -11,15 +11,17 @@ from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """Two linear layers with a GELU between (ViT section 3.1; Hendrycks & Gimpel, 2016, arXiv:1606.08415).
+    """Two linear layers with a nonlinearity between, (B, N, D) -> (B, N, D).
 
-    (B, N, D) -> (B, N, D). `approximate` is "none" or "tanh", as in `torch.nn.GELU`.
+    A GELU in ViT (section 3.1; Hendrycks & Gimpel, 2016, arXiv:1606.08415); `activation` makes another one.
     """
 
-    def __init__(self, *, embed_dim: int, mlp_dim: int, drop_rate: float, approximate: str = "none"):
+    def __init__(
+        self, *, embed_dim: int, mlp_dim: int, drop_rate: float, activation: Callable[[], nn.Module] = nn.GELU
+    ):
         super().__init__()
         self.fc1 = nn.Linear(embed_dim, mlp_dim)
-        self.act = nn.GELU(approximate)
+        self.act = activation()
         self.drop1 = nn.Dropout(drop_rate)
         self.fc2 = nn.Linear(mlp_dim, embed_dim)
         self.drop2 = nn.Dropout(drop_rate)
@@ -48,13 +50,14 @@ class SwiGLU(nn.Module):
 
 MLPS: dict[str, Callable[..., nn.Module]] = {
     "gelu": MLP,
-    "gelu_tanh": partial(MLP, approximate="tanh"),
+    "gelu_tanh": partial(MLP, activation=partial(nn.GELU, approximate="tanh")),
+    "relu": partial(MLP, activation=nn.ReLU),  # the original Transformer's
     "swiglu": SwiGLU,
 }
 
 
 def mlp_width(embed_dim: int, mlp_ratio: float | None, mlp_dim: int | None) -> int:
-    """Of the MLP's hidden layer. Exactly one is given: a ratio rounds, and 4.363636 of 1408 is 6143."""
+    """Of the MLP's hidden layer. Exactly one is given: a ratio is cut off, and 4.363636 of 1408 is 6143."""
     if (mlp_ratio is None) == (mlp_dim is None):
         raise ValueError("give either mlp_ratio or mlp_dim, and null for the other")
     width = mlp_dim if mlp_ratio is None else int(embed_dim * mlp_ratio)

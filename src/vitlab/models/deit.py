@@ -13,8 +13,8 @@ from vitlab.models.vit import VisionTransformer
 class DistilledVisionTransformer(VisionTransformer):
     """A second token beside the class token, with a head of its own that learns from a teacher.
 
-    The logits are the mean of both heads' (section 4, "Classification with our approach"); `both_logits` gives them
-    apart, for the loss. Raises ValueError unless pooling is by class token.
+    The logits are the mean of both heads', as in the authors' code (the paper's section 4 adds their probabilities);
+    `both_logits` gives them apart, for the loss. Raises ValueError unless pooling is by class token.
     """
 
     dist_token: Tensor

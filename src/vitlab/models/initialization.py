@@ -11,7 +11,15 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from vitlab.layers import Attention, AttentionPooling, LayerScale, PositionedBlock, RelativePosition, SwiGLU
+from vitlab.layers import (
+    Attention,
+    AttentionPooling,
+    CrossAttention,
+    LayerScale,
+    PositionedBlock,
+    RelativePosition,
+    SwiGLU,
+)
 
 
 def normal(weight: Tensor) -> None:
@@ -22,6 +30,7 @@ SCHEMES: dict[str, Callable[[Tensor], object]] = {"normal": normal, "xavier": nn
 STACKED: dict[type[nn.Module], tuple[str, int]] = {  # where one weight holds several matrices
     Attention: ("qkv", 3),
     AttentionPooling: ("kv", 2),
+    CrossAttention: ("kv", 2),
     SwiGLU: ("fc1", 2),
 }
 

@@ -29,7 +29,7 @@ def timm_model(
     try:
         import timm
     except ImportError as error:
-        raise ValueError("model=timm needs timm: pip install 'vitlab[timm]'") from error
+        raise ValueError("model=timm needs timm: pip install timm") from error
     if not timm.is_model(name):
         near = get_close_matches(name, timm.list_models(), n=5) or ["resnet18", "convnext_tiny"]
         raise ValueError(f"timm has no model '{name}'; it has for instance {', '.join(near)}")

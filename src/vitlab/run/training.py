@@ -156,6 +156,11 @@ def check_task(cfg: DictConfig, task: Any) -> None:
                 f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
             )
     task.schedule(task.num_steps)
+    if cfg.trainer.precision in ("16-true", "bf16-true"):
+        raise ConfigError(
+            f"trainer.precision={cfg.trainer.precision} keeps the weights themselves in half precision, which loses "
+            "small updates; use bf16-mixed, 16-mixed or 32-true"
+        )
     if cfg.trainer.precision == "16-mixed" and cfg.optimizer.algorithm.get("fused"):
         raise ConfigError(
             "trainer.precision=16-mixed cannot clip the gradients of a fused optimizer; set "

@@ -6,7 +6,7 @@ from typing import Any
 from vitlab.errors import CheckpointError
 from vitlab.weights import hub
 from vitlab.weights.form import Source
-from vitlab.weights.timm_names import facts_of, grid_of
+from vitlab.weights.timm_names import facts_of, grid_of, pool_of
 
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
@@ -16,7 +16,7 @@ def read(name: str) -> Source:
     try:
         import timm
     except ImportError as error:
-        raise CheckpointError("timm:NAME needs timm: pip install 'vitlab[timm]'") from error
+        raise CheckpointError("timm:NAME needs timm: pip install timm") from error
     if not timm.is_model(name.split(".")[0]):
         near = timm.list_models(f"*{name.split('.')[0]}*")[:5] or timm.list_models("vit_base*")[:5]
         raise CheckpointError(f"timm has no model '{name}'; it has for instance {', '.join(near)}")
@@ -33,7 +33,7 @@ def read(name: str) -> Source:
     except Exception as error:  # whatever a damaged file leads to
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
-    return Source(f"timm:{name}", "timm", model.state_dict(), facts_of(model), grid_of(model))
+    return Source(f"timm:{name}", "timm", model.state_dict(), facts_of(model), grid_of(model), pool=pool_of(model))
 
 
 def file_of(config: Any) -> Path:

@@ -5,6 +5,7 @@ DINOv2 gives its registers no positions: its table has a row for the class token
 
 from vitlab.weights.form import Form
 from vitlab.weights.renaming import Rules, rename
+from vitlab.weights.resize import Interpolation
 
 RULES: Rules = (
     (r"^register_tokens$", "reg_token"),
@@ -26,6 +27,7 @@ FORM = Form(
     name="Facebook Research",
     recognises=lambda names: "patch_embed.proj.weight" in names and any(name.startswith(MARKS) for name in names),
     renamed=lambda tensors: rename(tensors, RULES),
+    interpolation=Interpolation(antialias=False, align_corners=False),
     extras=r"mask_token$|decoder_|(dino_head|ibot_head)\.|head\.(mlp|last_layer)\.",  # of pre-training
     facts={"norm_eps": 1e-6},
 )

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from vitlab.errors import CheckpointError
-from vitlab.layers import MLPS, NORMS, POSITIONS, PRODUCTS, SwiGLU
+from vitlab.layers import MLPS, NORMS, POSITIONS, PRODUCTS, AttentionPooling, ClassTokenPooling, MeanPooling, SwiGLU
 from vitlab.models import VisionTransformer
 from vitlab.models.vit import ATTENTION_POSITIONS
 from vitlab.weights.form import Source
@@ -32,7 +32,14 @@ def facts(model: VisionTransformer) -> dict[str, Any]:
 def mlp_name(mlp: Any) -> str:
     if isinstance(mlp, SwiGLU):
         return "swiglu"
+    if isinstance(mlp.act, nn.ReLU):
+        return "relu"
     return "gelu_tanh" if mlp.act.approximate == "tanh" else "gelu"
+
+
+def pooling_name(model: VisionTransformer) -> str:
+    kinds: dict[type[nn.Module], str] = {ClassTokenPooling: "cls", MeanPooling: "mean", AttentionPooling: "map"}
+    return kinds[type(model.attn_pool)]
 
 
 def check(model: VisionTransformer, source: Source) -> None:

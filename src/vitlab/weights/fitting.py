@@ -20,6 +20,7 @@ from vitlab.layers import (
     RelativePosition,
 )
 from vitlab.models import VisionTransformer
+from vitlab.weights.facts import pooling_name
 from vitlab.weights.form import Source
 from vitlab.weights.renaming import Tensors
 from vitlab.weights.resize import resize_channels, resize_kernel, square
@@ -52,7 +53,8 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
     fit_relative_positions(fitted, model, source)
     fit_norm(fitted, model)
     heads = {name for name in model.state_dict() if name.split(".")[0] in HEADS}
-    fit_heads(fitted, model, heads, {name for name in source.tensors if name.split(".")[0] in HEADS})
+    other = "" if source.pool in (None, pooling_name(model)) else f"the source pools by '{source.pool}'"
+    fit_heads(fitted, model, heads, {name for name in source.tensors if name.split(".")[0] in HEADS}, other)
     return fitted
 
 
@@ -77,12 +79,15 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
 def fit_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
     names = [name for name in fitted.tensors if name.split(".")[-1] == "pos_embed"]
     for name in names:
-        if fitted.tensors[name].ndim != 3:
+        table = fitted.tensors[name]
+        if table.ndim != 3:
             continue
         if isinstance(model.position, Learned1D):
             fit_rows(fitted, name, model, source, fold=names == ["pos_embed"])
         elif isinstance(model.position, Learned2D):
             fit_axes(fitted, name, model.position, source.grid)
+        if not model.position.learned and not torch.equal(fitted.tensors[name], model.state_dict().get(name, table)):
+            fitted.notes.setdefault(name, "in place of the model's fixed one")
 
 
 def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source, fold: bool) -> None:
@@ -179,15 +184,18 @@ def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
         fitted.spare |= dict.fromkeys(theirs, "a norm before pooling; the model has it after the mean")
 
 
-def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str]) -> None:
-    """Heads are copied whole or start anew: a head for other classes or features means nothing."""
+def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str], other: str = "") -> None:
+    """Heads are copied whole or start anew: a head for other classes or features means nothing. `other` says why the
+    features are others, if they are."""
     own = model.state_dict()
     same = all(name in theirs and fitted.tensors[name].shape == own[name].shape for name in ours)
-    if same and layer_before(ours) == layer_before(theirs):
+    if same and not other and layer_before(ours) == layer_before(theirs):
         return
     classes = {int(fitted.tensors[name].shape[0]) for name in theirs if name.endswith("weight")}
     if not theirs:
         reason = "the source has no head"
+    elif other:
+        reason = other
     else:
         reason = f"the source's head is another, for {max(classes, default=0)} classes"
     fitted.anew |= dict.fromkeys(ours, reason)

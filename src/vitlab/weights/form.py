@@ -32,7 +32,8 @@ class Form:
 @dataclass(frozen=True)
 class Source:
     """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
-    far as the source states them; `grid` is that of its positions, None where it does not say."""
+    far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, None where it
+    does not say."""
 
     origin: str
     form: str
@@ -41,3 +42,4 @@ class Source:
     grid: Grid | None = None
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
+    pool: str | None = None

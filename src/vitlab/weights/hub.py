@@ -11,11 +11,25 @@ WAIT = 5  # seconds, for a first answer of a server
 
 def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) -> Path:
     """The first of the files that the repository has. Raises CheckpointError when it cannot be had."""
+    for name in names:  # all of them in the cache, before the network is asked for one
+        path = cached(repository, name, revision)
+        if path is not None:
+            return path
     for name in names:
         path = find(repository, name, revision)
         if path is not None:
             return path
     raise CheckpointError(f"{repository} on the Hugging Face hub has no {' or '.join(names)}")
+
+
+def cached(repository: str, name: str, revision: str | None) -> Path | None:
+    """The file, None where the cache does not hold it."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise CheckpointError("names on the hub need huggingface_hub: pip install huggingface_hub") from error
+    path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def find(repository: str, name: str, revision: str | None) -> Path | None:
@@ -25,12 +39,10 @@ def find(repository: str, name: str, revision: str | None) -> Path | None:
         from huggingface_hub import constants
         from huggingface_hub.errors import EntryNotFoundError
     except ImportError as error:
-        raise CheckpointError("names on the hub need huggingface_hub: pip install 'vitlab[hub]'") from error
+        raise CheckpointError("names on the hub need huggingface_hub: pip install huggingface_hub") from error
     try:
-        cached = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
-        if isinstance(cached, str):
-            return Path(cached)
-        if cached is not None:  # known not to exist
+        known = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+        if known is not None and not isinstance(known, str):  # known not to exist
             return None
         if not constants.HF_HUB_OFFLINE:  # else several tries, one after the other
             reach(constants.ENDPOINT, f"{name} of {repository}")

@@ -47,7 +47,7 @@ BACK: Rules = (
     (r"^norm\.", "vit.layernorm."),
     (r"^head\.", "classifier."),
 )
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 
 
 def renamed(tensors: Tensors) -> Tensors:

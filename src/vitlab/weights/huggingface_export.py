@@ -10,7 +10,7 @@ from vitlab.weights.exporting import Export, Preprocessing, attention, common, p
 from vitlab.weights.huggingface import back
 from vitlab.weights.renaming import Tensors
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
 
 

@@ -24,7 +24,7 @@ def read(path: Path) -> Source:
     config = checkpoint["run"]["config"]
     model = {key: followed(value, config) for key, value in config["model"].items()}
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
-    return Source(str(path), "run", tensors, facts, grid(model))
+    return Source(str(path), "run", tensors, facts, grid(model), pool=model.get("pool"))
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:

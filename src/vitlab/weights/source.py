@@ -41,7 +41,10 @@ def find(name: str, rename: bool = True) -> Source:
     if kind == "hf" and rest:
         repository, _, revision = rest.partition("@")
         hub.fetch(repository, ("config.json",), revision or None)
-        return read_folder(hub.fetch(repository, FILES, revision or None).parent, name, rename)
+        file = hub.fetch(repository, FILES, revision or None)
+        for shard in tensor_file.shards(file):
+            hub.fetch(repository, (shard,), revision or None)
+        return read_folder(file.parent, name, rename, file)
     path = Path(name).expanduser()
     if path.is_dir():
         if (path / "checkpoints").is_dir() or not any((path / file).is_file() for file in FILES):
@@ -53,12 +56,14 @@ def find(name: str, rename: bool = True) -> Source:
         raise CheckpointError(f"model.pretrained={name} is not there; give {KINDS}")
     if path.suffix == ".ckpt":
         return own_run.read(path)
+    if path.name in FILES:  # a config.json beside it is about it
+        return read_folder(path.parent, str(path), rename, path)
     return recognised(tensor_file.read(path), str(path), {}, rename)
 
 
-def read_folder(folder: Path, origin: str, rename: bool) -> Source:
-    """Of Hugging Face or timm: weights, and a config.json."""
-    file = next(folder / name for name in FILES if (folder / name).is_file())
+def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = None) -> Source:
+    """Of Hugging Face or timm: weights (`file`, or the first that there is), and a config.json."""
+    file = file or next(folder / name for name in FILES if (folder / name).is_file())
     config: Any = {}
     if (folder / "config.json").is_file():
         try:
@@ -82,12 +87,13 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
         )
     facts: dict[str, Any] = dict(form.facts)
     grid: Grid | None = None
+    pool: str | None = None
     if form is jax_npz.FORM:
         facts |= jax_npz.stated(tensors)
     elif "architecture" in config:
-        stated, grid = timm_names.stated(config, origin)
+        stated, grid, pool = timm_names.stated(config, origin)
         facts |= stated
     elif "model_type" in config:
         stated, grid = huggingface.stated(config)
         facts |= stated
-    return Source(origin, form.name, form.renamed(tensors), facts, grid, form.interpolation, form.extras)
+    return Source(origin, form.name, form.renamed(tensors), facts, grid, form.interpolation, form.extras, pool)

@@ -12,9 +12,9 @@ from torch import Tensor
 from vitlab.errors import CheckpointError
 from vitlab.weights.renaming import Tensors
 
-TORCH = (".pth", ".pt", ".bin", ".ckpt")
+TORCH = (".pth", ".pt", ".bin")
 SUFFIXES = (".safetensors", ".npz", *TORCH)
-WRAPPERS = ("state_dict", "model", "teacher")  # under which a file of torch may hold its tensors
+WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")  # which hold the tensors; averages first
 PREFIXES = ("module.", "_orig_mod.", "model.")  # of all names, by wrappers of modules
 BACKBONE = "backbone."  # of the encoder's names, beside those of a head
 INDEX = ".index.json"
@@ -50,14 +50,20 @@ def read(path: Path) -> Tensors:
 
 def read_shards(index: Path) -> Tensors:
     """A large model in several files, which a JSON lists."""
-    try:
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{index} lists no files of weights") from error
     tensors: Tensors = {}
-    for file in files:
+    for file in shards(index):
         tensors |= read(index.with_name(Path(file).name))
     return tensors
+
+
+def shards(file: Path) -> list[str]:
+    """The files that an index lists; none for a file that is no index. Raises CheckpointError."""
+    if not file.name.endswith(INDEX):
+        return []
+    try:
+        return sorted(set(json.loads(file.read_text())["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{file} lists no files of weights") from error
 
 
 def read_npz(path: Path) -> Tensors:

@@ -13,11 +13,13 @@ FORM = Form(
     renamed=dict,
 )
 SEQUENCES = ("VisionTransformer", "VisionTransformerDistilled")
-ACTIVATIONS = {"gelu": "gelu", "gelutanh": "gelu_tanh", "silu": "swiglu"}
+ACTIVATIONS = {"gelu": "gelu", "gelutanh": "gelu_tanh", "relu": "relu", "silu": "swiglu"}
+POOLS = {"token": "cls", "avg": "mean", "map": "map"}
 
 
-def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[int, int] | None]:
-    """Facts and grid of the architecture that a config.json of timm's names. Without timm only what it states itself.
+def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[int, int] | None, str | None]:
+    """Facts, grid and pooling of the architecture that a config.json of timm's names. Without timm only what it states
+    itself.
 
     Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have.
     """
@@ -26,7 +28,7 @@ def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[i
         import timm
         import torch
     except ImportError:
-        return {key: arguments[key] for key in ("num_heads",) if key in arguments}, None
+        return {key: arguments[key] for key in ("num_heads",) if key in arguments}, None, None
     if config.get("num_classes") is not None:
         arguments["num_classes"] = config["num_classes"]
     try:
@@ -34,7 +36,7 @@ def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[i
             model = timm.create_model(config["architecture"], pretrained=False, **arguments)
     except Exception as error:  # whatever an unknown name or argument leads to
         raise CheckpointError(f"timm cannot build what config.json of {origin} describes: {error}") from error
-    return facts_of(model), grid_of(model)
+    return facts_of(model), grid_of(model), pool_of(model)
 
 
 def facts_of(model: Any) -> dict[str, Any]:
@@ -51,6 +53,10 @@ def facts_of(model: Any) -> dict[str, Any]:
         "norm_eps": block.norm1.eps,
         "mlp": ACTIVATIONS.get(activation, activation),
     }
+
+
+def pool_of(model: Any) -> str | None:
+    return POOLS.get(model.global_pool) if type(model).__name__ in SEQUENCES else None
 
 
 def grid_of(model: Any) -> tuple[int, int] | None:

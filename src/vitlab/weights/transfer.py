@@ -12,7 +12,7 @@ from vitlab.models.initialization import initialize
 from vitlab.weights.facts import check
 from vitlab.weights.fitting import Fitted, fit, fit_heads
 from vitlab.weights.form import Source
-from vitlab.weights.report import Entry, Report
+from vitlab.weights.report import Entry, Report, Status
 from vitlab.weights.source import find
 
 
@@ -49,7 +49,8 @@ def transfer(model: nn.Module, source: Source, fitted: Fitted, partial: bool) ->
         elif given is not None and given.shape == tensor.shape:
             taken[name] = given
             note = fitted.notes.get(name, "")
-            report.entries.append(Entry(name, "resized" if note else "copied", before, shape(tensor), note))
+            status: Status = "copied" if given is source.tensors.get(name) else "resized"
+            report.entries.append(Entry(name, status, before, shape(tensor), note))
         else:
             missing = given is None
             problems.append(
@@ -64,6 +65,7 @@ def transfer(model: nn.Module, source: Source, fitted: Fitted, partial: bool) ->
         if reason is None:
             problems.append(f"the model has no {name}")
         report.entries.append(Entry(name, "left over", shape(tensor), "", reason or "the model has none"))
+    problems += torn(own, taken)
     refuse(source, problems, taken, partial)
     with torch.no_grad():
         for name, tensor in taken.items():
@@ -82,6 +84,17 @@ def refuse(source: Source, problems: list[str], taken: dict[str, Tensor], partia
         )
     if not taken:
         raise CheckpointError(f"{source.origin} has no tensor that fits the model: {problems[0]}")
+
+
+def torn(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:
+    """Tensors that the model shares between layers, and the source has apart with other values."""
+    first: dict[int, str] = {}
+    apart = [(first.setdefault(own[name].data_ptr(), name), name) for name in taken]
+    return [
+        f"{a} and {b} are one tensor in the model, and two in it"
+        for a, b in apart
+        if a != b and not torch.equal(taken[a], taken[b])
+    ]
 
 
 def start_anew(model: nn.Module, names: set[str]) -> None:
