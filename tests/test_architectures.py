@@ -21,7 +21,7 @@ KINDS = {
     "plain baseline": ["model.position=sincos_2d", "model.class_token=false", "model.pool=mean"],
     "attention pooling": ["model.class_token=false", "model.pool=map", "model.num_registers=2"],
 }
-SLOW = {"resnet"}  # eleven million parameters
+SLOW = KINDS.keys() - {"timm", "distilled", "attention pooling"}
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS])
@@ -35,6 +35,7 @@ def test_a_model_of_any_kind_trains_and_is_scored_again(cli, kind):
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [CONVOLUTIONS, KINDS["shared at every layer"]], ids=["convolutions", "shared"])
 def test_running_statistics_and_shared_tables_go_on_as_if_nothing_had_been(cli, kind):
     """One epoch of 4 steps at a time is two epochs in one."""

@@ -58,6 +58,8 @@ def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
         assert name in text
     for name in ("val/acc1", "test/acc1", "test/ece", "training_batch", "test_confusion_matrix", "worst_predictions"):
         assert name in text
+    for name in ("attention_1", "attention_rollout", "attention_distance", "position_similarity", "embedding_filters"):
+        assert name in text
     assert file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["wandb_id"] in record.name
     elsewhere = {path.name for path in tmp_path.iterdir()}
     assert elsewhere == {"run"}  # nothing of W&B's lies outside the run's folder

@@ -92,5 +92,5 @@ def test_what_they_do_not_have_is_refused(build, changes, message):
 
 def test_a_missing_timm_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ValueError, match=r"model=timm needs timm: pip install 'vitlab\[timm\]'"):
+    with pytest.raises(ValueError, match=r"model=timm needs timm: pip install timm"):
         of_timm()

@@ -1,8 +1,8 @@
 """Where ViT comes from: the Transformer, an encoder and a decoder (Vaswani et al., 2017, arXiv:1706.03762).
 
-ViT is its encoder with the norms before attention and MLP, and patches for words. A decoder adds two things: a mask that
-hides what is still to be written, and attention to what was read. To be read beside vit.py; the training harness, which
-is for images, does not build it.
+ViT is its encoder with the norms before attention and MLP, and patches for words. A decoder adds two things: a mask
+that hides what is still to be written, and attention to what was read. To be read beside vit.py; the training harness,
+which is for images, does not build it.
 
 B batch, N words read, M words written, D embed_dim, V words in the vocabulary
 """
