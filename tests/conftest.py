@@ -1,6 +1,7 @@
 """Tests run offline and on the CPU, in one process where they can: an import of torch costs seconds."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,10 +51,13 @@ def cli(monkeypatch, tmp_path, capfd):
         monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *arguments])
         capfd.readouterr()
         status = 0
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; test processes ignore it
         try:
             module.main()
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        finally:
+            signal.signal(signal.SIGINT, before)
         captured = capfd.readouterr()
         return SimpleNamespace(
             status=status, out=captured.out, err=captured.err, folder=tmp_path / folder if folder else None
