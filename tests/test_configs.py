@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from vitlab.home import CONF, EXPERIMENTS
 from vitlab.run.annotations import accepts, check_annotations
 from vitlab.run.build import parts, plain
+from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.data.ImageDataModule": {"mixing"},
@@ -21,7 +22,6 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.optim.constant": {"num_steps"},
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config"},
 }
-OF_THE_RUN = {"pretrained", "pretrained_partial"}  # keys of conf/model that the run reads, and no constructor
 NEEDED = {
     "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],
     "data=cifar10_folder": ["data.source.root=somewhere"],
@@ -54,8 +54,8 @@ def test_every_option_binds_to_its_constructors(option):
         parameters = inspect.signature(function).parameters
         given = {str(name) for name in node if not str(name).startswith("_")} | RUNTIME.get(node["_target_"], set())
         if key == "cfg.model":
-            assert given >= OF_THE_RUN
-            given -= OF_THE_RUN
+            assert given >= set(OF_THE_RUN)
+            given -= set(OF_THE_RUN)
         unknown = given - parameters.keys()
         assert not unknown or "kwargs" in parameters, f"{key}: {node['_target_']} takes no {unknown}"
         check_annotations(target, node, key)
@@ -152,9 +152,9 @@ def binds(node) -> bool:
     parameters = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters
     given = {key for key in node if key not in ("_target_", "_partial_")}
     if node["_target_"].startswith("vitlab.models."):
-        if not given >= OF_THE_RUN:
+        if not given >= set(OF_THE_RUN):
             return False
-        given -= OF_THE_RUN
+        given -= set(OF_THE_RUN)
     if not given <= parameters.keys():
         return False
     wanted = {

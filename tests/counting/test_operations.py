@@ -46,9 +46,7 @@ def test_the_parts_make_up_the_whole(changes):
 
 
 def test_a_resnet_is_counted_too():
-    model = torchvision_model(
-        name="resnet18", image_size=224, patch_size=None, in_chans=3, num_classes=1000, small_images=False
-    )
+    model = torchvision_model(name="resnet18", patch_size=None, in_chans=3, num_classes=1000, small_images=False)
     assert round(multiply_accumulates(model, (3, 224, 224)) / 1e9, 2) == 1.81  # He et al., 2016, table 1: 1.8 billion
 
 

@@ -48,7 +48,7 @@ def test_attention_pooling_is_that_of_timm():
 
 def test_the_weights_of_attention_pooling_are_those_it_pools_with():
     layer, x = attention_pooling(2), torch.randn(4, 7, 12)
-    A, (_, _, v) = layer.weights(x), layer.heads(x)
+    A, (_, _, v) = layer.weights(x), layer.heads(*layer.query_and_patches(x))
     assert A.shape == (4, 3, 1, 5)
     torch.testing.assert_close(A.sum(dim=-1), torch.ones(4, 3, 1), atol=1e-5, rtol=0)
     pooled = layer.proj((A @ v).transpose(1, 2).flatten(1))

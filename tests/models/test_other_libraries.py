@@ -9,7 +9,7 @@ from vitlab.models import timm_model, torchvision_model
 
 def of_torchvision(**changes):
     torch.manual_seed(0)
-    options = {"name": "resnet18", "image_size": 32, "patch_size": None, "in_chans": 3, "num_classes": 10}
+    options = {"name": "resnet18", "patch_size": None, "in_chans": 3, "num_classes": 10}
     return torchvision_model(**options | {"small_images": False} | changes)
 
 

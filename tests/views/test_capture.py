@@ -109,7 +109,7 @@ def test_attention_pooling_is_shown_itself():
     model = built("attention pooling")
     image = images_for(model, 1)
     weights = pooling_of(model, image)
-    values = model.attn_pool.heads(model.forward_features(image))[2]
+    values = model.attn_pool.heads(*model.attn_pool.query_and_patches(model.forward_features(image)))[2]
     pooled = model.attn_pool.proj((weights[:, :, None] @ values).transpose(1, 2).flatten(1))
     again = pooled + model.attn_pool.mlp(model.attn_pool.norm(pooled))
     torch.testing.assert_close(again, model.attn_pool(model.forward_features(image)), atol=1e-5, rtol=0)

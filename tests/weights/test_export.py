@@ -3,6 +3,7 @@
 import pytest
 import timm
 from foreign import distance, images, ours
+from PIL import Image
 
 from vitlab.errors import ConfigError
 from vitlab.models import DistilledVisionTransformer
@@ -12,7 +13,7 @@ from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
 
 NAMES = [f"class {i}" for i in range(7)]
-PREPROCESSING = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, "bicubic")
+PREPROCESSING = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
 BOTH = {
     "plain": {},
     "not square": {"image_size": [24, 40]},
@@ -98,6 +99,6 @@ def test_resizing_is_read_off_the_transforms():
     resize = {"_target_": "torchvision.transforms.v2.Resize", "size": 37, "interpolation": 3}
     crop = {"_target_": "torchvision.transforms.v2.CenterCrop", "size": 32}
     compose = {"_target_": "torchvision.transforms.v2.Compose", "transforms": [resize, crop]}
-    assert resizing(compose) == (37, "bicubic")
-    assert resizing({**resize, "size": [32, 32], "interpolation": 2}) == (None, "bilinear")
-    assert resizing({"_target_": "torchvision.transforms.v2.Identity"}) == (None, "bilinear")
+    assert resizing(compose) == (37, Image.Resampling.BICUBIC)
+    assert resizing({**resize, "size": [32, 32], "interpolation": 2}) == (None, Image.Resampling.BILINEAR)
+    assert resizing({"_target_": "torchvision.transforms.v2.Identity"}) == (None, Image.Resampling.BILINEAR)

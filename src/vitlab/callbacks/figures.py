@@ -10,30 +10,36 @@ import pytorch_lightning as pl
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from vitlab.views import shown
+
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
 
 def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
     """Write pictures/<name>.png in the run's folder, and send it to every logger that takes images."""
-    path = Path(trainer.default_root_dir) / "pictures" / f"{name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    path = write_figure(figure, Path(trainer.default_root_dir) / "pictures" / f"{name}.png")
     for logger in trainer.loggers:
         if hasattr(logger, "log_image"):
             logger.log_image(key=name, images=[str(path)])
     return path
 
 
+def write_figure(figure: Figure, path: Path) -> Path:
+    """As a PNG, in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    return path
+
+
 def image_grid(images: list[Tensor], titles: list[str], *, columns: int, heading: str) -> Figure:
-    """Images (C, H, W) in [0, 1] with a title each. Of 2 or more than 3 channels the first is shown, of 4 three."""
+    """Images (C, H, W) in [0, 1] with a title each."""
     rows = -(-len(images) // columns)
     lines = max(title.count("\n") for title in titles)
     figure = Figure(figsize=(1.4 * columns, (1.75 + 0.2 * lines) * rows + 0.3))
     figure.suptitle(heading, fontsize=11)
     for place, (image, title) in enumerate(zip(images, titles, strict=True), start=1):
         axes = figure.add_subplot(rows, columns, place)
-        pixels = image[:3] if image.shape[0] in (3, 4) else image[:1].expand(3, -1, -1)
-        axes.imshow(pixels.permute(1, 2, 0).cpu().numpy())
+        axes.imshow(shown(image).cpu().numpy())
         axes.set_title(title, fontsize=7)
         axes.set_axis_off()
     figure.tight_layout()

@@ -7,7 +7,7 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.callbacks.figures import save_figure
 from vitlab.data.batch import Sample
 from vitlab.models import VisionTransformer
-from vitlab.views import gallery
+from vitlab.views import gallery, pick
 
 
 class ModelViews(Callback):
@@ -27,8 +27,8 @@ class ModelViews(Callback):
             print(f"no views: {type(model).__name__} is no Vision Transformer")
             return
         split = datamodule.splits[datamodule.test_split].with_transform(datamodule.eval_transform)
-        places = torch.linspace(0, len(split) - 1, min(self.num_images, len(split))).round().int().tolist()
-        samples = [sample for place in places if isinstance(sample := split[(0, place)], Sample)]
+        chosen = [split[(0, place)] for place in pick(len(split), self.num_images)]
+        samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:
             print("no views: none of the images chosen can be read")
             return

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 
 from vitlab.counting.skeleton import skeleton
-from vitlab.layers import Attention, auto_attention, fused_attention
+from vitlab.layers import Attention, CrossAttention, auto_attention, fused_attention
 
 RESERVE = 0.1  # of the memory: temporary values, fragments, the driver
 
@@ -50,7 +50,7 @@ def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], b
     with FakeTensorMode():
         hollow = skeleton(model, "cpu").train()
         for module in hollow.modules():
-            if isinstance(module, Attention) and module.product is auto_attention:
+            if isinstance(module, Attention | CrossAttention) and module.product is auto_attention:
                 module.product = fused_attention
         own = {id_of(parameter) for parameter in hollow.parameters()}
 

@@ -37,7 +37,7 @@ def total(parts: dict[str, Cost]) -> Cost:
 
 def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost]:
     """By part of the model in the order of its modules: a top-level name, or blocks.*.<name> for that in all blocks."""
-    hollow = skeleton(model, "meta").eval()
+    hollow = skeleton(model, "meta").eval().requires_grad_(False)
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         hollow(torch.empty(1, *image_shape, device="meta"))

@@ -9,7 +9,7 @@ from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
-from vitlab.layers.patches import patchify, unpatchify
+from vitlab.layers.patches import patchify, places, unpatchify
 from vitlab.layers.pooling import AttentionPooling, ClassTokenPooling, MeanPooling
 from vitlab.layers.position_embedding import (
     POSITIONS,
@@ -21,7 +21,7 @@ from vitlab.layers.position_embedding import (
     resample,
     sines,
 )
-from vitlab.layers.relative_position import RelativePosition
+from vitlab.layers.relative_position import RelativePosition, offsets
 from vitlab.layers.rotary_position import RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
@@ -57,8 +57,10 @@ __all__ = [
     "causal_mask",
     "fused_attention",
     "mlp_width",
+    "offsets",
     "padding_mask",
     "patchify",
+    "places",
     "resample",
     "sines",
     "unpatchify",

@@ -52,6 +52,11 @@ PRODUCTS: dict[str, Callable[..., Tensor]] = {
 }
 
 
+def split(x: Tensor, num_heads: int) -> Tensor:
+    """The width of each token shared out among the heads. (B, N, D) -> (B, h, N, d)"""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
 class NoPosition(nn.Module):
     """Attention that does not know where its tokens lie; relative and rotary positions take its place."""
 
@@ -118,7 +123,7 @@ class Attention(nn.Module):
     def heads(self, x: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of each head, equation 5. (B, N, D) -> 3 x (B, h, N, d)."""
         parts = self.qkv(x).chunk(3, dim=-1)  # each (B, N, D)
-        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in parts)  # each (B, h, N, d)
+        q, k, v = (split(part, self.num_heads) for part in parts)  # each (B, h, N, d)
         return *self.rel_pos.rotate(self.q_norm(q), self.k_norm(k), grid), v
 
     def weights(

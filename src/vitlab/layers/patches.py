@@ -3,7 +3,15 @@
 B batch, C channels, H W image height and width, P patch_size, h w grid (H/P, W/P), N patches (h·w)
 """
 
+import torch
 from torch import Tensor
+
+
+def places(grid: tuple[int, int], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+    """The row and the column in which each patch lies, patches in rows from the top left. (h, w) -> 2 x (N,)"""
+    h, w = grid
+    number = torch.arange(h * w, device=device)
+    return number // w, number % w
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:

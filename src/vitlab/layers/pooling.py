@@ -1,14 +1,14 @@
 """From the tokens of an image to one vector (Dosovitskiy et al., 2021, arXiv:2010.11929, appendix D.3).
 
-B batch, P prefix tokens, N patches, D embed_dim, h heads, d head width
+B batch, P prefix tokens, N patches, D embed_dim, h heads
 """
 
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.written_attention import attention_weights
 
 
@@ -30,7 +30,7 @@ class MeanPooling(nn.Module):
         return x[:, self.num_prefix_tokens :].mean(dim=1)
 
 
-class AttentionPooling(nn.Module):
+class AttentionPooling(CrossAttention):
     """One learned query looks at all patches, and an MLP follows in a residual: the MAP head (Zhai et al., 2022,
     arXiv:2106.04560, section 3.2; Lee et al., 2019, arXiv:1810.00825). (B, P+N, D) -> (B, D).
 
@@ -46,29 +46,21 @@ class AttentionPooling(nn.Module):
         mlp: nn.Module,
         norm: Callable[[], nn.Module],
     ):
-        super().__init__()
-        self.num_heads = num_heads
+        super().__init__(embed_dim=embed_dim, num_heads=num_heads)
         self.num_prefix_tokens = num_prefix_tokens
         self.latent = nn.Parameter(torch.empty(1, 1, embed_dim))
-        self.q = nn.Linear(embed_dim, embed_dim)
-        self.kv = nn.Linear(embed_dim, 2 * embed_dim)
-        self.proj = nn.Linear(embed_dim, embed_dim)
         self.norm = norm()
         self.mlp = mlp
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.scaled_dot_product_attention(*self.heads(x))  # (B, h, 1, d)
-        x = self.proj(x.transpose(1, 2).flatten(1))  # (B, D)
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # the query is its own
+        x = super().forward(*self.query_and_patches(x))[:, 0]
         return x + self.mlp(self.norm(x))
 
-    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The query, and keys and values of the patches. (B, P+N, D) -> (B, h, 1, d), 2 x (B, h, N, d)"""
-        q = self.q(self.latent).expand(len(x), -1, -1)
-        k, v = self.kv(x[:, self.num_prefix_tokens :]).chunk(2, dim=-1)
-        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
-        return q, k, v
+    def query_and_patches(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, P+N, D) -> (B, 1, D), (B, N, D)"""
+        return self.latent.expand(len(x), -1, -1), x[:, self.num_prefix_tokens :]
 
     def weights(self, x: Tensor) -> Tensor:
         """How much the query looks at each patch. (B, P+N, D) -> (B, h, 1, N)"""
-        q, k, _ = self.heads(x)
+        q, k, _ = self.heads(*self.query_and_patches(x))
         return attention_weights(q, k)

@@ -11,17 +11,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab.layers.attention import Grid
+from vitlab.layers.patches import places
 
 
-def resample(table: Tensor, old: Grid, new: Grid) -> Tensor:
-    """Values of patches from one grid to another: bicubic, antialiased, in float32. (1, h·w, D) -> (1, h'·w', D).
-
-    The identity for equal grids.
+def resample(
+    table: Tensor,
+    old: Grid,
+    new: Grid,
+    *,
+    mode: str = "bicubic",
+    antialias: bool = True,
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Values of patches from one grid to another, in float32: as timm does it, or in another way that
+    `torch.nn.functional.interpolate` knows. (1, h·w, D) -> (1, h'·w', D); the identity for equal grids.
     """
     if old == new:
         return table
     image = table.float().reshape(1, *old, -1).permute(0, 3, 1, 2)  # (1, D, h, w)
-    image = F.interpolate(image, size=new, mode="bicubic", antialias=True)
+    image = F.interpolate(image, size=new, mode=mode, antialias=antialias, align_corners=align_corners)
     return image.permute(0, 2, 3, 1).flatten(1, 2).to(table.dtype)
 
 
@@ -150,9 +158,9 @@ class SinCos2D(SinCos1D):
     parts = 4
 
     def values(self) -> Tensor:
-        row, column = torch.meshgrid(torch.arange(self.grid[0]), torch.arange(self.grid[1]), indexing="ij")
+        row, column = places(self.grid)
         exponent = torch.linspace(0, 1, self.embed_dim // 4, dtype=torch.float64)
-        return torch.cat([*sines(column.flatten(), exponent), *sines(row.flatten(), exponent)], dim=1)
+        return torch.cat([*sines(column, exponent), *sines(row, exponent)], dim=1)
 
 
 POSITIONS: dict[str, type[Position]] = {

@@ -3,11 +3,14 @@
 h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab.layers.attention import Grid, NoPosition
+from vitlab.layers.patches import places
 from vitlab.layers.position_embedding import resample
 from vitlab.layers.written_attention import masked
 
@@ -23,16 +26,14 @@ class RelativePosition(NoPosition):
         super().__init__()
         self.grid = grid
         self.num_prefix_tokens = num_prefix_tokens
-        offsets = (2 * grid[0] - 1) * (2 * grid[1] - 1)
-        self.relative_position_bias_table = nn.Parameter(torch.empty(offsets, num_heads))
+        self.relative_position_bias_table = nn.Parameter(torch.empty(math.prod(offsets(grid)), num_heads))
         self.register_buffer("index", offset_index(grid), persistent=False)
 
     index: Tensor
 
     def resized(self, grid: Grid) -> Tensor:
         """The table for another grid. -> ((2h-1)·(2w-1), heads)"""
-        old, new = ((2 * h - 1, 2 * w - 1) for h, w in (self.grid, grid))
-        return resample(self.relative_position_bias_table[None], old, new)[0]
+        return resample(self.relative_position_bias_table[None], offsets(self.grid), offsets(grid))[0]
 
     def bias(self, attn_mask: Tensor | None, grid: Grid | None) -> Tensor:
         """-> (1, heads, T, T), or, with a mask, what both broadcast to."""
@@ -42,11 +43,15 @@ class RelativePosition(NoPosition):
         return bias if attn_mask is None else masked(bias, attn_mask)
 
 
+def offsets(grid: Grid) -> Grid:
+    """How many rows and columns two patches may lie apart, upwards and downwards. (h, w) -> (2h-1, 2w-1)"""
+    return 2 * grid[0] - 1, 2 * grid[1] - 1
+
+
 def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:
     """Which of the (2h-1)·(2w-1) offsets leads from one patch to another. -> (N, N)"""
     h, w = grid
-    row, column = torch.meshgrid(torch.arange(h, device=device), torch.arange(w, device=device), indexing="ij")
-    row, column = row.flatten(), column.flatten()
+    row, column = places(grid, device)
     down = row[:, None] - row[None] + h - 1
     right = column[:, None] - column[None] + w - 1
     return down * (2 * w - 1) + right

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vitlab.layers.attention import Grid, NoPosition
+from vitlab.layers.patches import places
 
 
 class RotaryPosition(NoPosition):
@@ -33,11 +34,10 @@ class RotaryPosition(NoPosition):
 
     def angles(self, grid: Grid, device: torch.device | None = None) -> Tensor:
         """By how much each pair of each token is turned, in radians. -> (T, d/2)"""
-        h, w = grid
-        row, column = torch.meshgrid(torch.arange(h, device=device), torch.arange(w, device=device), indexing="ij")
+        row, column = places(grid, device)
         quarter = self.head_dim // 4
         frequency = self.temperature ** -(torch.arange(quarter, device=device) / quarter)
-        patches = torch.cat([column.reshape(-1, 1) * frequency, row.reshape(-1, 1) * frequency], dim=1)
+        patches = torch.cat([column[:, None] * frequency, row[:, None] * frequency], dim=1)
         return torch.cat([patches.new_zeros(self.num_prefix_tokens, 2 * quarter), patches])
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:

@@ -10,13 +10,13 @@ from torch import nn
 
 
 def torchvision_model(
-    *, name: str, image_size: int, patch_size: int | None, in_chans: int, num_classes: int, small_images: bool
+    *, name: str, patch_size: int | None, in_chans: int, num_classes: int, small_images: bool
 ) -> nn.Module:
     """Any classification model of torchvision by its name, from random weights: (B, C, H, W) -> (B, K).
 
     Its first convolution is made anew when in_chans is not 3. `small_images` (ResNets only) takes the stem that He et
-    al. (2016, arXiv:1512.03385, section 4.2) use on CIFAR: a 3x3 convolution of stride 1, and no max-pooling. The size
-    of images is checked by nobody but the network. Raises ValueError for a name that torchvision does not know.
+    al. (2016, arXiv:1512.03385, section 4.2) use on CIFAR: a 3x3 convolution of stride 1, and no max-pooling.
+    Raises ValueError for a name that torchvision does not know.
     """
     import torchvision  # seconds that no ViT should wait for
 

@@ -16,7 +16,6 @@ from vitlab.layers import (
     MLPS,
     NORMS,
     POSITIONS,
-    PRODUCTS,
     Attention,
     AttentionPooling,
     Block,
@@ -93,7 +92,6 @@ class VisionTransformer(nn.Module):
         super().__init__()
         one_of("mlp", mlp, MLPS)
         one_of("norm", norm, NORMS)
-        one_of("attention", attention, PRODUCTS)
         one_of("position", position, POSITIONS)
         one_of("position_place", position_place, PLACES)
         one_of("pool", pool, POOLS)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+from PIL import Image
 from rich.console import Console
 
 from vitlab.errors import ConfigError
@@ -19,7 +20,6 @@ OPENED_BY = {
     "timm": 'timm.create_model("local-dir:{}", pretrained=True)',
     "huggingface": 'transformers.ViTForImageClassification.from_pretrained("{}")',
 }
-PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
 def export(cfg: DictConfig) -> Path:
@@ -43,18 +43,18 @@ def export(cfg: DictConfig) -> Path:
     return output
 
 
-def resizing(transform: Any) -> tuple[int | None, str]:
-    """What the shorter side is resized to before a crop, None where images are resized whole; and Pillow's name of the
+def resizing(transform: Any) -> tuple[int | None, Image.Resampling]:
+    """What the shorter side is resized to before a crop, None where images are resized whole; and Pillow's
     interpolation, as far as the transforms of torchvision in a config tell."""
     steps = transform.get("transforms", [transform]) if isinstance(transform, dict) else []
     names = [str(step.get("_target_", "")).rpartition(".")[2] for step in steps]
     if "Resize" not in names:
-        return None, "bilinear"
+        return None, Image.Resampling.BILINEAR
     step = steps[names.index("Resize")]
-    interpolation = step.get("interpolation", 2)
+    interpolation = Image.Resampling(step.get("interpolation", Image.Resampling.BILINEAR))
     size = step.get("size")
     shorter = size if isinstance(size, int) else size[0] if isinstance(size, list) and len(size) == 1 else None
-    return shorter if "CenterCrop" in names else None, PILLOW.get(interpolation, "bilinear")
+    return shorter if "CenterCrop" in names else None, interpolation
 
 
 def write(folder: Path, made: Export) -> None:

@@ -276,6 +276,7 @@ def finish(cfg: DictConfig, folder: Path, result: dict[str, Any]) -> None:
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     commands = {
         "folder": str(shown),
+        **({"pictures": str(shown / "pictures")} if (folder / "pictures").is_dir() else {}),
         "evaluate": f"python src/evaluate.py run={shown}",
         "predict": f"python src/predict.py run={shown} images=<file, folder or glob>",
         "go on": f"python src/train.py resume={shown} trainer.max_epochs={2 * (cfg.trainer.max_epochs or 1)}",

@@ -9,12 +9,12 @@ import torch
 from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
+from vitlab.callbacks.figures import write_figure
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer
 from vitlab.run.prediction import find_images, read_image
 from vitlab.run.saved_run import SavedRun
-from vitlab.views import OF_IMAGES, VIEWS, gallery
-from vitlab.views.mosaic import pick
+from vitlab.views import OF_IMAGES, VIEWS, gallery, pick
 
 
 def visualize(cfg: DictConfig) -> list[Path]:
@@ -46,14 +46,12 @@ def visualize(cfg: DictConfig) -> list[Path]:
     images = torch.stack([image for image in read if isinstance(image, Tensor)]) if read else torch.empty(0)
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     folder = Path(cfg.output) if cfg.output else saved.folder / "pictures"
-    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, figure in gallery(model.to(device), inputs, images / 255, [path.name for path in chosen], views):
         if figure is None:
             print(f"no picture of {name}: the model has none")
             continue
-        files.append(folder / f"{name}.png")
-        figure.savefig(files[-1], dpi=110, bbox_inches="tight")
+        files.append(write_figure(figure, folder / f"{name}.png"))
         print(files[-1])
     if len(paths) > len(chosen):
         print(f"{len(chosen)} of {len(paths)} images; num_images={len(paths)} takes all")

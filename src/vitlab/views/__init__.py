@@ -4,6 +4,7 @@ from vitlab.views.capture import attention_of, pooling_of
 from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
+from vitlab.views.mosaic import pick, shown
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
 from vitlab.views.rollout import rollout
 
@@ -17,9 +18,11 @@ __all__ = [
     "gallery",
     "mean_distance",
     "patch_distances",
+    "pick",
     "pooling_of",
     "principal_components",
     "relative_bias",
     "rollout",
     "rotary_similarity",
+    "shown",
 ]

@@ -13,18 +13,12 @@ from torch import Tensor
 
 from vitlab.layers import Grid
 from vitlab.views.distance import patch_distances
-from vitlab.views.mosaic import Scale, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick
+from vitlab.views.mosaic import Scale, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick, shown
 
 HEAT = "inferno"
 MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
 LONGEST = 24  # letters of a title beside a row
 TILE = 112  # pixels of the longer side of an image in a mosaic
-
-
-def shown(image: Tensor) -> Tensor:
-    """(C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown, of 4 three."""
-    image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
-    return image.permute(1, 2, 0)
 
 
 def small(image: Tensor) -> Tensor:

@@ -6,14 +6,13 @@ h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
 import torch
 from torch import Tensor
 
-from vitlab.layers import Grid
+from vitlab.layers import Grid, places
 
 
 def patch_distances(grid: Grid, patch_size: int) -> Tensor:
     """Between the centres of any two patches, in pixels. -> (N, N)"""
-    row, column = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")
-    places = torch.stack([row.flatten(), column.flatten()], dim=1).float() * patch_size
-    return torch.linalg.vector_norm(places[:, None] - places[None], dim=-1)
+    centres = torch.stack(places(grid), dim=1).float() * patch_size
+    return torch.cdist(centres, centres, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def mean_distance(weights: Tensor, grid: Grid, patch_size: int) -> Tensor:

@@ -30,6 +30,12 @@ class Scale(NamedTuple):
         return colormaps[self.cmap](self.norm(values.numpy()))[..., :3]
 
 
+def shown(image: Tensor) -> Tensor:
+    """(C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown, of 4 three."""
+    image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
+    return image.permute(1, 2, 0)
+
+
 def pick(count: int, most: int) -> list[int]:
     """At most `most` of the numbers 0 to count-1, evenly spaced, the first and the last among them."""
     return [round(number) for number in np.linspace(0, count - 1, min(count, most))]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.layers import RelativePosition, RotaryPosition
+from vitlab.layers import RelativePosition, RotaryPosition, offsets
 from vitlab.models import VisionTransformer
 
 
@@ -29,14 +29,13 @@ def embedding_similarity(model: VisionTransformer) -> Tensor | None:
 def relative_bias(model: VisionTransformer) -> Tensor | None:
     """What each layer and head adds to a score, by where the key lies, seen from the query in the middle:
     (L, heads, 2h-1, 2w-1). None without relative positions."""
-    h, w = model.patch_embed.grid
     layers = [module for module in model.modules() if isinstance(module, RelativePosition)]
     if not layers:
         return None
     bias = (
         torch.stack([layer.relative_position_bias_table.detach() for layer in layers]).float().cpu()
     )  # (L, (2h-1)·(2w-1), heads), by query minus key
-    return bias.unflatten(1, (2 * h - 1, 2 * w - 1)).permute(0, 3, 1, 2).flip(-2, -1)
+    return bias.unflatten(1, offsets(model.patch_embed.grid)).permute(0, 3, 1, 2).flip(-2, -1)
 
 
 def rotary_similarity(model: VisionTransformer) -> Tensor | None:
@@ -45,8 +44,7 @@ def rotary_similarity(model: VisionTransformer) -> Tensor | None:
     rotary = next((m for m in model.modules() if isinstance(m, RotaryPosition)), None)
     if rotary is None:
         return None
-    h, w = model.patch_embed.grid
-    grid = (2 * h - 1, 2 * w - 1)
+    grid = offsets(model.patch_embed.grid)
     d = rotary.head_dim
     query = torch.full((rotary.num_prefix_tokens + grid[0] * grid[1], d), d**-0.5, device=rotary.turns.device)
     turned = rotary.rotate(query, query, grid)[0][rotary.num_prefix_tokens :].float().cpu()

@@ -5,6 +5,7 @@ T tokens, D embed_dim
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from torch import Tensor
@@ -19,12 +20,12 @@ from vitlab.weights.renaming import Tensors
 @dataclass(frozen=True)
 class Preprocessing:
     """What the images go through: normalisation, and how they come to their size. `resize` is what the shorter side
-    is resized to before a crop from the centre, None without a crop; `interpolation` is Pillow's name."""
+    is resized to before a crop from the centre, None without a crop; `interpolation` is Pillow's."""
 
     mean: Sequence[float]
     std: Sequence[float]
     resize: int | None
-    interpolation: str
+    interpolation: IntEnum
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from vitlab.layers import (
     MeanPooling,
     Position,
     RelativePosition,
+    offsets,
 )
 from vitlab.models import VisionTransformer
 from vitlab.weights.facts import pooling_name
@@ -67,7 +68,7 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
         return
     if kernel.shape[1] != own.shape[1]:
         fitted.change(name, resize_channels(kernel, own.shape[1]), f"{kernel.shape[1]} -> {own.shape[1]} channels")
-    old, new = (grid_of(t.shape[2:]) for t in (kernel, own))
+    old, new = ((t.shape[2], t.shape[3]) for t in (kernel, own))
     if old != new and not convolutional:
         kernel = resize_kernel(fitted.tensors[name], new, source.interpolation)
         fitted.change(name, kernel, f"patches of {by(old)} -> {by(new)} pixels")
@@ -161,10 +162,6 @@ def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Sou
             fitted.change(key, resized, f"offsets {by(old)} -> {by(own)}")
 
 
-def offsets(grid: Grid) -> Grid:
-    return 2 * grid[0] - 1, 2 * grid[1] - 1
-
-
 # -- what comes after the blocks
 
 
@@ -204,10 +201,6 @@ def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str]
 
 def layer_before(names: set[str]) -> set[str]:
     return {name for name in names if name.startswith("pre_logits.")}
-
-
-def grid_of(shape: torch.Size) -> Grid:
-    return int(shape[0]), int(shape[1])
 
 
 def by(grid: Grid) -> str:

@@ -11,7 +11,6 @@ from vitlab.weights.huggingface import back
 from vitlab.weights.renaming import Tensors
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
-RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
 
 
 def to_huggingface(model: Any, class_names: list[str], preprocessing: Preprocessing) -> Export:
@@ -62,7 +61,7 @@ def to_huggingface(model: Any, class_names: list[str], preprocessing: Preprocess
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "size": {"shortest_edge": preprocessing.resize} if preprocessing.resize else size,
-        "resample": RESAMPLE[preprocessing.interpolation],
+        "resample": int(preprocessing.interpolation),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,

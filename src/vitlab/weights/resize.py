@@ -4,7 +4,7 @@ h w grid, N patches (h·w), P patch_size, C channels, D embed_dim
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -23,16 +23,11 @@ class Interpolation:
 
     def images(self, images: Tensor, size: Grid) -> Tensor:
         """(B, C, H, W) -> (B, C, *size)"""
-        return F.interpolate(
-            images.float(), size=size, mode=self.mode, antialias=self.antialias, align_corners=self.align_corners
-        )
+        return F.interpolate(images.float(), size=size, **asdict(self))
 
     def table(self, table: Tensor, old: Grid, new: Grid) -> Tensor:
         """Rows of patches. (1, h·w, D) -> (1, h'·w', D)"""
-        if self == TIMM or old == new:
-            return resample(table, old, new)
-        image = table.reshape(1, *old, -1).permute(0, 3, 1, 2)  # (1, D, h, w)
-        return self.images(image, new).permute(0, 2, 3, 1).flatten(1, 2).to(table.dtype)
+        return resample(table, old, new, **asdict(self))
 
 
 TIMM = Interpolation()  # and ours

@@ -49,7 +49,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing) ->
                     "custom_load": False,
                     "input_size": [config["in_chans"], height, width],
                     "fixed_input_size": True,
-                    "interpolation": preprocessing.interpolation,
+                    "interpolation": preprocessing.interpolation.name.lower(),
                     "crop_pct": round(height / preprocessing.resize, 4) if preprocessing.resize else 1.0,
                     "crop_mode": "center" if preprocessing.resize else "squash",
                     "mean": list(preprocessing.mean),
