@@ -1,15 +1,16 @@
 """The parts of a Vision Transformer, one idea per file."""
 
-from vitlab.layers.attention import PRODUCTS, Attention, Grid, NoPosition, auto_attention, fused_attention
+from vitlab.layers.attention import PRODUCTS, Attention, NoPosition, auto_attention, fused_attention
 from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DropPath
 from vitlab.layers.layer_scale import LayerScale
+from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
 from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
-from vitlab.layers.patches import patchify, places, unpatchify
+from vitlab.layers.patches import Grid, patchify, places, unpatchify
 from vitlab.layers.pooling import AttentionPooling, ClassTokenPooling, MeanPooling
 from vitlab.layers.position_embedding import (
     POSITIONS,
@@ -39,10 +40,12 @@ __all__ = [
     "CrossAttention",
     "DropPath",
     "Grid",
+    "Grids",
     "LayerScale",
     "Learned1D",
     "Learned2D",
     "MeanPooling",
+    "MixedGrids",
     "NoPosition",
     "PatchEmbedding",
     "Position",
@@ -56,13 +59,16 @@ __all__ = [
     "auto_attention",
     "causal_mask",
     "fused_attention",
+    "mixed_grids",
     "mlp_width",
     "offsets",
     "padding_mask",
     "patchify",
     "places",
+    "present_patches",
     "resample",
     "sines",
     "unpatchify",
+    "without_fill",
     "written_attention",
 ]

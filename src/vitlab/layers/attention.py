@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers.written_attention import attention_weights, causal_mask, masked, written_attention
-
-Grid = tuple[int, int]
+from vitlab.layers.mixed_grids import Grids
+from vitlab.layers.written_attention import attention_weights, causal_mask, joined, written_attention
 
 
 def fused_attention(
@@ -19,8 +18,7 @@ def fused_attention(
 ) -> Tensor:
     """AV by torch's kernel, which never holds A. (B, h, N, d) three times -> (B, h, N, d)."""
     if is_causal and attn_mask is not None:  # the kernel takes one of them
-        causal = causal_mask(q.shape[-2], device=q.device)
-        attn_mask, is_causal = attn_mask & causal if attn_mask.dtype == torch.bool else masked(attn_mask, causal), False
+        attn_mask, is_causal = joined(attn_mask, causal_mask(q.shape[-2], device=q.device)), False
     return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
 
 
@@ -60,11 +58,11 @@ def split(x: Tensor, num_heads: int) -> Tensor:
 class NoPosition(nn.Module):
     """Attention that does not know where its tokens lie; relative and rotary positions take its place."""
 
-    def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor]:
         """Queries and keys (B, h, N, d), as they are to meet."""
         return q, k
 
-    def bias(self, attn_mask: Tensor | None, grid: Grid | None) -> Tensor | None:
+    def bias(self, attn_mask: Tensor | None, grid: Grids | None) -> Tensor | None:
         """What is added to the scores, the mask included."""
         return attn_mask
 
@@ -108,26 +106,26 @@ class Attention(nn.Module):
         self.proj_drop = nn.Dropout(drop_rate)
 
     def forward(
-        self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
+        self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """`grid` (h, w) says how the patches among the tokens lie; None: as the model was made for. `attn_mask` is
-        broadcast to (B, h, N, N): true where a query may look at a key, or numbers added to the scores. `is_causal`
-        lets each token look at itself and those before it. They mean what they mean in torch's own attention, and
-        may come together."""
+        """`grid` (h, w) says how the patches among the tokens lie; None: as the model was made for. That of mixed grids
+        hides nothing by itself: `without_fill` makes the mask. `attn_mask` is broadcast to (B, h, N, N): true where a
+        query may look at a key, or numbers added to the scores. `is_causal` lets each token look at itself and those
+        before it. They mean what they mean in torch's own attention, and may come together."""
         q, k, v = self.heads(x, grid)
         dropout_p = self.attn_drop_rate if self.training else 0.0
         x = self.product(q, k, v, self.rel_pos.bias(attn_mask, grid), dropout_p, is_causal)
         x = x.transpose(1, 2).flatten(2)  # (B, N, D)
         return self.proj_drop(self.proj(x))
 
-    def heads(self, x: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor, Tensor]:
+    def heads(self, x: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of each head, equation 5. (B, N, D) -> 3 x (B, h, N, d)."""
         parts = self.qkv(x).chunk(3, dim=-1)  # each (B, N, D)
         q, k, v = (split(part, self.num_heads) for part in parts)  # each (B, h, N, d)
         return *self.rel_pos.rotate(self.q_norm(q), self.k_norm(k), grid), v
 
     def weights(
-        self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
+        self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
         """How much each token looks at each other one, computed anew, since a fused kernel never holds it: equation 6.
         (B, N, D) -> (B, h, N, N), each row a distribution."""

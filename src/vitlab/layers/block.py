@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Grid
 from vitlab.layers.drop_path import DropPath
+from vitlab.layers.mixed_grids import Grids
 from vitlab.layers.position_embedding import Position
 
 
@@ -38,7 +38,7 @@ class Block(nn.Module):
         self.ls2 = layer_scale()
         self.drop_path2 = DropPath(drop_path_rate)
 
-    def forward(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
         x = x + self.drop_path1(self.ls1(self.attn(self.norm1(x), grid, attn_mask)))  # equation 2
         return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))  # equation 3
 
@@ -54,5 +54,5 @@ class PositionedBlock(Block):
         self.position = position
         self.pos_embed = nn.Parameter(torch.empty(position.shape)) if pos_embed is None else pos_embed
 
-    def forward(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
         return super().forward(x + self.position(self.pos_embed, grid), grid, attn_mask)

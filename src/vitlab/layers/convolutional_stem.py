@@ -7,15 +7,17 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Grid
+from vitlab.layers.mixed_grids import Grids, MixedGrids
 from vitlab.layers.patch_embedding import check_shape, grid_of
+from vitlab.layers.patches import Grid
 
 
 class ConvolutionalStem(nn.Module):
     """3x3 convolutions of stride 2 with batch norm and ReLU, one for each of `channels`, then a 1x1 convolution to D.
 
     Takes images (B, C, H, W), not patches, and gives (B, N, D) and their grid (h, w); its stride in pixels, 2 for each
-    of `channels`, stands for the patch size. Raises ValueError as the patch embedding does.
+    of `channels`, stands for the patch size. Raises ValueError as the patch embedding does, and for mixed
+    grids.
     """
 
     def __init__(self, *, image_size: int | Sequence[int], channels: Sequence[int], in_chans: int, embed_dim: int):
@@ -31,7 +33,9 @@ class ConvolutionalStem(nn.Module):
             layers += [nn.BatchNorm2d(after), nn.ReLU()]
         self.proj = nn.Sequential(*layers, nn.Conv2d(channels[-1], embed_dim, kernel_size=1))
 
-    def forward(self, x: Tensor, grid: Grid | None = None) -> tuple[Tensor, Grid]:
+    def forward(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grid]:
+        if isinstance(grid, MixedGrids):
+            raise ValueError("a convolutional stem takes images of one size; those of mixed grids need a patch_size")
         h, w = grid or self.grid
         size = (self.in_chans, h * self.patch_size, w * self.patch_size)
         check_shape(x, size, "images of (channels, height, width)")

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Grid
-from vitlab.layers.patches import patchify
+from vitlab.layers.mixed_grids import Grids, MixedGrids
+from vitlab.layers.patches import Grid, patchify
 
 
 def grid_of(image_size: int | Sequence[int], patch_size: int) -> tuple[Grid, Grid]:
@@ -29,7 +29,8 @@ class PatchEmbedding(nn.Module):
     The weight keeps a convolution's shape (D, C, P, P), so that published weights load. Takes patches
     (B, N, C·P·P), or images (B, C, H, W) which it cuts itself, and gives (B, N, D) and their grid (h, w).
     `image_size` is one number of pixels, or height and width. Inputs of another size are taken when their grid is
-    given with them, and raise ValueError else.
+    given with them, and raise ValueError else. Of mixed grids it takes patches only, and does not look at what stands
+    where there are none.
     """
 
     def __init__(self, *, image_size: int | Sequence[int], patch_size: int, in_chans: int, embed_dim: int):
@@ -38,14 +39,31 @@ class PatchEmbedding(nn.Module):
         self.image_size, self.grid = grid_of(image_size, patch_size)
         self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
-    def forward(self, x: Tensor, grid: Grid | None = None) -> tuple[Tensor, Grid]:
-        h, w = grid or self.grid
+    def forward(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grids]:
+        x, grid = self.mixed(x, grid) if isinstance(grid, MixedGrids) else self.cut(x, grid or self.grid)
+        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), grid
+
+    def cut(self, x: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        """Images or patches -> (B, N, C·P·P)"""
+        h, w = grid
         if x.ndim == 4:
             size = (self.proj.in_channels, h * self.patch_size, w * self.patch_size)
             check_shape(x, size, "images of (channels, height, width)")
             x = patchify(x, self.patch_size)
         check_shape(x, (h * w, self.proj.weight[0].numel()), "(patches, channels x patch_size x patch_size)")
-        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), (h, w)
+        return x, (h, w)
+
+    def mixed(self, x: Tensor, grid: MixedGrids) -> tuple[Tensor, MixedGrids]:
+        """Patches, with 0 where there are none. (B, N, C·P·P) -> (B, N, C·P·P)"""
+        grids, (B, N) = tuple((h, w) for h, w in grid.grids), grid.mask.shape
+        if len(grids) != B or grid.coordinates.shape != (B, N, 2):
+            had = f"{len(grids)} grids and coordinates {tuple(grid.coordinates.shape)}"
+            raise ValueError(f"mixed grids with a mask {(B, N)} need {B} grids and coordinates {(B, N, 2)}, not {had}")
+        size = self.proj.weight[0].numel()
+        if x.shape != (B, N, size):
+            what = f"(images, patches, channels x patch_size x patch_size) {(B, N, size)}"
+            raise ValueError(f"with these mixed grids the model takes {what}, and was given {tuple(x.shape)}")
+        return x.masked_fill(~grid.mask[..., None], 0), grid._replace(grids=grids)
 
 
 def check_shape(x: Tensor, expected: tuple[int, ...], what: str) -> None:

@@ -6,8 +6,10 @@ B batch, C channels, H W image height and width, P patch_size, h w grid (H/P, W/
 import torch
 from torch import Tensor
 
+Grid = tuple[int, int]
 
-def places(grid: tuple[int, int], device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+
+def places(grid: Grid, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """The row and the column in which each patch lies, patches in rows from the top left. (h, w) -> 2 x (N,)"""
     h, w = grid
     number = torch.arange(h * w, device=device)
@@ -27,7 +29,7 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
     return x.permute(0, 2, 4, 1, 3, 5).reshape(B, h * w, C * patch_size * patch_size)
 
 
-def unpatchify(patches: Tensor, patch_size: int, grid: tuple[int, int]) -> Tensor:
+def unpatchify(patches: Tensor, patch_size: int, grid: Grid) -> Tensor:
     """Put patches back together: the inverse of `patchify`.
 
     (B, N, C·P·P) -> (B, C, h·P, w·P) with grid (h, w). Raises ValueError if N is not h·w.

@@ -1,6 +1,8 @@
 """From the tokens of an image to one vector (Dosovitskiy et al., 2021, arXiv:2010.11929, appendix D.3).
 
 B batch, P prefix tokens, N patches, D embed_dim, h heads
+
+Each is told which patches are `present` (B, N), true or false, and leaves the others out; None: all are there.
 """
 
 from collections.abc import Callable
@@ -9,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers.cross_attention import CrossAttention
-from vitlab.layers.written_attention import attention_weights
+from vitlab.layers.written_attention import attention_weights, padding_mask
 
 
 class ClassTokenPooling(nn.Module):
     """The class token, which stands first. (B, 1+N, D) -> (B, D)."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
         return x[:, 0]
 
 
@@ -26,8 +28,11 @@ class MeanPooling(nn.Module):
         super().__init__()
         self.num_prefix_tokens = num_prefix_tokens
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, self.num_prefix_tokens :].mean(dim=1)
+    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
+        x = x[:, self.num_prefix_tokens :]  # (B, N, D)
+        if present is None:
+            return x.mean(dim=1)
+        return x.masked_fill(~present[..., None], 0).sum(dim=1) / present.sum(dim=1, keepdim=True)
 
 
 class AttentionPooling(CrossAttention):
@@ -52,15 +57,20 @@ class AttentionPooling(CrossAttention):
         self.norm = norm()
         self.mlp = mlp
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # the query is its own
-        x = super().forward(*self.query_and_patches(x))[:, 0]
+    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:  # type: ignore[override]  # own query
+        x = super().forward(*self.query_and_patches(x), attn_mask=key_mask(present))[:, 0]
         return x + self.mlp(self.norm(x))
 
     def query_and_patches(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, P+N, D) -> (B, 1, D), (B, N, D)"""
         return self.latent.expand(len(x), -1, -1), x[:, self.num_prefix_tokens :]
 
-    def weights(self, x: Tensor) -> Tensor:
+    def weights(self, x: Tensor, present: Tensor | None = None) -> Tensor:
         """How much the query looks at each patch. (B, P+N, D) -> (B, h, 1, N)"""
         q, k, _ = self.heads(*self.query_and_patches(x))
-        return attention_weights(q, k)
+        return attention_weights(q, k, key_mask(present))
+
+
+def key_mask(present: Tensor | None) -> Tensor | None:
+    """-> (B, 1, 1, N)"""
+    return None if present is None else padding_mask(present)

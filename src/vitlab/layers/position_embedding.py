@@ -6,12 +6,14 @@ the tokens of a grid. Any of them takes another grid than its own: its table is 
 h w grid, N patches (h·w), P prefix tokens (class token, registers), T tokens (P+N), D embed_dim
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Grid
-from vitlab.layers.patches import places
+from vitlab.layers.mixed_grids import Grids, for_tokens
+from vitlab.layers.patches import Grid, places
 
 
 def resample(
@@ -38,7 +40,7 @@ class Position(nn.Module):
 
     `shape` is that of the table; `learned` tells whether training changes it. `embed_prefix` gives the prefix tokens
     rows of their own in it. Called with the table and a grid (None: the model's own) it gives (1, T, D), or what
-    broadcasts to that.
+    broadcasts to that; (B, T, D) for mixed grids.
     """
 
     learned = False
@@ -62,8 +64,12 @@ class Position(nn.Module):
         """The table, made for this object's grid, for another one."""
         return table
 
-    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
+    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
+        """-> (1, T, D), or what broadcasts to that"""
         return table.new_zeros(1, 1, 1)
+
+    def forward(self, table: Tensor, grid: Grids | None) -> Tensor:
+        return for_tokens(partial(self.laid_out, table), grid or self.grid, self.num_prefix_tokens)
 
 
 class Learned1D(Position):
@@ -81,8 +87,8 @@ class Learned1D(Position):
         prefix, patches = table[:, : self.num_prefix_rows], table[:, self.num_prefix_rows :]
         return torch.cat([prefix, resample(patches, self.grid, grid)], dim=1)
 
-    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
-        table = self.resized(table, grid or self.grid)
+    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
+        table = self.resized(table, grid)
         return F.pad(table, (0, 0, self.num_prefix_tokens - self.num_prefix_rows, 0))
 
 
@@ -108,9 +114,9 @@ class Learned2D(Position):
         rows = resample(rows, (self.grid[0], 1), (grid[0], 1))
         return torch.cat([rows, resample(columns, (self.grid[1], 1), (grid[1], 1))], dim=1)
 
-    def forward(self, table: Tensor, grid: Grid | None) -> Tensor:
-        h, w = grid or self.grid
-        rows, columns = self.resized(table, (h, w)).split((h, w), dim=1)  # (1, h, D/2), (1, w, D/2)
+    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
+        h, w = grid
+        rows, columns = self.resized(table, grid).split(grid, dim=1)  # (1, h, D/2), (1, w, D/2)
         patches = torch.cat(
             [rows[:, :, None].expand(-1, -1, w, -1), columns[:, None].expand(-1, h, -1, -1)], dim=-1
         ).flatten(1, 2)  # (1, N, D)

@@ -1,6 +1,6 @@
 """Positions relative to each other, as a bias on the scores of attention.
 
-h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
+B batch, h w grid, N patches (h·w), P prefix tokens, T tokens (P+N)
 """
 
 import math
@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Grid, NoPosition
-from vitlab.layers.patches import places
+from vitlab.layers.attention import NoPosition
+from vitlab.layers.mixed_grids import Grids, MixedGrids
+from vitlab.layers.patches import Grid, places
 from vitlab.layers.position_embedding import resample
 from vitlab.layers.written_attention import masked
 
@@ -35,11 +36,18 @@ class RelativePosition(NoPosition):
         """The table for another grid. -> ((2h-1)·(2w-1), heads)"""
         return resample(self.relative_position_bias_table[None], offsets(self.grid), offsets(grid))[0]
 
-    def bias(self, attn_mask: Tensor | None, grid: Grid | None) -> Tensor:
-        """-> (1, heads, T, T), or, with a mask, what both broadcast to."""
-        table = self.resized(grid or self.grid)
-        index = self.index if grid in (None, self.grid) else offset_index(grid, table.device)
-        bias = F.pad(table[index].permute(2, 0, 1), (self.num_prefix_tokens, 0) * 2)[None]
+    def between(self, grid: Grids) -> Tensor:
+        """The numbers of each two patches. -> (1, N, N, heads), of mixed grids (B, N, N, heads)"""
+        if isinstance(grid, MixedGrids):
+            (h, w), (table, begins) = grid.sizes(), grid.tables(self.resized)
+            row, column = grid.coordinates.unbind(-1)
+            return table[begins[:, None, None] + offset_between(row, column, h[:, None, None], w[:, None, None])]
+        table = self.resized(grid)
+        return table[self.index if grid == self.grid else offset_index(grid, table.device)][None]
+
+    def bias(self, attn_mask: Tensor | None, grid: Grids | None) -> Tensor:
+        """-> (1, heads, T, T), of mixed grids (B, heads, T, T), or, with a mask, what both broadcast to."""
+        bias = F.pad(self.between(grid or self.grid).permute(0, 3, 1, 2), (self.num_prefix_tokens, 0) * 2)
         return bias if attn_mask is None else masked(bias, attn_mask)
 
 
@@ -50,8 +58,11 @@ def offsets(grid: Grid) -> Grid:
 
 def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:
     """Which of the (2h-1)·(2w-1) offsets leads from one patch to another. -> (N, N)"""
-    h, w = grid
-    row, column = places(grid, device)
-    down = row[:, None] - row[None] + h - 1
-    right = column[:, None] - column[None] + w - 1
+    return offset_between(*places(grid, device), *grid)
+
+
+def offset_between(row: Tensor, column: Tensor, h: Tensor | int, w: Tensor | int) -> Tensor:
+    """The same of patches that lie anywhere in a grid. 2 x (…, N) -> (…, N, N)"""
+    down = row[..., :, None] - row[..., None, :] + h - 1
+    right = column[..., :, None] - column[..., None, :] + w - 1
     return down * (2 * w - 1) + right

@@ -1,13 +1,15 @@
 """Rotary positions: queries and keys are turned by where they lie, and their product sees only the offset.
 
-h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head width
+B batch, h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head width
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.layers.attention import Grid, NoPosition
-from vitlab.layers.patches import places
+from vitlab.layers.attention import NoPosition
+from vitlab.layers.mixed_grids import Grids, MixedGrids
+from vitlab.layers.patches import Grid, places
 
 
 class RotaryPosition(NoPosition):
@@ -32,23 +34,24 @@ class RotaryPosition(NoPosition):
 
     turns: Tensor
 
-    def angles(self, grid: Grid, device: torch.device | None = None) -> Tensor:
-        """By how much each pair of each token is turned, in radians. -> (T, d/2)"""
-        row, column = places(grid, device)
+    def angles(self, grid: Grids, device: torch.device | None = None) -> Tensor:
+        """By how much each pair of each token is turned, in radians. -> (T, d/2), of mixed grids (B, 1, T, d/2)"""
+        row, column = grid.coordinates[:, None].unbind(-1) if isinstance(grid, MixedGrids) else places(grid, device)
         quarter = self.head_dim // 4
         frequency = self.temperature ** -(torch.arange(quarter, device=device) / quarter)
-        patches = torch.cat([column[:, None] * frequency, row[:, None] * frequency], dim=1)
-        return torch.cat([patches.new_zeros(self.num_prefix_tokens, 2 * quarter), patches])
+        patches = torch.cat([column[..., None] * frequency, row[..., None] * frequency], dim=-1)
+        return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
 
-    def rotate(self, q: Tensor, k: Tensor, grid: Grid | None) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor]:
         angles = self.turns
-        if grid not in (None, self.grid) or angles.dtype != torch.float32:  # a model in bf16 rounds its buffers
+        own = grid is None or (not isinstance(grid, MixedGrids) and grid == self.grid)
+        if not own or angles.dtype != torch.float32:  # a model in bf16 rounds its buffers
             angles = self.angles(grid or self.grid, q.device)
         return turn(q, angles), turn(k, angles)
 
 
 def turn(x: Tensor, angles: Tensor) -> Tensor:
-    """Turn each pair (x[2i], x[2i+1]) by angle i, in float32. (…, T, d), (T, d/2) -> (…, T, d)"""
+    """Turn each pair (x[2i], x[2i+1]) by angle i, in float32. (…, T, d), (…, T, d/2) -> (…, T, d)"""
     even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = angles.cos(), angles.sin()
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).type_as(x)

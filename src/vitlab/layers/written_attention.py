@@ -54,6 +54,11 @@ def masked(scores: Tensor, attn_mask: Tensor) -> Tensor:
     return scores + attn_mask
 
 
+def joined(attn_mask: Tensor, allowed: Tensor) -> Tensor:
+    """A mask, of bools or of numbers to add, and one of bools as one: a query may look where both let it."""
+    return attn_mask & allowed if attn_mask.dtype == torch.bool else masked(attn_mask, allowed)
+
+
 def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:
     """True where a token may look: at itself and at those before it. -> (N, N)."""
     return torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=device).tril()

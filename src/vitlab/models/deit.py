@@ -6,7 +6,7 @@ B batch, T tokens, D embed_dim, K num_classes
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import ClassTokenPooling, Grid
+from vitlab.layers import ClassTokenPooling, Grids
 from vitlab.models.vit import VisionTransformer
 
 
@@ -34,10 +34,10 @@ class DistilledVisionTransformer(VisionTransformer):
     def heads(self) -> list[nn.Linear]:
         return [self.head, self.head_dist]
 
-    def both_logits(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+    def both_logits(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Of the class token and of the distillation token. -> (B, 2, K)"""
         x = self.fc_norm(self.forward_features(x, grid))
         return torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])], dim=1)
 
-    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+    def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         return self.both_logits(x, grid).mean(dim=1)

@@ -21,7 +21,7 @@ from vitlab.layers import (
     Block,
     ClassTokenPooling,
     ConvolutionalStem,
-    Grid,
+    Grids,
     LayerScale,
     MeanPooling,
     NoPosition,
@@ -31,6 +31,8 @@ from vitlab.layers import (
     RelativePosition,
     RotaryPosition,
     mlp_width,
+    present_patches,
+    without_fill,
 )
 from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
@@ -208,10 +210,12 @@ class VisionTransformer(nn.Module):
             nn.init.normal_(head.weight, std=self.head_std)
         nn.init.constant_(head.bias, self.head_bias)
 
-    def forward_features(self, x: Tensor, grid: Grid | None = None, attn_mask: Tensor | None = None) -> Tensor:
+    def forward_features(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D). Inputs of another size than the model was
-        made for come with their `grid` (h, w). `attn_mask`, broadcast to (B, heads, T, T), as in `Attention`."""
+        made for come with their `grid` (h, w), patches of images that differ with their mixed grids. `attn_mask`,
+        broadcast to (B, heads, T, T), as in `Attention`."""
         x, grid = self.patch_embed(x, grid)  # (B, N, D)
+        attn_mask = without_fill(attn_mask, grid, self.num_prefix_tokens)
         x = torch.cat([self.prefix().expand(len(x), -1, -1), x], dim=1)  # (B, T, D)
         x = self.pos_drop(x + self.position(self.pos_embed, grid))  # equation 1
         for block in self.blocks:
@@ -222,9 +226,9 @@ class VisionTransformer(nn.Module):
         """-> (1, prefix, D)"""
         return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)
 
-    def forward(self, x: Tensor, grid: Grid | None = None) -> Tensor:
+    def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""
-        x = self.attn_pool(self.forward_features(x, grid))  # (B, D), equation 4
+        x = self.attn_pool(self.forward_features(x, grid), present_patches(grid))  # (B, D), equation 4
         return self.head(self.pre_logits(self.fc_norm(x)))  # (B, K)
 
     def no_weight_decay(self) -> set[str]:
