@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from PIL import Image
 
+from vitlab.errors import DataError
 from vitlab.home import CONF
 
 os.environ |= {
@@ -75,3 +78,29 @@ def digits_run(tmp_path_factory):
         patch.chdir(folder.parent)
         __import__("train").main()
     return folder
+
+
+@pytest.fixture
+def refused():
+    """refused(source, *words): preparing and opening raises DataError in one sentence that holds the words."""
+
+    def check(source, *words, error=DataError):
+        with pytest.raises(error) as caught:
+            source.prepare() or source.open()
+        for word in words:
+            assert str(word) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    return check
+
+
+@pytest.fixture
+def picture():
+    """picture(path, seed): writes an image of 4x4 whose pixels are a function of the seed."""
+
+    def write(path, seed=0):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.RandomState(seed).randint(0, 256, (4, 4, 3), dtype=np.uint8)).save(path)
+        return path
+
+    return write

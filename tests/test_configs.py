@@ -16,7 +16,7 @@ from vitlab.run.build import parts, plain
 from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by constructor
-    "vitlab.data.ImageDataModule": {"mixing"},
+    "vitlab.data.ImageDataModule": {"augmentation", "mixing", "resolution"},
     "vitlab.tasks.Classification": {"model", "optimizer", "schedule"},
     "vitlab.optim.cosine": {"num_steps"},
     "vitlab.optim.constant": {"num_steps"},
@@ -25,6 +25,10 @@ RUNTIME = {  # what no YAML can hold, by constructor
 NEEDED = {
     "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],
     "data=cifar10_folder": ["data.source.root=somewhere"],
+    "data=shards": ["data.source.root=somewhere", "data.num_classes=2"],
+    "data=listing": ["data.source.file=somewhere.csv", "data.num_classes=2"],
+    "data=huggingface": ["data.source.name=somewhere", "data.num_classes=2"],
+    "data=arrays": ["data.source.images.train=some.npz", "data.image_size=32", "data.num_classes=2"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 OPTIONS = [f"{g.name}={file.stem}" for g in GROUPS for file in sorted(g.glob("*.yaml")) if file.stem[0] != "_"]
@@ -73,9 +77,12 @@ def test_every_yaml_says_in_its_first_line_what_it_is(path):
     assert len(line) > 10
 
 
+MAPPINGS = {"splits", "images", "labels"}  # their keys are the user's
+
+
 def leaves(node, prefix=()):
     for key, value in node.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and key not in MAPPINGS:
             yield from leaves(value, (*prefix, key))
         elif key not in ("defaults", "_partial_"):
             yield (*prefix, key)
@@ -92,9 +99,8 @@ def with_misspelt(node, path):
     }
 
 
-SOURCES = [
-    f for f in CONF.rglob("*.yaml") if f.parent.name in ("model", "data", "mixing", "task", "schedule", "trainer")
-]
+BUILDING = ("model", "data", "crop", "augmentation", "mixing", "resolution", "task", "schedule", "trainer")
+SOURCES = [f for f in CONF.rglob("*.yaml") if f.parent.name in BUILDING]
 KEYS = [(f, path) for f in SOURCES for path in leaves(yaml.safe_load(f.read_text()) or {})]
 
 
@@ -112,9 +118,11 @@ def notices(file: Path, content: dict) -> bool:
     """Whether a YAML with this content no longer binds: unknown, missing or mistyped keywords at any `_target_`."""
     base = {}
     for name in [d for d in content.get("defaults", []) if isinstance(d, str)]:
-        base = with_bases(file.parent / f"{name}.yaml") | base
+        base = OmegaConf.merge(with_bases(file.parent / f"{name}.yaml"), base)
     merged = OmegaConf.to_container(OmegaConf.merge(base, {k: v for k, v in content.items() if k != "defaults"}))
-    if "_target_" not in merged and file.stem not in ("none",):
+    if file.parent.name == "crop":
+        return merged.keys() != {"train", "eval"} or not all(map(binds, merged.values()))
+    if "_target_" not in merged and file.stem not in ("none", "full"):
         return True
     return any(not binds(node) for node in nodes(merged, file))
 
@@ -123,7 +131,8 @@ def with_bases(file: Path) -> dict:
     """A YAML with what it inherits."""
     content = yaml.safe_load(file.read_text())
     for name in content.pop("defaults", []):
-        content = with_bases(file.parent / f"{name}.yaml") | content
+        if isinstance(name, str):
+            content = OmegaConf.to_container(OmegaConf.merge(with_bases(file.parent / f"{name}.yaml"), content))
     return content
 
 
@@ -134,7 +143,7 @@ def nodes(merged, file):
         elif any(isinstance(v, dict | list) for v in merged.values()) or merged:
             yield {"_target_": None, **merged}
         for key, value in merged.items():
-            if isinstance(value, dict) and key != "_target_":
+            if isinstance(value, dict) and key != "_target_" and key not in MAPPINGS:
                 yield from nodes(value, file)
             elif isinstance(value, list):
                 for item in value:
@@ -143,7 +152,7 @@ def nodes(merged, file):
 
 
 def binds(node) -> bool:
-    if node["_target_"] is None:
+    if node.get("_target_") is None:
         return False
     try:
         target = get_object(node["_target_"])

@@ -52,3 +52,38 @@ def test_a_run_of_a_gpu_goes_on_with_a_cpu(cli):
     assert run.status == 0, run.err
     state = file.read(Path("run/checkpoints/latest.ckpt"))
     assert state["epoch"] == 1
+
+
+def loaded(device, num_workers=2):
+    """The training batches of an epoch as they come from a loader, and finished."""
+    import numpy as np
+    import pytorch_lightning as pl
+    from hydra import compose, initialize_config_dir
+
+    from vitlab.home import CONF
+    from vitlab.run.build import build
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", overrides=["model=vit_mu4", "data=digits", f"data.num_workers={num_workers}"])
+    module = build(cfg.data, "data")
+    module.trainer = pl.Trainer(accelerator=device, devices=1, logger=False, enable_checkpointing=False)
+    module.setup()
+    batches = []
+    for batch in module.train_dataloader():
+        finished = module.on_after_batch_transfer(batch, 0)
+        batches.append((batch.inputs.cpu().clone(), finished.inputs.cpu(), batch.index.cpu()))
+    assert np.unique(torch.cat([index for _, _, index in batches])).size == sum(len(index) for _, _, index in batches)
+    return batches
+
+
+def test_batches_that_are_copied_ahead_are_those_of_the_workers():
+    for ours, theirs in zip(loaded("gpu"), loaded("cpu", num_workers=0), strict=True):
+        assert torch.equal(ours[0], theirs[0])
+        assert torch.equal(ours[2], theirs[2])
+        torch.testing.assert_close(ours[1], theirs[1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("options", [["data.cache=device"], ["crop=native", "crop.train.max_tokens=40"]], ids=str)
+def test_training_from_the_device_and_on_mixed_sizes(cli, options):
+    run = cli("train", *WAVES, *options, "trainer.max_epochs=2", "data.cache_root=cache", folder="run", tiny=False)
+    assert run.status == 0, run.err

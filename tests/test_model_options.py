@@ -7,6 +7,7 @@ import zipfile
 import pytest
 import torch
 from conftest import BARE
+from PIL import Image
 
 from vitlab.checkpoints import file
 
@@ -71,7 +72,7 @@ def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
     pool = Digits().open()["train"]
     (tmp_path / "new" / "more").mkdir(parents=True)
     for i in range(3):
-        pool.load(i).save(tmp_path / "new" / ("more" if i == 2 else "") / f"{i}.png")
+        Image.fromarray(pool.load(i)).save(tmp_path / "new" / ("more" if i == 2 else "") / f"{i}.png")
     for images, count in (("new", 3), ("new/0.png", 1), ("new/*.png", 2)):
         run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv")
         assert run.status == 0, run.err
@@ -98,7 +99,7 @@ def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run)
     pool = Digits().open()["train"]
     test = carve(pool.targets, {"train": 0.7, "val": 0.1, "test": 0.2})["test"]
     for i in range(5):
-        pool.load(int(test[i])).save(tmp_path / f"{i}.png")
+        Image.fromarray(pool.load(int(test[i]))).save(tmp_path / f"{i}.png")
     assert cli("predict", f"run={digits_run}", "images=*.png", "output=out.csv").status == 0
     with open(tmp_path / "out.csv", newline="") as f:
         predicted = list(csv.DictReader(f))

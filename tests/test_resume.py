@@ -220,6 +220,8 @@ def test_resume_takes_the_saved_config_and_the_command_line_wins(cli, tmp_path):
         ("model=vit_ti4", "model"),
         ("model.depth=1", "model.depth"),
         ("data=synthetic", "data"),
+        ("crop=shifted", "crop"),
+        ("crop.eval.interpolation=bicubic", "crop.eval.interpolation"),
         ("global_batch_size=32", "global_batch_size"),
         ("recipe=digits", "recipe"),
     ],

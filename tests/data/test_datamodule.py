@@ -6,16 +6,29 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from conftest import vit_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import v2
 
-from vitlab.data import Digits, Folder, ImageDataModule, Mixing, Synthetic
-from vitlab.data.batch import Batch
+from vitlab.data import (
+    CenterCrop,
+    Digits,
+    Folder,
+    ImageDataModule,
+    Mixing,
+    ProgressiveResolution,
+    ShiftedCrop,
+    Synthetic,
+    TokenBudget,
+    WholeImage,
+)
+from vitlab.data.batch import Batch, Key, Unreadable
 from vitlab.data.datamodule import divide_batch
-from vitlab.data.source import ArrayPool
+from vitlab.data.source import ArrayPool, Pool
 from vitlab.errors import ConfigError, DataError
+from vitlab.models import VisionTransformer
 
 
 def waves(**changes):
@@ -36,6 +49,7 @@ def arrays(**sizes):
 def stand_in(**changes):
     settings = {
         "world_size": 1,
+        "num_devices": 1,
         "global_rank": 0,
         "global_step": 0,
         "training": True,
@@ -43,9 +57,26 @@ def stand_in(**changes):
         "sanity_checking": False,
         "accumulate_grad_batches": 1,
         "limit_train_batches": 1.0,
+        "strategy": SimpleNamespace(root_device=torch.device("cpu")),
         "fit_loop": SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=-1)),
     }
     return SimpleNamespace(**settings | changes)
+
+
+def folder(root):
+    return Folder(root=str(root), splits={"train": "train", "val": "val", "test": "test"}, index_root=None)
+
+
+WHOLE = WholeImage(image_size=8, interpolation="bilinear")
+SHIFTED = ShiftedCrop(image_size=8, padding=2, flip_rate=0.5, interpolation="bilinear")
+
+
+def budget(**changes):
+    settings = {"patch_size": 4, "max_tokens": 4, "enlarge": False, "flip_rate": 0.0, "interpolation": "bilinear"}
+    return TokenBudget(**settings | changes)
+
+
+MIXING = Mixing(num_classes=4, rate=1.0, cutmix_rate=0.0, mixup_alpha=1.0, cutmix_alpha=1.0)
 
 
 def datamodule(source=None, trainer=None, **changes):
@@ -56,14 +87,23 @@ def datamodule(source=None, trainer=None, **changes):
         "num_classes": 4,
         "mean": [0.5],
         "std": [0.25],
-        "train_transform": v2.Identity(),
-        "eval_transform": v2.Identity(),
+        "train_crop": WHOLE,
+        "eval_crop": WHOLE,
+        "train_transform": None,
+        "resolution": None,
+        "cache": "none",
+        "cache_root": "no such folder",
+        "cache_size": 8,
         "val_fraction": 0.1,
         "test_fraction": 0.2,
         "patch_size": 4,
         "global_batch_size": 32,
         "device_batch_size": None,
+        "repeats": 1,
+        "shuffle_window": None,
         "num_workers": 0,
+        "prefetch_batches": None,
+        "stall_timeout": 0,
         "on_bad_image": "error",
         "seed": 0,
     }
@@ -118,8 +158,19 @@ def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_si
         ({"num_classes": 3}, r"data\.num_classes is 3.*data\.num_classes=4"),
         ({"on_bad_image": "ignore"}, r"data\.on_bad_image 'ignore'.*error, skip"),
         ({"global_batch_size": 141}, "global_batch_size 141 .*140 images"),
-        ({"train_transform": v2.Pad(1)}, r"train transform .*10x10, and data\.image_size is 8"),
-        ({"eval_transform": v2.CenterCrop((8, 6))}, r"val transform .*8x6, and data\.image_size is 8"),
+        ({"train_transform": v2.Pad(1)}, r"train crop and transform .*10x10, and data\.image_size is 8"),
+        ({"train_crop": WHOLE.at(9)}, r"train crop and transform .*9x9, and data\.image_size is 8"),
+        ({"eval_crop": WHOLE.at(6)}, r"val crop and transform .*6x6, and data\.image_size is 8"),
+        ({"cache": "ram"}, r"data\.cache 'ram' is not one of: none, encoded, decoded, device"),
+        ({"repeats": 0}, r"data\.repeats 0 is not at least 1"),
+        ({"shuffle_window": 0}, r"data\.shuffle_window 0 is not at least 1"),
+        ({"num_workers": -1}, r"data\.num_workers -1 is not at least 0"),
+        ({"prefetch_batches": 0}, r"data\.prefetch_batches 0 is not at least 1"),
+        ({"stall_timeout": -1}, r"data\.stall_timeout -1 is not at least 0"),
+        ({"cache_size": 0}, r"data\.cache_size 0 is not at least 1"),
+        ({"train_crop": budget(patch_size=2)}, r"data\.train_crop\.patch_size is 2, and the model's is 4"),
+        ({"eval_crop": budget(patch_size=2)}, r"data\.eval_crop\.patch_size is 2, and the model's is 4"),
+        ({"train_crop": budget(), "mixing": MIXING}, "different sizes cannot be mixed; set mixing=none"),
         ({"val_fraction": 0.9}, r"data\.val_fraction"),
         ({"val_fraction": -0.3}, r"data\.val_fraction"),
         ({"test_fraction": 1.2}, r"data\.test_fraction"),
@@ -168,6 +219,16 @@ def test_an_empty_split_is_refused(split):
         ready(**{f"{split}_fraction": 0.0})
 
 
+def test_only_training_uses_the_training_crop():
+    module = ready(train_crop=SHIFTED)
+    assert any((module.splits["train"][0, i].image[:, :, 0] == 0).all() for i in range(20))
+    for split in ("val", "test", "train"):
+        evaluated = module.evaluated(split)
+        pixels = [evaluated.pool.load(int(i))[:, :, 0] for i in evaluated.indices]
+        images = [evaluated[epoch, i].image[0].numpy() for epoch in (0, 1) for i in range(len(evaluated))]
+        assert np.array_equal(images, pixels + pixels)
+
+
 def test_only_training_uses_the_training_transform():
     module = ready(train_transform=v2.RandomErasing(p=1.0, value=255.0))
     loaders = {"train": module.train_dataloader(), "val": module.val_dataloader()}
@@ -189,10 +250,10 @@ def test_a_second_setup_does_nothing():
 def test_every_split_reaches_spawned_workers(kind, image_tree):
     source, options = {
         "digits": (Digits(), {"num_classes": 10}),
-        "folder": (Folder(root=str(image_tree)), {"num_classes": 2, "global_batch_size": 4}),
+        "folder": (folder(image_tree), {"num_classes": 2, "global_batch_size": 4}),
         "synthetic": (waves(), {}),
     }[kind]
-    for split in ready(source, train_transform=v2.RandomCrop(8, padding=2), **options).splits.values():
+    for split in ready(source, train_crop=SHIFTED, train_transform=v2.ColorJitter(0.5), **options).splits.values():
         copy = pickle.loads(pickle.dumps(split))
         assert torch.equal(copy[3, 0].image, split[3, 0].image)
         assert copy[3, 0].target == split[3, 0].target
@@ -213,7 +274,7 @@ def image_tree(tmp_path):
 
 def test_the_fingerprint_changes_with_the_files(image_tree):
     def fingerprint():
-        return ready(Folder(root=str(image_tree)), num_classes=2, global_batch_size=4).fingerprint
+        return ready(folder(image_tree), num_classes=2, global_batch_size=4).fingerprint
 
     seen = [fingerprint()]
     assert fingerprint() == seen[0]
@@ -262,12 +323,11 @@ def test_a_model_that_wants_pixels_gets_images():
 
 
 def test_training_is_mixed_as_a_function_of_seed_step_micro_batch_and_rank():
-    mixing = Mixing(num_classes=4, rate=1.0, cutmix_rate=0.0, mixup_alpha=1.0, cutmix_alpha=1.0)
     batch = next(iter(ready().train_dataloader()))
 
     def mixed(seed=0, batch_idx=-1, **trainer):
         loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=batch_idx))
-        module = ready(trainer=stand_in(accumulate_grad_batches=4, fit_loop=loop, **trainer), mixing=mixing, seed=seed)
+        module = ready(trainer=stand_in(accumulate_grad_batches=4, fit_loop=loop, **trainer), mixing=MIXING, seed=seed)
         return module.on_after_batch_transfer(batch, 0)
 
     assert mixed().target.shape == (32, 4)
@@ -308,7 +368,12 @@ def test_evaluation_covers_a_split_over_all_ranks(world_size):
 
 def bad_batch(num_good):
     images = torch.zeros(num_good, 1, 8, 8, dtype=torch.uint8)
-    return Batch(images, torch.zeros(num_good, dtype=torch.long), torch.arange(num_good), unreadable=("a.png: torn",))
+    return Batch(
+        images,
+        torch.zeros(num_good, dtype=torch.long),
+        torch.arange(num_good),
+        unreadable=(Unreadable("a.png", "torn", 3),),
+    )
 
 
 def test_a_bad_image_ends_the_run_in_a_sentence_with_the_way_out():
@@ -347,4 +412,136 @@ def test_a_split_of_unreadable_images_is_refused(image_tree, split):
     for path in (image_tree / split).rglob("*.png"):
         path.write_bytes(b"torn")
     with pytest.raises(DataError, match=f"no image of the {split} split can be read"):
-        ready(Folder(root=str(image_tree)), num_classes=2, global_batch_size=4, on_bad_image="skip")
+        ready(folder(image_tree), num_classes=2, global_batch_size=4, on_bad_image="skip")
+
+
+# -- images of different sizes
+
+
+class Scattered(Pool):
+    """Noise of many sizes and shapes, a few of them unreadable."""
+
+    def __init__(self, n, torn=()):
+        super().__init__(np.arange(n) % 4, "scattered")
+        self.torn = torn
+
+    def load(self, i):
+        if i in self.torn:
+            raise OSError("torn")
+        random = np.random.RandomState(i)
+        return random.randint(0, 256, (*random.randint(3, 40, 2), 3), dtype=np.uint8)
+
+    def name(self, i):
+        return f"scattered {i}"
+
+
+def scattered(torn=(), **changes):
+    """Training with flips, evaluation without."""
+    pools = {"train": Scattered(60), "val": Scattered(21, torn), "test": Scattered(13)}
+    source = SimpleNamespace(class_names=list("abcd"), in_chans=3, prepare=lambda: None, open=lambda: pools)
+    crops = {"train_crop": budget(max_tokens=20, flip_rate=0.5), "eval_crop": budget(max_tokens=20)}
+    colours = {"in_chans": 3, "mean": [0.3, 0.5, 0.6], "std": [0.2, 0.25, 0.3]}
+    return ready(source, global_batch_size=6, **crops | colours | changes)
+
+
+def finished(module, batch):
+    return module.on_after_batch_transfer(module.on_before_batch_transfer(batch, 0), 0)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_images_of_different_sizes_are_finished_as_each_is_alone(split):
+    module = scattered()
+    loader = module.train_dataloader() if split == "train" else module.val_dataloader()
+    if split == "val":
+        module.trainer = stand_in(training=False, validating=True)
+    images = {index: module.splits[split][0, index].image for index in range(len(module.splits[split]))}
+    for batch in loader:
+        done, grid = finished(module, batch), batch.grid
+        assert batch.inputs.dtype == torch.uint8
+        assert done.grid is grid
+        assert done.inputs.shape == (len(batch.target), max(h * w for h, w in grid.grids), 48)
+        assert grid.mask.sum(dim=1).tolist() == [h * w for h, w in grid.grids]
+        assert all(h * w <= 20 for h, w in grid.grids)
+        for k, index in enumerate(batch.index.tolist()):
+            alone, shape = module.preprocessing.cut(module.preprocessing.normalize(images[index][None]))
+            assert shape == grid.grids[k]
+            assert torch.equal(done.inputs[k, grid.mask[k]], alone[0])
+            assert grid.coordinates[k, grid.mask[k]].tolist() == [
+                [y, x] for y in range(shape[0]) for x in range(shape[1])
+            ]
+
+
+def test_a_model_sees_each_image_of_a_mixed_batch_as_alone():
+    module, model = scattered(), VisionTransformer(**vit_options(image_size=16, in_chans=3, num_classes=4)).eval()
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    split = module.evaluated("val")
+    batch = finished(module, split.__getitems__([Key(0, index) for index in range(len(split))]))
+    logits = model(*batch.arguments())
+    for index in range(len(split)):
+        patches, grid = module.preprocessing.cut(module.preprocessing.normalize(split[0, index].image[None]))
+        torch.testing.assert_close(model(patches, grid)[0], logits[index], atol=1e-5, rtol=0)
+    assert logits.std(dim=0).min() > 1e-3
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_evaluation_of_different_sizes_counts_every_image_once(world_size):
+    module, seen = scattered(torn=(4, 20), on_bad_image="skip"), []
+    for rank in range(world_size):
+        state = {"training": False, "validating": True, "world_size": world_size, "global_rank": rank}
+        module.trainer = stand_in(**state)
+        for batch in module.val_dataloader():
+            seen += finished(module, batch).index.tolist()
+    assert sorted(seen) == [index for index in range(21) if index not in (4, 20)]
+    assert module.skipped["val"] == {4: "scattered 4: torn", 20: "scattered 20: torn"}
+
+
+# -- images of a size that changes
+
+
+def test_the_size_of_training_images_follows_the_steps():
+    resolution = ProgressiveResolution(image_size=8, patch_size=2, scales=[0.5, 0.75], until=[0.25, 0.5])
+    module = ready(
+        resolution=resolution, patch_size=2, eval_crop=CenterCrop(image_size=8, resize_size=8, interpolation="bilinear")
+    )
+    module.num_steps = 8
+    sizes = []
+    for step in (0, 4):
+        module.trainer = stand_in(global_step=step)
+        for batch in module.train_dataloader():
+            done = finished(module, batch)
+            sizes.append(batch.inputs.shape[-1])
+            assert done.grid == (sizes[-1] // 2, sizes[-1] // 2)
+    assert sizes == [4, 4, 6, 6, 8, 8, 8, 8]
+    assert {batch.inputs.shape[-1] for batch in module.val_dataloader()} == {8}
+
+
+def test_repeats_put_an_image_several_times_in_a_row_each_differently():
+    module = ready(train_crop=SHIFTED, repeats=4)
+    batches = list(module.train_dataloader())
+    assert len(batches) == module.steps_per_epoch
+    indices = torch.cat([batch.index for batch in batches]).view(-1, 4)
+    assert (indices == indices[:, :1]).all()
+    assert len(set(indices[:, 0].tolist())) == len(indices)
+    rows = torch.cat([batch.inputs for batch in batches]).flatten(1).view(len(indices), 4, -1)
+    assert np.mean([len(set(map(tuple, row.tolist()))) for row in rows]) > 3.5
+
+
+def test_a_window_of_shards_wants_shards():
+    with pytest.raises(ConfigError, match=r"data\.shuffle_window is a number of shards"):
+        ready(shuffle_window=4)
+
+
+def test_two_channels_are_resized_by_torch_or_not_at_all():
+    crop = WholeImage(image_size=8, interpolation="lanczos")
+    options = {"in_chans": 2, "mean": [0, 0], "std": [1, 1], "eval_crop": crop}
+    with pytest.raises(ConfigError, match=r"crop\.eval\.interpolation of 2 channels is one of: bilinear, bicubic"):
+        ready(waves(in_chans=2), **options)
+
+
+def test_a_file_that_stands_twice_is_skipped_twice():
+    module = ready(on_bad_image="skip", trainer=stand_in(training=False, validating=True))
+    twice = tuple(Unreadable("a.png", "torn", place) for place in (2, 5))
+    module.on_before_batch_transfer(bad_batch(3)._replace(unreadable=twice), 0)
+    assert module.skipped["val"] == {2: "a.png: torn", 5: "a.png: torn"}

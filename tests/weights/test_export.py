@@ -95,10 +95,10 @@ def test_models_of_other_libraries_are_not_exported():
         to_timm(torch.nn.Linear(2, 2), NAMES, PREPROCESSING)
 
 
-def test_resizing_is_read_off_the_transforms():
-    resize = {"_target_": "torchvision.transforms.v2.Resize", "size": 37, "interpolation": 3}
-    crop = {"_target_": "torchvision.transforms.v2.CenterCrop", "size": 32}
-    compose = {"_target_": "torchvision.transforms.v2.Compose", "transforms": [resize, crop]}
-    assert resizing(compose) == (37, Image.Resampling.BICUBIC)
-    assert resizing({**resize, "size": [32, 32], "interpolation": 2}) == (None, Image.Resampling.BILINEAR)
-    assert resizing({"_target_": "torchvision.transforms.v2.Identity"}) == (None, Image.Resampling.BILINEAR)
+def test_resizing_is_that_of_the_evaluation_crop():
+    center = {"_target_": "vitlab.data.CenterCrop", "image_size": 32, "resize_size": 37, "interpolation": "bicubic"}
+    assert resizing(center) == (37, Image.Resampling.BICUBIC)
+    whole = {"_target_": "vitlab.data.WholeImage", "image_size": 32, "interpolation": "bilinear"}
+    assert resizing(whole) == (None, Image.Resampling.BILINEAR)
+    with pytest.raises(ConfigError, match="own shape"):
+        resizing({"_target_": "vitlab.data.TokenBudget", "max_tokens": 16, "interpolation": "bicubic"})

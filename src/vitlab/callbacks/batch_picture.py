@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.data.batch import Batch
-from vitlab.layers import unpatchify
+from vitlab.layers import MixedGrids, unpatchify
 
 
 class BatchPicture(Callback):
@@ -25,22 +25,27 @@ class BatchPicture(Callback):
         if trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
             images = pixels(trainer.datamodule.preprocessing, batch)[: self.num_images]
             titles = [label(target, trainer.datamodule.class_names) for target in batch.target[: self.num_images]]
-            figure = image_grid(list(images), titles, columns=8, heading="a training batch as the model sees it")
+            figure = image_grid(images, titles, columns=8, heading="a training batch as the model sees it")
             save_figure(trainer, figure, "training_batch")
 
 
-def pixels(preprocessing: Any, batch: Batch) -> Tensor:
-    """The images (B, C, H, W) in [0, 1] of a finished batch."""
-    inputs = batch.inputs
-    if preprocessing.patch_size is not None:
-        inputs = unpatchify(inputs, preprocessing.patch_size, batch.grid)
-    return preprocessing.denormalize(inputs)
+def pixels(preprocessing: Any, batch: Batch) -> list[Tensor]:
+    """The images (C, H, W) in [0, 1] of a finished batch."""
+    P = preprocessing.patch_size
+    if P is None:
+        images = list(batch.inputs)
+    elif isinstance(batch.grid, MixedGrids):
+        parts = zip(batch.inputs, batch.grid.grids, strict=True)
+        images = [unpatchify(patches[None, : h * w], P, (h, w))[0] for patches, (h, w) in parts]
+    else:
+        images = list(unpatchify(batch.inputs, P, batch.grid))
+    return [preprocessing.denormalize(image[None])[0] for image in images]
 
 
 def label(target: Tensor, class_names: list[str]) -> str:
-    """A class, or the two classes of a mixed image with their shares."""
+    """A class, or the two classes of a mixed image with their shares, one below the other."""
     if target.ndim == 0:
         return class_names[int(target)]
     shares, classes = target.topk(min(2, len(target)))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
-    return parts[0][0] if len(parts) == 1 else " + ".join(f"{s:.0%} {name}" for name, s in parts)
+    return parts[0][0] if len(parts) == 1 else "\n".join(f"{s:.0%} {name}" for name, s in parts)

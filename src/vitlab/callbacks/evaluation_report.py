@@ -70,7 +70,7 @@ class EvaluationReport(Callback):
         heading = f"{split}: {wrong} of {len(table)} wrong"
         save_figure(trainer, confusion_figure(matrix, names, heading), f"{split}_confusion_matrix")
         worst = table[:, 4].argsort()[::-1][: self.num_worst]
-        dataset = datamodule.splits[split].with_transform(datamodule.eval_transform)
+        dataset = datamodule.evaluated(split)
         images = [dataset[(0, int(table[i, 0]))].image / 255 for i in worst]
         titles = [f"{rows[i][2]}, said {rows[i][3]}\nwith {rows[i][4]:.2f}" for i in worst]
         figure = image_grid(images, titles, columns=8, heading=f"{split}: the highest losses")

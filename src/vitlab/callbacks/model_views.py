@@ -26,7 +26,10 @@ class ModelViews(Callback):
         if not isinstance(model, VisionTransformer):
             print(f"no views: {type(model).__name__} is no Vision Transformer")
             return
-        split = datamodule.splits[datamodule.test_split].with_transform(datamodule.eval_transform)
+        split = datamodule.evaluated(datamodule.test_split)
+        if split.crop.output_size() is None:
+            print("no views: they are drawn of images of one size")
+            return
         chosen = [split[(0, place)] for place in pick(len(split), self.num_images)]
         samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:

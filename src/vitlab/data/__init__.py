@@ -1,10 +1,40 @@
-"""Patched image data: sources, splits, order, transforms, batches."""
+"""Patched image data: sources, splits, order, crops, augmentation, batches."""
 
+from vitlab.data.augmentation import GaussianBlur, RandomErasing
+from vitlab.data.crops import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.datamodule import ImageDataModule
-from vitlab.data.digits import Digits
-from vitlab.data.folder import Folder
 from vitlab.data.mixing import Mixing
-from vitlab.data.synthetic import Synthetic
-from vitlab.data.torchvision_sources import TorchvisionSource
+from vitlab.data.resolution import ProgressiveResolution
+from vitlab.data.sources import (
+    Arrays,
+    Digits,
+    Folder,
+    HuggingFace,
+    ImageNet,
+    Listing,
+    Shards,
+    Synthetic,
+    TorchvisionSource,
+)
 
-__all__ = ["Digits", "Folder", "ImageDataModule", "Mixing", "Synthetic", "TorchvisionSource"]
+__all__ = [
+    "Arrays",
+    "CenterCrop",
+    "Digits",
+    "Folder",
+    "GaussianBlur",
+    "HuggingFace",
+    "ImageDataModule",
+    "ImageNet",
+    "Listing",
+    "Mixing",
+    "ProgressiveResolution",
+    "RandomErasing",
+    "RandomResizedCrop",
+    "Shards",
+    "ShiftedCrop",
+    "Synthetic",
+    "TokenBudget",
+    "TorchvisionSource",
+    "WholeImage",
+]

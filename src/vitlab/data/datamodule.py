@@ -3,27 +3,34 @@
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes
 """
 
-import os
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import v2
 
 from vitlab.counted import counted_seed
-from vitlab.data.batch import Batch, Sample, collate
+from vitlab.data.augmentation import check_channels
+from vitlab.data.batch import Batch, Sample
+from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on
+from vitlab.data.crops import Crop, TokenBudget
 from vitlab.data.dataset import ImageSplit, Transform
+from vitlab.data.loader import Loader, batches_ahead, workers_for
 from vitlab.data.mixing import Mixing
 from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.resampling import BY_TORCH
+from vitlab.data.resolution import ProgressiveResolution
+from vitlab.data.ring import BatchesInRing
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder
 from vitlab.data.source import Pool, Source
 from vitlab.data.splits import carve
 from vitlab.errors import ConfigError, DataError
 
 SPLITS = ("train", "val", "test")
-MOST_WORKERS = 8
 
 
 def divide_batch(global_batch_size: int, device_batch_size: int | None, world_size: int) -> tuple[int, int]:
@@ -55,10 +62,12 @@ class ImageDataModule(pl.LightningDataModule):
     training pool, `val_fraction` and `test_fraction` of it. The order and the augmentation of training samples are
     functions of (seed, epoch, index), mixing of (seed, step, micro-batch, rank). Evaluation scores every sample once.
 
-    `train_transform` and `eval_transform` take a PIL image in `image_mode` (PIL's names; null: as stored), or a uint8
-    tensor, to image_size. `on_bad_image`: "error" raises DataError for a file that cannot be read, "skip" leaves it
-    out and counts it in `skipped`. `num_workers` null: this process's share of the cores, at most 8.
-    Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    A crop takes part of an image and brings it to image_size; `train_transform`, then `augmentation`, change that as a
+    PIL image in `image_mode` (PIL's names; null: as stored), or as a uint8 tensor where PIL has no such image.
+    `resolution` changes the size that training crops have, by step; `num_steps`, set before the fit, says how many
+    there are. `on_bad_image`: "error" raises DataError for a file that cannot be read, "skip" leaves it out and counts
+    it in `skipped`. conf/data/_images.yaml says what the other keys mean. Raises ConfigError or DataError, in `setup`,
+    when the source is not what the config says.
     """
 
     def __init__(
@@ -71,21 +80,33 @@ class ImageDataModule(pl.LightningDataModule):
         num_classes: int,
         mean: list[float],
         std: list[float],
-        train_transform: Transform,
-        eval_transform: Transform,
+        train_crop: Crop,
+        eval_crop: Crop,
+        train_transform: Transform | None,
+        cache: str,
+        cache_root: str,
+        cache_size: int,
         val_fraction: float,
         test_fraction: float,
         patch_size: int | None,
         global_batch_size: int,
         device_batch_size: int | None,
+        repeats: int,
+        shuffle_window: int | None,
         num_workers: int | None,
+        prefetch_batches: int | None,
+        stall_timeout: float,
         on_bad_image: str,
         seed: int,
+        augmentation: Transform | None = None,
         mixing: Mixing | None = None,
+        resolution: ProgressiveResolution | None = None,
     ):
         super().__init__()
         if on_bad_image not in ("error", "skip"):
             raise ConfigError(f"data.on_bad_image '{on_bad_image}' is not one of: error, skip")
+        if cache not in CACHES:
+            raise ConfigError(f"data.cache '{cache}' is not one of: {', '.join(CACHES)}")
         for key, fraction in {"val_fraction": val_fraction, "test_fraction": test_fraction}.items():
             if not 0 <= fraction < 1:
                 raise ConfigError(f"data.{key} {fraction} is not in [0, 1)")
@@ -93,6 +114,17 @@ class ImageDataModule(pl.LightningDataModule):
             raise ConfigError(
                 f"data.val_fraction {val_fraction} and data.test_fraction {test_fraction} leave nothing to train on"
             )
+        numbers = {
+            "repeats": (repeats, 1),
+            "shuffle_window": (shuffle_window, 1),
+            "num_workers": (num_workers, 0),
+            "prefetch_batches": (prefetch_batches, 1),
+            "stall_timeout": (stall_timeout, 0),
+            "cache_size": (cache_size, 1),
+        }
+        for key, (value, least) in numbers.items():
+            if value is not None and value < least:
+                raise ConfigError(f"data.{key} {value} is not at least {least}")
         if image_mode is not None and image_mode not in Image.MODES:
             raise ConfigError(f"data.image_mode '{image_mode}' is not a mode of Pillow; use L, RGB or null")
         channels = source.in_chans if image_mode is None else Image.getmodebands(image_mode)
@@ -101,26 +133,45 @@ class ImageDataModule(pl.LightningDataModule):
                 f"data.in_chans is {in_chans}, but the images have {channels} channel(s); set data.in_chans={channels}"
                 ", or convert every image with data.image_mode=L (1 channel) or data.image_mode=RGB (3 channels)"
             )
+        if augmentation is not None:
+            check_channels(augmentation, in_chans)
+        for key, crop in {"train": train_crop, "eval": eval_crop}.items():
+            if in_chans not in (1, 3, 4) and crop.interpolation not in BY_TORCH:
+                raise ConfigError(f"crop.{key}.interpolation of {in_chans} channels is one of: {', '.join(BY_TORCH)}")
+        check_mixed_sizes(train_crop, eval_crop, patch_size, mixing)
         self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
         self.source = source
         self.image_size = image_size
         self.image_mode = image_mode
         self.in_chans = in_chans
         self.num_classes = num_classes
-        self.train_transform = train_transform
-        self.eval_transform = eval_transform
+        self.train_crop = train_crop
+        self.eval_crop = eval_crop
+        transforms = [t for t in (train_transform, augmentation) if t is not None]
+        self.train_transform = v2.Compose(transforms) if transforms else None
+        self.resolution = resolution
+        self.cache = cache
+        self.cache_root = Path(cache_root)
+        self.cache_size = cache_size
         self.val_fraction = val_fraction
         self.test_fraction = test_fraction
         self.global_batch_size = global_batch_size
         self.device_batch_size = device_batch_size
+        self.repeats = repeats
+        self.shuffle_window = shuffle_window
         self.num_workers = num_workers
+        self.prefetch_batches = prefetch_batches
+        self.stall_timeout = stall_timeout
         self.on_bad_image = on_bad_image
         self.seed = seed
         self.mixing = mixing
-        self.splits: dict[str, ImageSplit] = {}
+        self.num_steps = 0  # optimizer steps of the whole run
+        self.splits: dict[str, ImageSplit] = {}  # of the source's own images
+        self.training: ImageSplit  # the training split, from the cache if there is one
+        self.held: dict[tuple[str, str], Tensor] = {}  # images of a split on a device
         self.fingerprint = ""
         self.test_split = "test"  # the split that trainer.test scores
-        self.skipped: dict[str, set[str]] = {split: set() for split in SPLITS}
+        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
 
     # -- what there is
 
@@ -139,12 +190,26 @@ class ImageDataModule(pl.LightningDataModule):
             )
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
         self.splits = self._divide(pools)
+        self.training = self.splits["train"].from_pool(self._cached(self.splits["train"].pool))
+        if self.shuffle_window is not None and self.training.groups is None:
+            raise ConfigError("data.shuffle_window is a number of shards, and this source has none; set it to null")
         self._check_size()
         if self.steps_per_epoch == 0:
             raise ConfigError(
                 f"global_batch_size {self.global_batch_size} is larger than the training split of "
                 f"{len(self.splits['train'])} images; make it smaller"
             )
+
+    def _cached(self, pool: Pool) -> Pool:
+        workers = workers_for(self.num_workers, processes=1)
+        return CACHES[self.cache](
+            pool,
+            self.cache_root,
+            size=self.cache_size,
+            image_mode=self.image_mode,
+            in_chans=self.in_chans,
+            num_workers=workers,
+        )
 
     def _divide(self, pools: dict[str, Pool]) -> dict[str, ImageSplit]:
         missing = {"val": self.val_fraction, "test": self.test_fraction}
@@ -158,7 +223,8 @@ class ImageDataModule(pl.LightningDataModule):
                 parts.get(split, np.arange(len(pool))),
                 image_mode=self.image_mode,
                 in_chans=self.in_chans,
-                transform=self.train_transform if split == "train" else self.eval_transform,
+                crop=self.train_crop if split == "train" else self.eval_crop,
+                transform=self.train_transform if split == "train" else None,
                 seed=self.seed,
             )
             if not len(splits[split]):
@@ -167,16 +233,19 @@ class ImageDataModule(pl.LightningDataModule):
         return splits
 
     def _check_size(self) -> None:
-        """Read one image of each split's kind: the transforms must give image_size, in in_chans channels."""
+        """Read one image of each split's kind: crop and transform must give image_size, in in_chans channels."""
         for split in ("train", "val"):
-            samples = (self.splits[split][(0, i)] for i in range(len(self.splits[split])))
+            chosen = self.training if split == "train" else self.splits[split]
+            samples = (chosen[(0, i)] for i in range(len(chosen)))
             sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
             if sample is None:
                 raise DataError(f"no image of the {split} split can be read")
-            if sample.image.shape[-2:] != (self.image_size, self.image_size):
+            mixed_sizes = chosen.crop.output_size() is None
+            if not mixed_sizes and sample.image.shape[-2:] != (self.image_size, self.image_size):
                 height, width = sample.image.shape[-2:]
                 raise ConfigError(
-                    f"the {split} transform gives images of {height}x{width}, and data.image_size is {self.image_size}"
+                    f"the {split} crop and transform give images of {height}x{width}, and data.image_size is "
+                    f"{self.image_size}"
                 )
 
     @property
@@ -196,51 +265,66 @@ class ImageDataModule(pl.LightningDataModule):
         batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
         return -(-batches // trainer.accumulate_grad_batches)
 
+    def evaluated(self, split: str) -> ImageSplit:
+        """A split seen as in evaluation: the source's own images, whatever the training reads."""
+        return self.splits[split].seen_through(self.eval_crop, None)
+
     # -- loaders
 
-    def train_dataloader(self) -> DataLoader:
-        trainer = self._trainer()
-        _, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
+    def train_dataloader(self) -> Loader:
+        trainer, split = self._trainer(), self.training
+        size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = TrainingOrder(
-            len(self.splits["train"]),
+            len(split),
             global_batch_size=self.global_batch_size,
             accumulation=accumulation,
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             seed=self.seed,
             position=lambda: trainer.global_step,
+            groups=split.groups,
+            window=self.shuffle_window,
+            repeats=self.repeats,
+            image_size=self._image_size_at,
         )
-        return CountedLoader(**self._loader(self.splits["train"], order))
+        return self._loader(split, order, size)
 
-    def val_dataloader(self) -> DataLoader:
+    def val_dataloader(self) -> Loader:
         return self.evaluation_loader("val")
 
-    def test_dataloader(self) -> DataLoader:
+    def test_dataloader(self) -> Loader:
         return self.evaluation_loader(self.test_split)
 
-    def evaluation_loader(self, split: str) -> DataLoader:
-        """Every sample of a split once, with the evaluation transform; this rank's share of it."""
+    def evaluation_loader(self, split: str) -> Loader:
+        """Every sample of a split once, with the evaluation crop; this rank's share of it."""
         trainer = self._trainer()
         size, _ = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = EvaluationOrder(
             len(self.splits[split]), batch_size=size, rank=trainer.global_rank, world_size=trainer.world_size
         )
-        return DataLoader(**self._loader(self.splits[split].with_transform(self.eval_transform), order))
+        return self._loader(self.evaluated(split), order, size)
 
-    def _loader(self, dataset: ImageSplit, order: TrainingOrder | EvaluationOrder) -> dict[str, Any]:
-        workers = self.num_workers
-        if workers is None:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            workers = max(1, min(cores // self._trainer().world_size, MOST_WORKERS))
-        return {
-            "dataset": dataset,
-            "batch_sampler": order,
-            "num_workers": workers,
-            "collate_fn": collate,
-            "pin_memory": torch.cuda.is_available(),
-            "persistent_workers": workers > 0,
-            "worker_init_fn": one_thread,
-        }
+    def _loader(self, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int) -> Loader:
+        batch_bytes = batch_size * self.in_chans * self.image_size**2
+        processes, device = self._trainer().num_devices, self._trainer().strategy.root_device
+        workers = workers_for(self.num_workers, processes)
+        if self.cache == "device" and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
+            split, workers = CropsOnly.of(split), 0
+        ready, fits = batches_ahead(self.prefetch_batches, workers, processes, batch_bytes)
+        dataset: Dataset = split
+        if workers and fits:
+            dataset = BatchesInRing(split, num_workers=workers, ready=ready, batch_bytes=batch_bytes)
+        return Loader(
+            dataset,
+            order,
+            num_workers=workers,
+            prefetch_batches=ready,
+            stall_timeout=self.stall_timeout,
+            device=device,
+        )
+
+    def _image_size_at(self, step: int) -> int:
+        return self.resolution.image_size(step, self.num_steps) if self.resolution else 0
 
     # -- batches
 
@@ -253,22 +337,41 @@ class ImageDataModule(pl.LightningDataModule):
                 )
             if not len(batch.target) and self._trainer().training:
                 raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
-            self.skipped[self._split_in_use()].update(batch.unreadable)
+            self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """On the device: normalise, mix, cut. uint8 images (B, C, H, W) -> patches (B, N, C·P·P)."""
+        """On the device: cut out, normalise, mix, cut into patches. uint8 images (B, C, H, W) -> (B, N, C·P·P)."""
         if not len(batch.target):
             return batch
-        self.preprocessing.to(batch.inputs.device)
-        images, target = self.preprocessing.normalize(batch.inputs), batch.target
         trainer = self._trainer()
-        if trainer.training and self.mixing is not None:
-            micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
-            seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
-            images, target = self.mixing(images, target, seed)
+        if batch.inputs.ndim == 2:  # crops, to be cut out of what is here
+            held = self._held(batch.inputs.device)
+            batch = batch._replace(inputs=cut_out(held, batch.index, batch.inputs, batch.grid))  # type: ignore[arg-type]
+        if not trainer.training or self.mixing is None:
+            return self.finished(batch)
+        micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
+        seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
+        self.preprocessing.to(batch.inputs.device)
+        images, target = self.mixing(self.preprocessing.normalize(batch.inputs), batch.target, seed)
         inputs, grid = self.preprocessing.cut(images)
         return batch._replace(inputs=inputs, target=target, grid=grid)
+
+    def finished(self, batch: Batch) -> Batch:
+        """What a model takes, of a batch that is not mixed."""
+        self.preprocessing.to(batch.inputs.device)
+        if batch.inputs.ndim == 4:
+            inputs, grid = self.preprocessing.cut(batch.inputs)
+            batch = batch._replace(inputs=inputs, grid=grid)
+        return batch._replace(inputs=self.preprocessing.normalize(batch.inputs))
+
+    def _held(self, device: torch.device) -> Tensor:
+        """All images of the split in use, (n, C, S, S)."""
+        name = "training" if self._trainer().training else self._split_in_use()
+        key = (name, str(device))
+        if key not in self.held:
+            self.held[key] = held_on(device, self.training if name == "training" else self.splits[name])
+        return self.held[key]
 
     def _split_in_use(self) -> str:
         trainer = self._trainer()
@@ -281,16 +384,15 @@ class ImageDataModule(pl.LightningDataModule):
         return self.trainer
 
 
-class CountedLoader(DataLoader):
-    """A DataLoader whose order counts its position: its own state is empty, and Lightning takes it as resumable."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
-def one_thread(worker: int) -> None:
-    """A worker uses one thread: many of them share the cores."""
-    torch.set_num_threads(1)
+def check_mixed_sizes(
+    train_crop: Crop,
+    eval_crop: Crop,
+    patch_size: int | None,
+    mixing: Mixing | None,
+) -> None:
+    """Raise ConfigError for what does not go with images that differ in size."""
+    for key, crop in {"train_crop": train_crop, "eval_crop": eval_crop}.items():
+        if isinstance(crop, TokenBudget) and crop.patch_size != patch_size:
+            raise ConfigError(f"data.{key}.patch_size is {crop.patch_size}, and the model's is {patch_size}")
+    if isinstance(train_crop, TokenBudget) and mixing is not None:
+        raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")

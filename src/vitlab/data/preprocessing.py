@@ -6,14 +6,13 @@ B batch, C channels, H W image height and width, P patch_size, N patches
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import patchify
+from vitlab.layers import Grid, patchify
 
 
 class Preprocessing(nn.Module):
     """Scale to [0, 1], subtract `mean` and divide by `std` (one value for each channel), and cut into patches.
 
-    `normalize`: uint8 (B, C, H, W) -> float (B, C, H, W). `cut`: (B, C, H, W) -> (B, N, C·P·P) and the grid (h, w),
-    or, with patch_size null, the images as they are. Raises ValueError when mean or std do not fit the channels.
+    Raises ValueError when mean or std do not fit the channels.
     """
 
     mean: Tensor
@@ -29,13 +28,19 @@ class Preprocessing(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def normalize(self, images: Tensor) -> Tensor:
-        return (images.float() / 255 - self.mean) / self.std
+        """From [0, 255] (B, C, H, W), or patches (B, N, C·P·P), to float of the same shape."""
+        mean, std = self.mean, self.std
+        if images.ndim == 3:  # patches: a channel's values follow each other
+            size = images.shape[-1] // mean.numel()
+            mean, std = (value.flatten().repeat_interleave(size) for value in (mean, std))
+        return images.to(torch.float32, copy=True).div_(255).sub_(mean).div_(std)
 
     def denormalize(self, images: Tensor) -> Tensor:
-        """The inverse of `normalize`, in [0, 1], for pictures."""
+        """The inverse of `normalize` for images (B, C, H, W), in [0, 1], for pictures."""
         return (images * self.std + self.mean).clamp(0, 1)
 
-    def cut(self, images: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def cut(self, images: Tensor) -> tuple[Tensor, Grid]:
+        """(B, C, H, W) -> (B, N, C·P·P) and the grid (h, w); with patch_size null the images as they are."""
         if self.patch_size is None:
             return images, (1, 1)
         h, w = images.shape[-2] // self.patch_size, images.shape[-1] // self.patch_size

@@ -1,18 +1,29 @@
-"""What a source of images provides, before any split, order or transform."""
+"""What a source of images provides, before any split, order or transform.
+
+n images, H W image height and width, C channels
+"""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from PIL import Image
-from torch import Tensor
+
+Stored = bytes | np.ndarray  # an image file's content, or pixels (H, W) or (H, W, C) in uint8
 
 
 class Pool:
     """Labelled images that can be read in any order; subclasses say how. Workers receive it pickled.
 
-    `targets` (n,) int64; `fingerprint` is a digest of what the pool holds.
+    `targets` (n,) int64; `fingerprint` is a digest of what the pool holds. `groups` (n,) int64 numbers the shard that
+    each image lies in, for an order that reads few shards at a time; None where any order costs the same. `pixels`
+    (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size. `unreadable` says
+    why images are known not to be readable.
     """
+
+    groups: np.ndarray | None = None
+    pixels: np.ndarray | None = None
+    unreadable: Mapping[int, str] = {}
 
     def __init__(self, targets: np.ndarray, fingerprint: str):
         self.targets = targets
@@ -21,9 +32,23 @@ class Pool:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def load(self, i: int) -> Image.Image | Tensor:
-        """The i-th image, as a PIL image or a uint8 tensor (C, H, W)."""
+    def load(self, i: int) -> Stored:
+        """The i-th image as it is stored. What `decoding.DAMAGE` lists says that it cannot be read."""
         raise NotImplementedError
+
+    def load_many(self, indices: Sequence[int]) -> list[Stored | Exception]:
+        """The images of a batch, at once where that is faster; the exception where one cannot be read."""
+        stored: list[Stored | Exception] = []
+        for i in indices:
+            try:
+                stored.append(self.load(i))
+            except (OSError, ValueError) as error:
+                stored.append(error)
+        return stored
+
+    def size(self, i: int) -> tuple[int, int] | None:
+        """Height and width of the image that the i-th was made from, where a cache holds it smaller; else None."""
+        return None
 
     def name(self, i: int) -> str:
         """Which file or entry the i-th image is."""
@@ -33,6 +58,8 @@ class Pool:
 class ArrayPool(Pool):
     """Images in memory: pixels (n, H, W) or (n, H, W, C) in uint8, targets (n,) int64; `label` names the set."""
 
+    pixels: np.ndarray
+
     def __init__(self, pixels: np.ndarray, targets: np.ndarray, label: str):
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
         digest.update(np.ascontiguousarray(pixels).data)
@@ -40,8 +67,8 @@ class ArrayPool(Pool):
         self.pixels = pixels
         self.label = label
 
-    def load(self, i: int) -> Image.Image:
-        return Image.fromarray(self.pixels[i])
+    def load(self, i: int) -> np.ndarray:
+        return self.pixels[i]
 
     def name(self, i: int) -> str:
         return f"{self.label} image {i}"

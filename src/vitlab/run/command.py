@@ -62,7 +62,7 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
             if isinstance(stop.__context__, KeyboardInterrupt):
                 sys.exit(128 + signal.SIGINT)
             raise
-        except (VitlabError, OSError) as error:
+        except (VitlabError, OSError, RuntimeError) as error:
             refusal = as_refusal(error)
             if refusal is None:
                 raise
@@ -76,10 +76,15 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
 
 
 def as_refusal(error: Exception) -> VitlabError | None:
-    """Our own errors as they are; a full disk or a missing permission as StorageError; None for what is a bug."""
+    """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
+    torch tells wherever the run is at that moment, as DataError; None for what is a bug."""
     if isinstance(error, VitlabError):
         sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
         return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
     if isinstance(error, OSError) and error.errno in STORAGE:
         return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
+    if isinstance(error, RuntimeError):
+        from vitlab.data.loader import worker_trouble  # brings torch, which the run has loaded by then
+
+        return worker_trouble(error)
     return None

@@ -35,26 +35,19 @@ def export(cfg: DictConfig) -> Path:
         names = [f"{number} {name}" for number, name in enumerate(names)]
     model = saved.task().model.eval()
     data = plain(saved.config)["data"]
-    size, interpolation = resizing(data["eval_transform"])
-    made = FORMATS[cfg.format](model, names, Preprocessing(data["mean"], data["std"], size, interpolation))
+    made = FORMATS[cfg.format](model, names, Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"])))
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{saved.path}\nis in {output}, for {OPENED_BY[cfg.format].format(output)}", markup=False)
     return output
 
 
-def resizing(transform: Any) -> tuple[int | None, Image.Resampling]:
-    """What the shorter side is resized to before a crop, None where images are resized whole; and Pillow's
-    interpolation, as far as the transforms of torchvision in a config tell."""
-    steps = transform.get("transforms", [transform]) if isinstance(transform, dict) else []
-    names = [str(step.get("_target_", "")).rpartition(".")[2] for step in steps]
-    if "Resize" not in names:
-        return None, Image.Resampling.BILINEAR
-    step = steps[names.index("Resize")]
-    interpolation = Image.Resampling(step.get("interpolation", Image.Resampling.BILINEAR))
-    size = step.get("size")
-    shorter = size if isinstance(size, int) else size[0] if isinstance(size, list) and len(size) == 1 else None
-    return shorter if "CenterCrop" in names else None, interpolation
+def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
+    """What the shorter side is resized to before the centre is cut out, None where images are resized whole, and
+    Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
+    if "max_tokens" in crop:
+        raise ConfigError("a model that was evaluated on images in their own shape has no preprocessing in that format")
+    return crop.get("resize_size"), Image.Resampling[crop["interpolation"].upper()]
 
 
 def write(folder: Path, made: Export) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
-from PIL import Image
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
-from torchvision.transforms.v2 import functional as F
 
-from vitlab.data.dataset import DAMAGE, convert
-from vitlab.data.folder import EXTENSIONS, image_files
+from vitlab.data.batch import Sample, collate
+from vitlab.data.dataset import evaluated_image
+from vitlab.data.decoding import DAMAGE
+from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.errors import ConfigError, DataError
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
@@ -40,7 +40,6 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     speed_up_float32_products()
     datamodule, model = saved.datamodule(), saved.task().model.to(device).eval()
-    preprocessing = datamodule.preprocessing.to(device)
     top_k = min(cfg.top_k, len(names))
     rows: list[dict[str, Any]] = []
     skipped = 0
@@ -52,9 +51,11 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         good = [(path, image) for path, image in read if isinstance(image, Tensor)]
         skipped += len(read) - len(good)
         if good:
-            batch = torch.stack([image for _, image in good]).to(device)
+            samples = [Sample(image, 0, place) for place, (_, image) in enumerate(good)]
+            batch = collate(samples, datamodule.eval_crop.mixed_patch_size())
+            batch = datamodule.transfer_batch_to_device(batch, device, 0)
             with torch.inference_mode():
-                logits = model(preprocessing.normalize(batch))  # (B, K); the model cuts the patches itself
+                logits = model(*datamodule.finished(batch).arguments())  # (B, K)
             rows += list(top_classes([path for path, _ in good], logits.softmax(dim=1), names, top_k))
     output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
     write_csv(output, rows)
@@ -79,13 +80,10 @@ def find_images(images: str) -> list[Path]:
 def read_image(path: Path, datamodule: Any) -> Tensor | str:
     """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
     try:
-        with Image.open(path) as image:
-            image.load()
-            upright = convert(image, datamodule.image_mode or {1: "L", 3: "RGB", 4: "RGBA"}.get(datamodule.in_chans))
+        mode = datamodule.image_mode or {1: "L", 3: "RGB", 4: "RGBA"}.get(datamodule.in_chans)
+        return evaluated_image(path.read_bytes(), datamodule.eval_crop, mode)
     except DAMAGE as error:
         return f"{path}: {error}"
-    image = datamodule.eval_transform(upright)
-    return image if isinstance(image, Tensor) else F.pil_to_tensor(image)
 
 
 def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:

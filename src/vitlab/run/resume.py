@@ -8,8 +8,17 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.errors import ConfigError
 from vitlab.home import CONF
 
-FIXED = ("model", "data", "seed", "global_batch_size")
-MOVABLE = ("data.num_workers", "data.device_batch_size", "data.on_bad_image", "data.source.root")
+FIXED = ("model", "data", "crop", "seed", "global_batch_size")
+MOVABLE = (
+    "data.num_workers",
+    "data.prefetch_batches",
+    "data.stall_timeout",
+    "data.device_batch_size",
+    "data.on_bad_image",
+    "data.cache_root",
+    "data.source.root",
+    "data.source.index_root",
+)
 
 
 def resumed_config(
@@ -17,8 +26,8 @@ def resumed_config(
 ) -> DictConfig:
     """The saved config with the overrides of the command line, whose values stand in `composed`.
 
-    Raises ConfigError for an override that would make it another run: of model, data, seed or global batch, except
-    where and how the same data is read.
+    Raises ConfigError for an override that would make it another run: of model, data, crop, seed or global
+    batch, except where and how the same data is read.
     """
     cfg = OmegaConf.create(OmegaConf.to_container(saved))
     assert isinstance(cfg, DictConfig)

@@ -7,6 +7,7 @@ from typing import Any
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 
+from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
 from vitlab.data.datamodule import divide_batch
@@ -27,6 +28,7 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     )
     if trainer.strategy.root_device.type == "cpu":
         speed_up_float32_products()
+        keep_freed_memory()
     return trainer
 
 

@@ -20,6 +20,7 @@ from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
 from vitlab.run.command import Job
 from vitlab.run.model import build_model, load_pretrained
+from vitlab.run.overlap import print_overlap
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.resume import resumed_config
 from vitlab.run.trainer import build_trainer, set_accumulation
@@ -56,20 +57,21 @@ def train(cfg: DictConfig) -> float | None:
             "several devices in one multirun would mix up the ranks of its jobs; set trainer.devices=1, or start each "
             "job by itself"
         )
-    datamodule = build(cfg.data, "data", mixing=build(cfg.mixing, "mixing") if cfg.mixing else None)
+    datamodule = build_datamodule(cfg)
     datamodule.trainer = trainer
     batch_size = set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
     model = build_model(cfg.model)
     task = build_task(cfg, model)
-    task.num_steps = planned_steps(trainer, datamodule)
+    task.num_steps = datamodule.num_steps = planned_steps(trainer, datamodule)
     check_task(cfg, task)
     task.record = run_record(cfg, job, datamodule, batch_size, run_id, checkpoint)
     if checkpoint:
         check_continuation(checkpoint, task, datamodule, trainer, first_step)
 
     report.print_start(cfg, datamodule, task, trainer)
+    print_overlap(datamodule.splits)
     transfer = None if checkpoint else load_pretrained(model, cfg.model)
     if trainer.is_global_zero:
         OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
@@ -106,6 +108,12 @@ def build_loggers(cfg: DictConfig, folder: Path, job: Job, run_id: str, first_st
             )
         )
     return loggers
+
+
+def build_datamodule(cfg: DictConfig) -> ImageDataModule:
+    """With all that is done to training images."""
+    options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
+    return build(cfg.data, "data", **options)
 
 
 def build_task(cfg: DictConfig, model: Module) -> pl.LightningModule:

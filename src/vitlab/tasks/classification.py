@@ -90,7 +90,7 @@ class Classification(pl.LightningModule):
 
     def _loss_and_logits(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, Tensor]:
         """(B,) and (B, K)."""
-        logits = self.model(batch.inputs)
+        logits = self.model(*batch.arguments())
         return softmax_cross_entropy(logits, batch.target, label_smoothing), logits
 
     # -- training

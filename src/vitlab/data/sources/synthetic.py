@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vitlab.counted import counted_seed
 from vitlab.data.source import Pool
@@ -43,14 +42,15 @@ class WavePool(Pool):
         self.shape = (source.in_chans, source.image_size, source.image_size)
         self.noise = source.noise
 
-    def load(self, i: int) -> Tensor:
+    def load(self, i: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(counted_seed("synthetic", i))
         phase, length = torch.rand(2, generator=generator).tolist()
         angle = math.pi * int(self.targets[i]) / self.num_classes
         y, x = torch.meshgrid(*[torch.linspace(0, 1, self.shape[-1])] * 2, indexing="ij")
         wave = torch.sin(2 * math.pi * ((3 + 2 * length) * (x * math.cos(angle) + y * math.sin(angle)) + phase))
         noise = self.noise * torch.randn(self.shape, generator=generator)
-        return ((0.5 + 0.25 * wave + noise).clamp(0, 1) * 255).round().to(torch.uint8)
+        pixels = ((0.5 + 0.25 * wave + noise).clamp(0, 1) * 255).round().to(torch.uint8)  # (C, H, W)
+        return pixels.permute(1, 2, 0).numpy()
 
     def name(self, i: int) -> str:
         return f"synthetic image {i}"

@@ -1,0 +1,85 @@
+"""A cache's folder: built once, by one process, whole or not there."""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from vitlab.data.shards import as_json, digest_of, write_whole
+from vitlab.errors import DataError, StorageError
+
+KEY = "key.json"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Path:
+    """The folder below `root` with what `build(folder)` writes, for all that has the same key, in plain types.
+
+    It is built under another name, and has its own only when it is whole and on the disk. A build that was broken off
+    is handed to `build` again; another process that is at it is waited for. Raises DataError for a folder with another
+    key, StorageError when the disk is full.
+    """
+    place = root / f"{key['cache']}-{digest_of(as_json(key))}"
+    if is_whole(place, key):
+        return place
+    root.mkdir(parents=True, exist_ok=True)
+    with waited_for(root / f".{place.name}.lock", place):
+        if is_whole(place, key):
+            return place
+        building = root / f"{place.name}.building"
+        building.mkdir(exist_ok=True)
+        try:
+            build(building)
+            write_whole(building / KEY, as_json(key))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise StorageError(
+                f"the disk is full: {building} holds the part of a cache that is done, and the next run goes on with it"
+                "; make room, remove it, or set data.cache_root to another disk"
+            ) from error
+        flush(building)
+        os.rename(building, place)
+        flush(root)
+    return place
+
+
+def is_whole(place: Path, key: dict[str, Any]) -> bool:
+    if not place.is_dir():
+        return False
+    try:
+        found = json.loads((place / KEY).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{place} is a damaged cache; remove it, and it is built again") from error
+    if found != json.loads(as_json(key)):
+        raise DataError(f"{place} is the cache of something else; remove it, and it is built again")
+    return True
+
+
+@contextmanager
+def waited_for(path: Path, place: Path) -> Iterator[None]:
+    """The lock, held; says so when another process has it."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        print(f"another process is building the cache {place}; this one waits for it", flush=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def flush(folder: Path) -> None:
+    """Bring a folder's names to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

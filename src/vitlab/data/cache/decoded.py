@@ -1,0 +1,223 @@
+"""Images as pixels on the disk, all of one size: nothing is left to decode.
+
+n images, S their height and width in the cache, C channels
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vitlab.data.cache.building import FULL, built
+from vitlab.data.decoding import DamagedImage, opened
+from vitlab.data.parallel import cut, in_order
+from vitlab.data.shards import as_json, write_whole
+from vitlab.data.source import Pool, Stored
+from vitlab.errors import DataError, StorageError
+
+VERSION = 1
+PIXELS, SIZES, UNREADABLE, DONE = "pixels.bin", "sizes.npy", "unreadable.json", "done.jsonl"
+AT_ONCE = 128  # images between two marks of what is done
+GIGABYTE = 10**9
+
+
+def decoded(
+    pool: Pool, folder: Path, *, size: int, image_mode: str | None, in_chans: int, num_workers: int
+) -> "DecodedPool":
+    """The same images, each resized whole to `size` x `size` pixels (bicubic, antialiased) in `in_chans` channels, out
+    of a cache below `folder`, which is built first if it is not there.
+
+    Raises DataError for an image with another number of channels, StorageError when the disk has no room for all.
+    """
+    key = {
+        "cache": "decoded",
+        "version": VERSION,
+        "fingerprint": pool.fingerprint,
+        "num_samples": len(pool),
+        "size": size,
+        "image_mode": image_mode,
+        "in_chans": in_chans,
+    }
+
+    def build(place: Path) -> None:
+        decode_all(Decoder(pool, place / PIXELS, size, image_mode, in_chans), place, num_workers)
+
+    return DecodedPool(pool, built(Path(folder), key, build), size, in_chans)
+
+
+class DecodedPool(Pool):
+    """What a pool holds, as pixels (S, S, C), or (S, S) if C is 1: read-only views into one file, which all processes
+    of a machine share in memory as far as there is room. Pickled, it is the file's place.
+
+    An image that could not be read when the cache was built is a DamagedImage, with the reason.
+    """
+
+    def __init__(self, pool: Pool, place: Path, size: int, in_chans: int):
+        super().__init__(pool.targets, pool.fingerprint)
+        self.groups = pool.groups  # the order is the same with and without a cache
+        self.pool, self.place, self.side, self.in_chans = pool, place, size, in_chans
+        shape = (len(pool), size, size) + ((in_chans,) if in_chans > 1 else ())
+        try:
+            found = (place / PIXELS).stat().st_size
+            if found != np.prod(shape, dtype=np.int64):
+                raise ValueError(f"it has {found:,} bytes")
+            self.pixels: np.ndarray = np.memmap(place / PIXELS, np.uint8, "r", shape=shape).view(np.ndarray)
+            self.sizes: np.ndarray = np.load(place / SIZES, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+            reasons = json.loads((place / UNREADABLE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{place} is a damaged cache ({error}); remove it, and it is built again") from error
+        self.unreadable = {int(i): reason for i, reason in reasons.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DecodedPool, (self.pool, self.place, self.side, self.in_chans)
+
+    def load(self, i: int) -> np.ndarray:
+        if i in self.unreadable:
+            raise DamagedImage(self.unreadable[i])
+        return self.pixels[i]
+
+    def size(self, i: int) -> tuple[int, int] | None:
+        height, width = (int(side) for side in self.sizes[i])
+        return None if height == width == self.side else (height, width)
+
+    def name(self, i: int) -> str:
+        return self.pool.name(i)
+
+
+# -- building
+
+
+def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
+    """Fill the file of pixels, and write the sizes (n, 2) that the images had. What an earlier call has marked as done,
+    which it did once it was on the disk, is not done again."""
+    total = len(decoder.pool)
+    done = earlier(place / DONE) if reserved(decoder.path, total * decoder.image_bytes) else {}
+    write_whole(place / DONE, b"".join(as_line(chunk) for chunk in done.values()))  # without a line that broke off
+    pieces = [piece for piece in cut(total, AT_ONCE) if piece.start not in done]
+    before = total - sum(len(piece) for piece in pieces)
+    title = f"pixels → {place}"
+    with open(place / DONE, "ab") as file:
+        for chunk in in_order(decoder, pieces, done=before, title=title, unit="images", num_workers=num_workers):
+            done[chunk["start"]] = chunk
+            file.write(as_line(chunk))
+            file.flush()
+            os.fsync(file.fileno())
+    sizes = np.zeros((total, 2), dtype=np.int32)
+    unreadable: dict[str, str] = {}
+    for start in sorted(done):
+        sizes[start : start + len(done[start]["sizes"])] = done[start]["sizes"]
+        unreadable |= done[start]["unreadable"]
+    with open(place / SIZES, "wb") as sizes_file:
+        np.save(sizes_file, sizes)
+        sizes_file.flush()
+        os.fsync(sizes_file.fileno())
+    write_whole(place / UNREADABLE, as_json(unreadable))
+    (place / DONE).unlink()
+
+
+def earlier(path: Path) -> dict[int, dict[str, Any]]:
+    """The chunks that are marked as done, by their first image."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    chunks = [json.loads(line) for line in lines]
+    return {chunk["start"]: chunk for chunk in chunks}
+
+
+def as_line(chunk: dict[str, Any]) -> bytes:
+    return json.dumps(chunk).encode() + b"\n"
+
+
+def reserved(path: Path, needed: int) -> bool:
+    """Make a file of `needed` bytes whose place on the disk is its own; whether it was there. Raises StorageError."""
+    if path.is_file() and path.stat().st_size == needed:
+        return True
+    free = shutil.disk_usage(path.parent).free
+    try:
+        if free < needed:
+            raise OSError(FULL[0], os.strerror(FULL[0]))
+        with open(path, "wb") as file:
+            if needed and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, needed)
+            file.truncate(needed)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        path.unlink(missing_ok=True)
+        raise StorageError(
+            f"the decoded cache needs {needed / GIGABYTE:,.2f} GB in {path.parent.parent}, where "
+            f"{free / GIGABYTE:,.2f} GB are free; make room, set data.cache_root to another disk, or use "
+            "data.cache=encoded"
+        ) from error
+    return False
+
+
+@dataclass
+class Decoder:
+    """Image numbers -> what is to be known of them: `start`, the `sizes` (height, width) they had, and why some are
+    `unreadable`. Their pixels are then in the file at `path`, on the disk."""
+
+    pool: Pool
+    path: Path
+    size: int
+    image_mode: str | None
+    in_chans: int
+
+    @property
+    def image_bytes(self) -> int:
+        return self.size * self.size * self.in_chans
+
+    def __call__(self, numbers: range) -> dict[str, Any]:
+        block = np.zeros((len(numbers), self.size, self.size, self.in_chans), dtype=np.uint8)
+        sizes, unreadable = [(self.size, self.size)] * len(numbers), {}
+        for k, stored in enumerate(self.pool.load_many(numbers)):
+            i = numbers[k]
+            try:
+                block[k], sizes[k] = self.resized(stored, i)
+                sizes[k] = self.pool.size(i) or sizes[k]
+            except (OSError, ValueError) as error:
+                unreadable[str(i)] = str(error) or type(error).__name__
+        self.write(block, numbers.start * self.image_bytes)
+        return {"start": numbers.start, "sizes": sizes, "unreadable": unreadable}
+
+    def resized(self, stored: Stored | Exception, i: int) -> tuple[np.ndarray, tuple[int, int]]:
+        """Pixels (S, S, C), and the (height, width) of the image. Raises DamagedImage, and DataError for a wrong C."""
+        if isinstance(stored, Exception):
+            raise stored
+        picture = opened(stored, self.image_mode)
+        pixels = np.asarray(picture.pixels((2 * self.size, 2 * self.size))[0])
+        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+        if pixels.shape[2] != self.in_chans:
+            raise DataError(
+                f"{self.pool.name(i)} has {pixels.shape[2]} channels, and data.in_chans is {self.in_chans}; "
+                "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
+            )
+        if pixels.shape[:2] != (self.size, self.size):
+            pixels = resize(pixels, self.size)
+        return pixels, picture.size
+
+    def write(self, block: np.ndarray, offset: int) -> None:
+        """Not through a memory map: there a full disk would be the end of the process, without a word."""
+        content = memoryview(block.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY)
+            try:
+                while content:
+                    written = os.pwrite(descriptor, content, offset)
+                    content, offset = content[written:], offset + written
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def resize(pixels: np.ndarray, size: int) -> np.ndarray:
+    """(H, W, C) -> (size, size, C)."""
+    if pixels.shape[2] == 3:
+        return np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC))
+    channels = [Image.fromarray(np.ascontiguousarray(channel)) for channel in np.moveaxis(pixels, 2, 0)]
+    return np.stack([np.asarray(c.resize((size, size), Image.Resampling.BICUBIC)) for c in channels], axis=2)

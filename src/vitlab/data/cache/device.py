@@ -1,0 +1,115 @@
+"""A whole split on the device: batches are cut out of it there, and nothing is read or copied while training.
+
+n images of the split, B batch, C channels, S side of the stored images, h w height and width of a crop
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchvision.ops import roi_align
+
+from vitlab.data.batch import Batch, Key, Unreadable, collate
+from vitlab.data.crops import WholeImage, whole
+from vitlab.data.dataset import ImageSplit
+from vitlab.data.source import Pool
+from vitlab.errors import ConfigError
+
+
+class CropsOnly(ImageSplit):
+    """An ImageSplit whose batches say which crops to take, and hold no pixels: `inputs` (B, 3) float32 are the shift
+    (2) and the flip, or (B, 7) with the box (4) in stored pixels where crops are resized; `grid` is the height and
+    width of the crops.
+
+    Raises ConfigError for a split that is transformed on the CPU, or whose images differ in size.
+    """
+
+    @classmethod
+    def of(cls, split: ImageSplit) -> "CropsOnly":
+        if split.transform is not None:
+            raise ConfigError(
+                "data.cache=device crops, shifts, flips and mixes on the device, and transforms nothing else; set "
+                "augmentation=none and data.train_transform=null, or data.cache=decoded"
+            )
+        if split.crop.output_size() is None or split.pool.pixels is None:
+            raise ConfigError("data.cache=device holds images of one size; use data.cache=decoded for a token budget")
+        return cls(
+            split.pool,
+            split.indices,
+            image_mode=split.image_mode,
+            in_chans=split.in_chans,
+            crop=split.crop,
+            transform=None,
+            seed=split.seed,
+        )
+
+    @staticmethod
+    def exact(split: ImageSplit) -> bool:
+        """Whether its crops are stored images as they are, which are the same from anywhere."""
+        if not holds_pixels(split.pool, split.in_chans) or type(split.crop) is not WholeImage:
+            return False
+        assert split.pool.pixels is not None
+        return split.crop.output_size() == split.pool.pixels.shape[1:3]
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+        assert self.pool.pixels is not None
+        S = self.pool.pixels.shape[1:3]
+        reasons = {key.index: self.pool.unreadable.get(int(self.indices[key.index])) for key in keys}
+        bad = tuple(Unreadable(self.name(index), why, index) for index, why in reasons.items() if why is not None)
+        keys = [key for key in keys if reasons[key.index] is None]
+        if not keys:
+            return collate(bad)
+        places = np.array([key.index for key in keys])
+        sizes = np.array([self.pool.size(int(i)) or S for i in self.indices[places]])
+        crop = self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop
+        crops = crop(sizes, self.numbers(keys))
+        h, w = crops.sizes[0].tolist()
+        columns = [crops.shifts, crops.flips[:, None]]
+        if (h, w) != S or (crops.boxes != whole(sizes)).any():
+            columns.append(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2))
+        return Batch(
+            inputs=torch.from_numpy(np.concatenate(columns, axis=1)).float(),
+            target=torch.from_numpy(self.targets[places]),
+            index=torch.from_numpy(places),
+            grid=(h, w),
+            unreadable=bad,
+        )
+
+
+def holds_pixels(pool: Pool, in_chans: int) -> bool:
+    """Whether a pool has pixels of one size, in so many channels."""
+    if pool.pixels is None:
+        return False
+    return in_chans == (pool.pixels.shape[3] if pool.pixels.ndim == 4 else 1)
+
+
+def held_on(device: torch.device, split: ImageSplit) -> Tensor:
+    """The images of a split, uint8 (n, C, S, S)."""
+    assert split.pool.pixels is not None
+    images = torch.from_numpy(np.ascontiguousarray(split.pool.pixels[split.indices]))
+    images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
+    return images.contiguous().to(device)
+
+
+def cut_out(held: Tensor, index: Tensor, inputs: Tensor, size: tuple[int, int]) -> Tensor:
+    """The crops that `inputs` describe, of the images `index` (B,) out of (n, C, S, S). -> (B, C, h, w): in uint8 the
+    very pixels that workers cut, or, where boxes are resized, float in [0, 255], each the mean of its bin
+    (torchvision's roi_align)."""
+    images = held[index]  # (B, C, S, S)
+    if inputs.shape[1] == 7:
+        number = torch.arange(len(inputs), device=inputs.device, dtype=inputs.dtype)
+        images = roi_align(images.float(), torch.cat([number[:, None], inputs[:, 3:]], dim=1), size, aligned=True)
+    for dim, shift in ((2, inputs[:, 0]), (3, inputs[:, 1])):
+        images = moved(images, shift.long(), dim)
+    return torch.where(inputs[:, 2, None, None, None] > 0, images.flip(-1), images)
+
+
+def moved(images: Tensor, shift: Tensor, dim: int) -> Tensor:
+    """Each image (B, C, H, W) moved along a dimension by its own number of pixels (B,), with zeros moving in."""
+    length = images.shape[dim]
+    source = torch.arange(length, device=images.device) - shift[:, None]  # (B, length)
+    shape = [len(images), 1, 1, 1]
+    shape[dim] = length
+    inside = ((source >= 0) & (source < length)).view(shape)
+    return images.gather(dim, source.clamp(0, length - 1).view(shape).expand_as(images)) * inside

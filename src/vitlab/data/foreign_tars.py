@@ -1,0 +1,174 @@
+"""An index of WebDataset tars that others have made: each is read once from front to end, and stays as it is.
+
+A sample is the run of members with the same key, the path up to its first dot: an image (jpg png webp ...), and its
+class in a member `cls`, or as `label` or `cls` in a member `json`. The class is an integer, or a text, then numbered in
+alphabetical order. Split names are read off the paths: train, val, validation, test; anything else is train.
+"""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitlab.data.parallel import cut, in_order
+from vitlab.data.shards import FORMAT, INDEX, VERSION, Rows, as_json, digest_of, save_index, write_whole
+from vitlab.errors import ConfigError, DataError
+
+IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
+SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:idation)?(?![a-z])")
+Label = int | str
+
+
+@dataclass(frozen=True)
+class Found:
+    """An image in a tar: its member's name, where its content begins, the content, and its label."""
+
+    name: str
+    offset: int
+    content: bytes
+    label: Label
+
+
+@dataclass
+class Walk:
+    """Tars, by their number in `names` -> the rows of each and the labels of its images."""
+
+    filesystem: Any
+    root: str
+    names: list[str]
+
+    def __call__(self, numbers: range) -> list[tuple[Rows, list[Label], int]]:
+        return [self.walk(self.names[number]) for number in numbers]
+
+    def walk(self, name: str) -> tuple[Rows, list[Label], int]:
+        """Its rows, labels and size in bytes."""
+        rows, labels = Rows(), []
+        place = f"{self.root}/{name}"
+        try:
+            with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+                for found in samples(tar, place):
+                    rows.add(0, found.offset, found.content, 0, None, found.name)
+                    labels.append(found.label)
+                return rows, labels, file.seek(0, 2)
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise DataError(f"{place} is no whole, uncompressed tar: {error}") from error
+
+
+def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
+    """The images of a tar. Raises DataError for one without a class."""
+    key, image, label = "", None, None
+
+    def finished() -> Iterator[Found]:
+        if image is not None:
+            if label is None:
+                raise DataError(
+                    f"{place}: {image[0]} has no class beside it, in a member .cls or as the label in a .json"
+                )
+            yield Found(*image, label)
+
+    while (member := tar.next()) is not None:
+        tar.members = []  # type: ignore[attr-defined]  # it would keep them all
+        if not member.isfile():
+            continue
+        folder, _, file = member.name.rpartition("/")
+        stem, _, extension = file.partition(".")
+        if f"{folder}/{stem}" != key:
+            yield from finished()
+            key, image, label = f"{folder}/{stem}", None, None
+        if extension.lower() not in IMAGES | {"cls", "json"}:
+            continue
+        content = tar.extractfile(member).read()  # type: ignore[union-attr]  # it is a file
+        if extension.lower() in IMAGES:
+            image = (member.name, member.offset_data, content)
+        elif extension == "cls" or label is None:
+            label = label_of(content, extension, f"{place}: {member.name}")
+    yield from finished()
+
+
+def label_of(content: bytes, extension: str, place: str) -> Label | None:
+    try:
+        value: Any = content.decode().strip()
+        if extension == "json":
+            fields = json.loads(value)
+            value = fields.get("label", fields.get("cls"))
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{place} holds no class: {error}") from error
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        return int(value)
+    return value if isinstance(value, int | str) else None
+
+
+def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_workers: int) -> dict[str, Any]:
+    """Write the index of all tars below `root`, a path or URL, into `output`; returns the content of index.json."""
+    import fsspec
+
+    filesystem, path = fsspec.core.url_to_fs(root)
+    path = path.rstrip("/")
+    try:
+        found = sorted(name for name in filesystem.find(path) if name.endswith(".tar"))
+    except Exception as error:  # each storage raises its own kinds
+        raise DataError(f"cannot list {root}: {error}") from error
+    names = [name.removeprefix(f"{path}/") for name in found]
+    if not names:
+        raise DataError(f"index={root}: there is no .tar below it")
+    splits: dict[str, list[str]] = {}
+    for name in names:
+        match = SPLIT.search(name.lower())
+        splits.setdefault(match[1] if match else "train", []).append(name)
+    if "train" not in splits:
+        raise DataError(f"index={root}: no tar belongs to train, by its name; there are {', '.join(splits)}")
+    walked: dict[str, list[tuple[Rows, list[Label], int]]] = {}
+    for split, tars in splits.items():
+        pieces, title = cut(len(tars), 1), f"index of {split}"
+        results = in_order(
+            Walk(filesystem, path, tars), pieces, done=0, title=title, unit="tars", num_workers=num_workers
+        )
+        walked[split] = [result for piece in results for result in piece]
+    numbers, class_names = numbered(
+        {label for parts in walked.values() for _, labels, _ in parts for label in labels}, class_names
+    )
+    index: dict[str, Any] = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": {}}
+    if Path(path).absolute() != output.absolute():
+        index["root"] = root if "://" in root else str(Path(path).absolute())
+    output.mkdir(parents=True, exist_ok=True)
+    for split, parts in walked.items():
+        columns = joined(parts, numbers)
+        shards = [(name, size) for name, (_, _, size) in zip(splits[split], parts, strict=True)]
+        fingerprint = digest_of(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
+        index["splits"][split] = {"fingerprint": fingerprint} | save_index(output, split, columns, shards)
+    write_whole(output / INDEX, as_json(index))
+    return index
+
+
+def numbered(labels: set[Label], class_names: list[str] | None) -> tuple[dict[Label, int], list[str]]:
+    """The number of each label, and the names of all classes."""
+    texts = sorted(label for label in labels if isinstance(label, str))
+    integers = [label for label in labels if isinstance(label, int)]
+    if texts and integers:
+        raise DataError(f"some classes are integers ({integers[0]}), others are not ({texts[0]})")
+    if texts:
+        names = class_names or texts
+        if unknown := [text for text in texts if text not in names]:
+            raise ConfigError(f"class_names does not have the class {unknown[0]}")
+        return {text: names.index(text) for text in texts}, names
+    if not integers:
+        raise DataError("the tars hold no image with a class; one has members KEY.jpg and KEY.cls, or KEY.json")
+    names = class_names or [str(number) for number in range(max(integers) + 1)]
+    if max(integers) >= len(names) or min(integers) < 0:
+        raise ConfigError(f"classes run from {min(integers)} to {max(integers)}, and class_names has {len(names)}")
+    return {number: number for number in integers}, names
+
+
+def joined(parts: list[tuple[Rows, list[Label], int]], numbers: dict[Label, int]) -> dict[str, np.ndarray]:
+    """The columns of a split, out of the rows of its tars."""
+    rows = Rows()
+    for shard, (part, labels, _) in enumerate(parts):
+        rows.names += part.names
+        for row, label in zip(part.rows, labels, strict=True):
+            rows.rows.append((shard, *row[1:3], numbers[label], *row[4:]))
+    return rows.columns()

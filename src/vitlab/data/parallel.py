@@ -1,0 +1,83 @@
+"""Every image of a pool worked on once, by several processes, with the results in order and a progress bar."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch.utils.data import DataLoader, Dataset
+
+Result = TypeVar("Result")
+WATCH = 0.5  # seconds between two looks at whether the parent lives
+
+
+class Pieces(Dataset):
+    """Item k is work(pieces[k])."""
+
+    def __init__(self, work: Callable[[Any], Any], pieces: Sequence[Any]):
+        self.work, self.pieces = work, pieces
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __getitem__(self, k: int) -> Any:
+        return self.work(self.pieces[k])
+
+
+def in_order(
+    work: Callable[[range], Result], pieces: Sequence[range], *, done: int, title: str, unit: str, num_workers: int
+) -> Iterator[Result]:
+    """work(piece) for each piece, in the order of the pieces; few are ahead of what has been taken.
+
+    The bar, in a terminal, counts what the pieces hold, from `done` on, in `unit`; elsewhere a line says what is done.
+    Workers end when this process does, even if it is killed.
+    """
+    total = done + sum(len(piece) for piece in pieces)
+    loader = DataLoader(
+        Pieces(work, pieces),
+        batch_size=None,
+        num_workers=min(num_workers, len(pieces)),
+        collate_fn=as_it_is,
+        worker_init_fn=prepared,
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+    )
+    shown = sys.stdout.isatty()
+    if not shown:
+        print(f"{title}: {total:,} {unit}" + (f", {done:,} of them done already" if done else ""), flush=True)
+    with Progress(*columns, transient=True, disable=not shown) as progress:
+        task = progress.add_task(title, total=total, completed=done)
+        for piece, result in zip(pieces, loader, strict=True):
+            yield result
+            progress.advance(task, len(piece))
+
+
+def as_it_is(result: Any) -> Any:
+    return result
+
+
+def prepared(worker: int) -> None:
+    """A worker uses one thread, since many share the cores, and does not outlive the process that started it: torch's
+    own watch ends one that waits for work, not one whose large result nobody takes."""
+    torch.set_num_threads(1)
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(WATCH)
+    os._exit(1)
+
+
+def cut(stop: int, length: int, start: int = 0) -> list[range]:
+    """The numbers from `start` to `stop` in pieces of `length`, the last one shorter."""
+    return [range(begin, min(begin + length, stop)) for begin in range(start, stop, length)]

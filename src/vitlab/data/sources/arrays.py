@@ -1,0 +1,136 @@
+"""Images that lie in NumPy's files: .npy, mapped into memory rather than read, or .npz.
+
+n images, H W height and width, C channels
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.sources.split_names import SPLITS, check_splits
+from vitlab.errors import ConfigError, DataError
+
+LOOKED_AT = 4096  # images of which a fingerprint is made, evenly spaced
+CHANNELS = (1, 2, 3, 4)
+
+
+class Arrays:
+    """Pixels (n, H, W) or (n, H, W, C) in uint8 and classes (n,) in whole numbers from 0.
+
+    `images` names a file for each split, or null. Beside an .npy, `labels` names that of the classes. An .npz holds
+    both, as images and labels, or as train_images, train_labels, val_images and so on; one that names the splits so
+    brings all that it holds. `class_names` null: the numbers. `in_chans` is known once the files are open.
+    """
+
+    def __init__(self, *, images: dict[str, str | None], labels: dict[str, str | None], class_names: list[str] | None):
+        self.images = {split: Path(file) for split, file in check_splits(images, "images").items()}
+        self.labels = {split: Path(file) for split, file in labels.items() if file is not None}
+        for split, file in self.images.items():
+            if file.suffix not in (".npy", ".npz"):
+                raise ConfigError(f"data.source.images.{split} {file} is neither .npy nor .npz")
+            if file.suffix == ".npy" and split not in self.labels:
+                raise ConfigError(f"data.source.labels.{split} is missing; it names the .npy of the classes of {file}")
+        self.given_names = class_names
+        self.class_names: list[str] = list(class_names or [])
+        self.in_chans: int | None = None
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def open(self) -> dict[str, Pool]:
+        pools = {split: pool for split in SPLITS if (pool := self._pool(split)) is not None}
+        channels = {split: pool.pixels.shape[3] if pool.pixels.ndim == 4 else 1 for split, pool in pools.items()}
+        if len(set(channels.values())) > 1:
+            raise DataError(f"data.source.images: the splits differ in channels: {channels}; give them the same")
+        self.in_chans = channels["train"]
+        number = 1 + max(int(pool.targets.max()) for pool in pools.values())
+        if self.given_names is None:
+            self.class_names = [str(k) for k in range(number)]
+        elif number > len(self.class_names):
+            names = len(self.class_names)
+            raise DataError(f"data.source.class_names has {names} names, and the labels go to {number - 1}")
+        return dict(pools)
+
+    def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
+        file = self.images.get(split)
+        if file is not None and file.suffix == ".npy":
+            pixels, targets = load(file), load(self.labels[split])
+            check(pixels, targets, str(file), str(self.labels[split]))
+            return MappedPool(file, pixels, targets.astype(np.int64))
+        archive = file or self.images["train"]
+        if archive.suffix == ".npy":
+            return None
+        with load(archive) as arrays:
+            keys = f"{split}_images", f"{split}_labels"
+            if keys[0] not in arrays:
+                if file is None:
+                    return None
+                keys = "images", "labels"
+            for key in keys:
+                if key not in arrays:
+                    raise DataError(f"{archive} has no array {key}; it has {', '.join(arrays) or 'none'}")
+            try:
+                pixels, targets = arrays[keys[0]], arrays[keys[1]]
+            except Exception as error:  # zipfile and numpy raise many kinds
+                raise DataError(f"{archive} is damaged: {error}") from error
+        check(pixels, targets, f"{archive}: {keys[0]}", f"{archive}: {keys[1]}")
+        return ArrayPool(pixels, targets.astype(np.int64), f"{archive.name} {split}")
+
+
+class MappedPool(Pool):
+    """Images of an .npy file, which the workers map, too. The fingerprint is made of the classes, the shape and
+    LOOKED_AT images."""
+
+    pixels: np.ndarray
+
+    def __init__(self, file: Path, pixels: np.ndarray, targets: np.ndarray):
+        digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
+        for i in np.unique(np.linspace(0, len(pixels) - 1, LOOKED_AT).astype(int)):
+            digest.update(np.ascontiguousarray(pixels[i]).data)
+        super().__init__(targets, digest.hexdigest())
+        self.file = file
+        self.pixels = pixels
+
+    def load(self, i: int) -> np.ndarray:
+        return np.asarray(self.pixels[i])
+
+    def name(self, i: int) -> str:
+        return f"{self.file} image {i}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "pixels": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "pixels": load(state["file"])}
+
+
+def load(file: Path) -> Any:
+    """An array, mapped, or an archive. Raises DataError where there is none."""
+    if not file.is_file():
+        raise DataError(f"data.source: there is no file {file}")
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # zipfile and numpy raise many kinds
+        raise DataError(f"{file} cannot be read as {file.suffix}: {error}") from error
+
+
+def check(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
+    """Raise DataError, saying what would be right, for arrays that are no images and their classes."""
+    shape = " x ".join(map(str, pixels.shape))
+    if pixels.ndim not in (3, 4):
+        raise DataError(f"{images} is {shape}, and takes (n, H, W) or (n, H, W, C): reshape it")
+    if pixels.ndim == 4 and pixels.shape[3] not in CHANNELS and pixels.shape[1] in CHANNELS:
+        raise DataError(f"{images} is {shape}, which looks like (n, C, H, W): save images.transpose(0, 2, 3, 1)")
+    if pixels.dtype != np.uint8:
+        right = "save (255 * images).astype('uint8') if they are in [0, 1]"
+        raise DataError(f"{images} is {pixels.dtype}, and takes uint8 from 0 to 255: {right}")
+    if targets.dtype.kind not in "iu" or targets.ndim != 1:
+        given = f"{targets.dtype} in {targets.ndim} dimension(s)"
+        raise DataError(f"{labels} is {given}, and takes one whole number for each image")
+    if len(targets) != len(pixels) or not len(targets):
+        raise DataError(f"{labels} has {len(targets)} labels for {len(pixels)} images in {images}; give one for each")
+    if targets.min() < 0:
+        raise DataError(f"{labels} holds {targets.min()}; classes count from 0")

@@ -1,0 +1,33 @@
+"""Images that are files."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from vitlab.data.source import Pool
+from vitlab.data.sources.packed_names import PackedNames
+
+
+class FilePool(Pool):
+    """Image files: `paths` (n,), those that are relative below `folder`. A million are `PackedNames`, no list."""
+
+    def __init__(self, paths: Sequence[str] | np.ndarray, targets: np.ndarray, fingerprint: str, folder: str = ""):
+        super().__init__(targets, fingerprint)
+        self.paths = paths
+        self.folder = folder
+
+    @classmethod
+    def listed(cls, paths: Iterable[str], targets: np.ndarray, folder: str) -> "FilePool":
+        """Files of which only the names and classes are known: their sizes are no part of the fingerprint."""
+        packed = PackedNames.pack(paths)
+        digest = hashlib.blake2b(packed.offsets.tobytes() + packed.block.tobytes() + targets.tobytes(), digest_size=8)
+        return cls(packed, targets, digest.hexdigest(), folder)
+
+    def load(self, i: int) -> bytes:
+        with open(self.name(i), "rb") as file:
+            return file.read()
+
+    def name(self, i: int) -> str:
+        return os.path.join(self.folder, self.paths[i])

@@ -1,0 +1,73 @@
+"""What image files there are below a folder: one listing of each folder, one look at each file."""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from vitlab.data.sources.packed_names import PackedNames
+from vitlab.errors import DataError
+
+EXTENSIONS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+SUFFIXES = {extension[1:].encode() for extension in EXTENSIONS}
+
+
+class Scan(NamedTuple):
+    """The image files below a folder, sorted, and the folders that were listed; all paths are relative to `root`."""
+
+    paths: PackedNames
+    digest: bytes  # of the paths and sizes
+    folders: dict[bytes, int]  # when each last changed, in nanoseconds
+
+
+def scan(root: bytes, folder: bytes) -> Scan:
+    """List `folder`, which lies below `root`. Raises DataError as `listed` does."""
+    files, folders = listed(root, folder)
+    digest = hashlib.blake2b(b"".join([b"%b %d\n" % file for file in files]), digest_size=8).digest()
+    return Scan(PackedNames.pack([name for name, _ in files]), digest, folders)
+
+
+def listed(root: bytes, folder: bytes) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
+    """Paths and sizes in bytes of the image files at any depth below `folder`, sorted, and when each folder changed.
+
+    Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing and for
+    what cannot be listed.
+    """
+    files: list[tuple[bytes, int]] = []
+    folders: dict[bytes, int] = {}
+    pending = [folder]
+    try:
+        while pending:
+            below = pending.pop()
+            path = os.path.join(root, below)
+            folders[below] = os.stat(path).st_mtime_ns  # before the listing, so that a change during it is noticed
+            prefix = below + b"/" if below else b""
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if name.startswith(b"."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(prefix + name)
+                    elif b"." in name and name.rpartition(b".")[2].lower() in SUFFIXES:
+                        status = entry.stat()
+                        if not stat.S_ISDIR(status.st_mode):
+                            files.append((prefix + name, status.st_size))
+    except OSError as error:
+        path = error.filename
+        if os.path.islink(path):
+            raise DataError(f"{os.fsdecode(path)} is a link to nothing; mend or remove it") from error
+        raise DataError(f"{os.fsdecode(path)} cannot be listed: {error.strerror}") from error
+    return sorted(files), folders
+
+
+def class_folders(folder: Path) -> list[str]:
+    """Names of the folders in `folder`, sorted."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def image_files(folder: Path) -> list[tuple[str, int]]:
+    """Paths and sizes in bytes of the image files at any depth below `folder`, sorted by path."""
+    files, _ = listed(os.fsencode(folder), b"")
+    return [(os.path.join(folder, os.fsdecode(name)), size) for name, size in files]

@@ -1,0 +1,21 @@
+"""From labels as a data set writes them to class names and their numbers."""
+
+import re
+from collections.abc import Iterable
+
+INTEGER = re.compile(r"-?[0-9]+")
+
+
+def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:
+    """Class names, and the class that each label means.
+
+    `names` null: the labels themselves, sorted, whole numbers by their value. Given names are labels; where no label
+    is among them and all are whole numbers, these count the names from 0.
+    """
+    found = set(labels)
+    whole = all(INTEGER.fullmatch(label) for label in found)
+    if names is None:
+        names = sorted(found, key=lambda label: (int(label), label)) if whole else sorted(found)
+    elif whole and not found & set(names):
+        return names, {str(number): number for number in range(len(names))}
+    return names, {name: number for number, name in enumerate(names)}

@@ -1,0 +1,17 @@
+"""Which splits there may be, and what a data set calls them."""
+
+from vitlab.errors import ConfigError
+
+SPLITS = ("train", "val", "test")
+
+
+def check_splits(splits: dict[str, str | None], key: str = "splits") -> dict[str, str]:
+    """What the data set calls each split that it has; `key` is where that stands in data.source. Raises ConfigError
+    for an unknown split and for no train."""
+    for split in splits:
+        if split not in SPLITS:
+            raise ConfigError(f"data.source.{key} has the key {split}; it takes {', '.join(SPLITS)}")
+    named = {split: name for split, name in splits.items() if name is not None}
+    if "train" not in named:
+        raise ConfigError(f"data.source.{key}.train is missing; it names what to train on")
+    return named

@@ -1,0 +1,144 @@
+"""The data sets that torchvision downloads and checks: small ones as pixels in memory, large ones as files."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from filelock import FileLock
+
+from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.sources.file_pool import FilePool
+from vitlab.errors import ConfigError, DataError
+
+
+class Layout(NamedTuple):
+    """How torchvision's class is asked for each of its splits, and what it leaves in `root`."""
+
+    splits: dict[str, dict[str, Any]]
+    in_chans: int | None  # of its pixels; None for files, which may differ
+    unpacked: tuple[str, ...] = ()  # folders that are taken as complete as soon as they are there
+
+
+SWITCH = {"train": {"train": True}, "test": {"train": False}}
+NAMES = {"train": {"split": "train"}, "test": {"split": "test"}}
+LAYOUTS = {
+    "MNIST": Layout(SWITCH, 1),
+    "FashionMNIST": Layout(SWITCH, 1),
+    "CIFAR10": Layout(SWITCH, 3),
+    "CIFAR100": Layout(SWITCH, 3),
+    "SVHN": Layout(NAMES, 3),
+    "OxfordIIITPet": Layout(
+        {"train": {"split": "trainval"}, "test": {"split": "test"}},
+        None,
+        ("oxford-iiit-pet/images", "oxford-iiit-pet/annotations"),
+    ),
+    "Flowers102": Layout(NAMES | {"val": {"split": "val"}}, None, ("flowers-102/jpg",)),
+    "Food101": Layout(NAMES, None, ("food-101",)),
+    "EuroSAT": Layout({"train": {}}, None, ("eurosat/2750",)),
+}
+
+
+class TorchvisionSource:
+    """The official splits of a torchvision data set; what it does not divide is one pool, train.
+
+    `dataset` is the class's name in torchvision.datasets. Files lie below `root`, where torchvision puts them; what is
+    missing is downloaded and checked against torchvision's checksums.
+    """
+
+    def __init__(self, *, dataset: str, root: str):
+        if dataset not in LAYOUTS:
+            raise ConfigError(f"data.source.dataset '{dataset}' is not one of: {', '.join(LAYOUTS)}")
+        self.dataset = dataset
+        self.layout = LAYOUTS[dataset]
+        self.root = Path(root)
+        self.in_chans = self.layout.in_chans
+        self.class_names: list[str] = []
+
+    def prepare(self) -> None:
+        if self._complete():
+            return
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.root / f".{self.dataset}.lock"):  # two runs may want the same download
+                if not self._complete():
+                    self._download()
+        except OSError as error:
+            raise DataError(f"data.source.root: cannot write to the folder {self.root}: {error.strerror}") from error
+
+    @property
+    def _unfinished(self) -> Path:
+        """A file that is there while a process unpacks: it names the folders that this process makes."""
+        return self.root / f".{self.dataset}.unfinished"
+
+    def _complete(self) -> bool:
+        if self._unfinished.exists():
+            return False
+        try:
+            return all(self._torchvision(split, download=False) for split in self.layout.splits)
+        except DataError:
+            return False
+
+    def _download(self) -> None:
+        if self._unfinished.exists():  # a process died while it unpacked
+            self._remove_unfinished()
+        absent = [folder for folder in self.layout.unpacked if not (self.root / folder).exists()]
+        self._unfinished.write_text("\n".join(absent))
+        try:
+            for split in self.layout.splits:
+                self._torchvision(split, download=True)
+        except BaseException:
+            self._remove_unfinished()
+            raise
+        self._unfinished.unlink()
+
+    def _remove_unfinished(self) -> None:
+        """Remove what was half unpacked, which torchvision would take for the whole; archives stay."""
+        for folder in self._unfinished.read_text().splitlines():
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+        self._unfinished.unlink()
+
+    def open(self) -> dict[str, Pool]:
+        return {split: self._pool(split) for split in ("train", "val", "test") if split in self.layout.splits}
+
+    def _torchvision(self, split: str, *, download: bool) -> Any:
+        from torchvision import datasets
+
+        try:
+            return getattr(datasets, self.dataset)(str(self.root), **self.layout.splits[split], download=download)
+        except Exception as error:  # a download, a checksum or a damaged file: torchvision raises many kinds
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DataError(
+                f"{self.dataset} is not complete in {self.root} and could not be downloaded ({reason}); put its files "
+                "there, or point data=folder data.source.root=... at images in train/<class>/*"
+            ) from error
+
+    def _pool(self, split: str) -> Pool:
+        dataset = self._torchvision(split, download=False)
+        if self.in_chans is None:
+            paths, labels = files_of(dataset)
+            targets = np.asarray(labels, dtype=np.int64)
+            pool: Pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
+        else:
+            pixels, targets = arrays_of(dataset)
+            pool = ArrayPool(pixels, targets, f"{self.dataset} {split}")
+        if split == "train":
+            numbers = range(int(targets.max()) + 1)
+            self.class_names = [str(name) for name in getattr(dataset, "classes", numbers)]
+        return pool
+
+
+def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (n, H, W) or (n, H, W, C) and classes (n,) of a torchvision data set that is in memory."""
+    pixels = np.asarray(dataset.data)
+    if not hasattr(dataset, "targets"):  # SVHN: (n, C, H, W), labels
+        return np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)), np.asarray(dataset.labels, dtype=np.int64)
+    return pixels, np.asarray(dataset.targets, dtype=np.int64)
+
+
+def files_of(dataset: Any) -> tuple[list[Any], list[int]]:
+    """Paths and classes (n,) of a torchvision data set that reads files."""
+    if hasattr(dataset, "samples"):
+        return [path for path, _ in dataset.samples], [label for _, label in dataset.samples]
+    return getattr(dataset, "_image_files", None) or dataset._images, dataset._labels

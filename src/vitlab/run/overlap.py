@@ -1,0 +1,37 @@
+"""Whether a model is scored on what it was trained on, told at the start of a run."""
+
+from collections.abc import Mapping
+
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+
+from vitlab.data.content import Overlap, Place, overlap
+from vitlab.data.dataset import ImageSplit
+
+SHOWN = 3
+
+
+@rank_zero_only
+def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
+    """One line, and below it the first images that stand in two splits."""
+    found = overlap(splits)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{'overlap':<8}{sentence(found)}")
+    for group in found.groups[:SHOWN]:
+        console.print(f"{'':<8}{named(group, splits)}", style="yellow")
+
+
+def sentence(found: Overlap) -> str:
+    """What was found, and what to do about it."""
+    if found.unchecked:
+        return f"not checked: {found.unchecked}; python src/survey.py with the same data= looks"
+    if not found.groups:
+        return f"none: no image of {found.num_images:,} stands in two splits"
+    parts = [f"{count:,} of {later} are in {earlier}" for (earlier, later), count in found.counts().items()]
+    return f"WARNING: images stand in two splits ({', '.join(parts)}): scores are too good; the first of them:"
+
+
+def named(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:
+    """The images of a group with their splits, four at most."""
+    words = [f"{split}: {splits[split].name(place)}" for split, place in group[:4]]
+    return " = ".join(words) + (f" = {len(group) - 4:,} more" if len(group) > 4 else "")

@@ -1,0 +1,191 @@
+"""A table of paths and labels: CSV and Parquet say the same, and what is wrong is named with its line."""
+
+import pickle
+import sys
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from vitlab.data import Listing
+from vitlab.errors import ConfigError, DataError
+
+SUFFIXES = [".csv", ".parquet"]
+
+
+def listing(file, **changes):
+    settings = {
+        "root": None,
+        "path_column": "path",
+        "label_column": "label",
+        "split_column": None,
+        "class_names": None,
+    }
+    return Listing(file=str(file), **settings | changes)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """table(suffix, column=values, ...): writes a table."""
+
+    def write(suffix=".csv", **columns):
+        file = tmp_path / f"table{suffix}"
+        if suffix == ".parquet":
+            parquet.write_table(pa.table(columns), file)
+        else:
+            rows = zip(*columns.values(), strict=True)
+            lines = [columns, *(["" if value is None else str(value) for value in row] for row in rows)]
+            file.write_text("".join(",".join(line) + "\n" for line in lines))
+        return file
+
+    return write
+
+
+PATHS = ["b/2.png", "a/1.png", "a/3.png"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_images_are_read_in_the_order_of_the_rows(tmp_path, table, picture, suffix):
+    for seed, path in enumerate(PATHS):
+        picture(tmp_path / path, seed)
+    source = listing(table(suffix, note=[1, 2, 3], label=["dog", "cat", "dog"], path=PATHS))
+    pools = source.open()
+    assert list(pools) == ["train"]
+    assert source.class_names == ["cat", "dog"]
+    assert pools["train"].targets.tolist() == [1, 0, 1]
+    copy = pickle.loads(pickle.dumps(pools["train"]))
+    assert [copy.load(i) for i in range(3)] == [(tmp_path / path).read_bytes() for path in PATHS]
+    assert copy.name(1) == str(tmp_path / "a/1.png")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_go_to_their_splits(table, suffix):
+    file = table(suffix, path=["1", "2", "3", "4"], label=[10, 9, 9, 9], split=["train", "test", "train", "val"])
+    source = listing(file, split_column="split")
+    pools = source.open()
+    assert source.class_names == ["9", "10"]  # as numbers, not as text
+    assert {split: pool.targets.tolist() for split, pool in pools.items()} == {"train": [1, 0], "val": [0], "test": [0]}
+
+
+def test_relative_paths_begin_at_root(table, tmp_path):
+    pool = listing(table(path=["a.png", "/b.png"], label=["x", "y"]), root="/somewhere").open()["train"]
+    assert [pool.name(0), pool.name(1)] == ["/somewhere/a.png", "/b.png"]
+
+
+def test_class_names_can_be_given(table):
+    words = listing(table(path=["1", "2"], label=["dog", "cat"]), class_names=["dog", "emu", "cat"])
+    assert words.open()["train"].targets.tolist() == [0, 2]
+    numbers = listing(table(path=["1", "2"], label=[2, 0]), class_names=["dog", "emu", "cat"])
+    assert numbers.open()["train"].targets.tolist() == [2, 0]
+    assert numbers.class_names == words.class_names == ["dog", "emu", "cat"]
+
+
+def test_quotes_blank_lines_and_bytes_that_are_no_utf_8(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_bytes(b'\xef\xbb\xbfpath,label\r\n"a,b.png","two\nlines"\r\n\r\n\xff.png,cat\r\n')
+    source = listing(file)
+    pool = source.open()["train"]
+    assert source.class_names == ["cat", "two\nlines"]
+    (tmp_path / "a,b.png").write_bytes(b"1")
+    (tmp_path / "\udcff.png").write_bytes(b"2")
+    assert [pool.load(0), pool.load(1)] == [b"1", b"2"]
+
+
+def test_a_missing_image_is_met_when_it_is_read(table):
+    pool = listing(table(path=["gone.png"], label=["cat"])).open()["train"]
+    with pytest.raises(FileNotFoundError, match=r"gone\.png"):
+        pool.load(0)
+
+
+def test_the_fingerprint_changes_with_a_path_a_label_and_the_order(table):
+    def fingerprint(path, label):
+        return listing(table(path=path, label=label)).open()["train"].fingerprint
+
+    seen = [fingerprint(["a", "bc"], ["x", "y"])]
+    assert fingerprint(["a", "bc"], ["x", "y"]) == seen[0]
+    seen += [fingerprint(["a", "b"], ["x", "y"]), fingerprint(["ab", "c"], ["x", "y"])]
+    seen += [fingerprint(["a", "bc"], ["y", "x"]), fingerprint(["bc", "a"], ["y", "x"])]
+    assert len(set(seen)) == len(seen)
+
+
+# -- what is refused
+
+
+def test_a_missing_file_is_refused(tmp_path, refused):
+    refused(listing(tmp_path / "table.csv"), "data.source.file", tmp_path / "table.csv")
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"table\.xlsx is neither \.csv nor \.parquet"):
+        listing(tmp_path / "table.xlsx")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("key", ["path_column", "label_column", "split_column"])
+def test_a_missing_column_is_refused_with_those_that_there_are(table, suffix, key, refused):
+    file = table(suffix, path=["1"], label=["cat"], fold=["train"])
+    refused(listing(file, **{key: "other"}), f"data.source.{key}", "other", "path, label, fold")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("column", ["path", "label"])
+def test_an_empty_value_is_refused_with_its_line(table, suffix, column, refused):
+    columns = {"path": ["1", "2", "3"], "label": ["cat", "cat", "cat"]}
+    columns[column][1] = None
+    line = "line 3" if suffix == ".csv" else "row 2"
+    refused(listing(table(suffix, **columns)), line, f"the {column} is empty")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_unknown_split_is_refused(table, suffix, refused):
+    file = table(suffix, path=["1", "2"], label=["cat", "cat"], split=["train", "valid"])
+    line = "line 3" if suffix == ".csv" else "row 2"
+    refused(listing(file, split_column="split"), line, "'valid'", "train, val, test")
+
+
+def test_a_label_that_training_does_not_have_is_refused(table, refused):
+    file = table(path=["1", "2"], label=["cat", "dog"], split=["train", "test"])
+    refused(listing(file, split_column="split"), "line 3", "'dog'", "the training rows")
+    refused(listing(file, class_names=["cat", "emu"]), "line 3", "'dog'", "data.source.class_names")
+    refused(listing(table(path=["1"], label=[2]), class_names=["cat", "emu"]), "line 2", "'2'")
+
+
+def test_a_table_without_training_rows_is_refused(table, refused):
+    refused(listing(table(path=[], label=[])), "no image to train on")
+    refused(listing(table(path=["1"], label=["a"], split=["test"]), split_column="split"), "no image to train on")
+
+
+def test_a_row_of_another_length_is_refused(tmp_path, refused):
+    (tmp_path / "table.csv").write_text("path,label\n1,cat\n2,cat,dog\n")
+    refused(listing(tmp_path / "table.csv"), "line 3", "3 values for 2 columns")
+
+
+def test_labels_that_are_no_whole_numbers_are_refused(table, refused):
+    refused(listing(table(".parquet", path=["1"], label=[0.5])), "column label holds 0.5", "whole numbers")
+
+
+def test_a_damaged_file_is_refused(tmp_path, refused):
+    (tmp_path / "table.parquet").write_bytes(b"no parquet")
+    refused(listing(tmp_path / "table.parquet"), tmp_path / "table.parquet", "cannot be read as parquet")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    refused(listing(tmp_path / "empty.csv"), "no column path", "none")
+
+
+def test_parquet_without_pyarrow_is_refused(table, monkeypatch):
+    file = table(".parquet", path=["1"], label=["cat"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        listing(file).open()
+
+
+def test_a_listing_of_many_rows_has_no_list_of_them(table):
+    file = table(path=[f"{i:05d}.png" for i in range(20_000)], label=["cat"] * 20_000)
+    pool = listing(file).open()["train"]
+    assert len(pickle.dumps(pool)) < 20_000 * 26 + 1000  # 9 bytes of a name, 8 of its place, 8 of its class
+    assert pool.name(19_999).endswith("19999.png")
+
+
+def test_a_listing_is_a_data_error_not_a_crash_when_its_path_is_a_folder(tmp_path):
+    (tmp_path / "table.csv").mkdir()
+    with pytest.raises(DataError, match="there is no file"):
+        listing(tmp_path / "table.csv").open()

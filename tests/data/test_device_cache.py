@@ -1,0 +1,238 @@
+"""Batches that are cut out on the device are those that workers cut, sample for sample."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from vitlab.data import CenterCrop, ImageDataModule, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.batch import Key
+from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
+from vitlab.data.dataset import ImageSplit
+from vitlab.data.sampler import TrainingOrder
+from vitlab.data.source import ArrayPool, Pool
+from vitlab.errors import ConfigError
+
+SHIFTED = ShiftedCrop(image_size=16, padding=3, flip_rate=0.5, interpolation="bilinear")
+WHOLE = WholeImage(image_size=16, interpolation="bilinear")
+
+
+def pictures(n=40, side=16, channels=3):
+    """Smooth colours, (n, side, side, channels)."""
+    random = np.random.RandomState(0)
+    coarse = random.randint(0, 256, (n, 5, 5, 3), dtype=np.uint8)
+    whole = [np.asarray(Image.fromarray(c).resize((side, side), Image.Resampling.BICUBIC)) for c in coarse]
+    return np.stack(whole) if channels == 3 else np.stack(whole)[:, :, :, 0]
+
+
+def split_of(crop, pool=None, channels=3, **changes):
+    pool = pool or ArrayPool(pictures(channels=channels), np.arange(40) % 7, "pictures")
+    settings = {"image_mode": None, "in_chans": channels, "transform": None, "seed": 5}
+    return ImageSplit(pool, np.arange(len(pool))[::-1][:37].copy(), crop=crop, **settings | changes)
+
+
+def epoch_of(split, image_size=0):
+    """The keys of an epoch, in batches of 8; a sample stands twice in a row."""
+    order = TrainingOrder(
+        len(split),
+        global_batch_size=8,
+        accumulation=1,
+        rank=0,
+        world_size=1,
+        seed=0,
+        position=lambda: 4,
+        repeats=2,
+        image_size=lambda step: image_size,
+    )
+    return list(order)
+
+
+def both(split, image_size=0):
+    """Each batch as workers cut it, and as the device does."""
+    crops, held = CropsOnly.of(split), held_on(torch.device("cpu"), split)
+    for keys in epoch_of(split, image_size):
+        asked = crops.__getitems__(keys)
+        yield split.__getitems__(keys), asked._replace(inputs=cut_out(held, asked.index, asked.inputs, asked.grid))
+
+
+@pytest.mark.parametrize("crop", [SHIFTED, WHOLE, SHIFTED.at(16)], ids=["shifted", "whole", "at its own size"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_shifts_and_flips_are_the_same_bits(crop, channels):
+    split, seen = split_of(crop, channels=channels), set()
+    for expected, found in both(split):
+        assert found.inputs.dtype == torch.uint8
+        assert torch.equal(found.inputs, expected.inputs)
+        assert torch.equal(found.target, expected.target)
+        assert torch.equal(found.index, expected.index)
+        seen |= {image.numpy().tobytes() for image in found.inputs}
+    assert len(seen) == (len(split) // 8 * 4 if crop is WHOLE else len(split) // 8 * 8)
+
+
+@pytest.mark.parametrize("method", ["torchvision", "inception"])
+@pytest.mark.parametrize(("image_size", "step_size"), [(16, 0), (32, 0), (12, 0), (32, 16)])
+def test_resized_boxes_are_those_of_workers_and_their_pixels_close(method, image_size, step_size):
+    crop = RandomResizedCrop(
+        image_size=image_size,
+        scale=[0.1, 1.0],
+        ratio=[3 / 4, 4 / 3],
+        method=method,
+        flip_rate=0.5,
+        interpolation="bilinear",
+    )
+    split = split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))
+    differences = []
+    for expected, found in both(split, step_size):
+        assert found.inputs.shape == expected.inputs.shape == (8, 3, *[step_size or image_size] * 2)
+        differences += (found.inputs - expected.inputs.float()).abs().mean(dim=(1, 2, 3)).tolist()
+    assert np.mean(differences) < 2
+    assert max(differences) < 4
+    asked = CropsOnly.of(split).__getitems__(keys := [Key(1, index) for index in range(30)])
+    crops = crop(np.full((30, 2), 48), split.numbers(keys))
+    assert np.array_equal(asked.inputs[:, 3:], crops.boxes.astype(np.float32))
+    assert np.array_equal(asked.inputs[:, 2] > 0, crops.flips)
+
+
+@pytest.mark.parametrize("crop", [WHOLE.at(24), CenterCrop(image_size=12, resize_size=14, interpolation="bilinear")])
+def test_crops_without_chance_are_close_too(crop):
+    for expected, found in both(split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))):
+        assert (found.inputs - expected.inputs.float()).abs().mean() < 4
+
+
+def test_boxes_are_drawn_on_the_size_in_the_source():
+    class Smaller(ArrayPool):
+        def size(self, i):
+            return 96 + i, 64
+
+    crop = RandomResizedCrop(
+        image_size=16, scale=[0.3, 1], ratio=[0.75, 1.33], method="inception", flip_rate=0.5, interpolation="bilinear"
+    )
+    split = split_of(crop, Smaller(pictures(side=48), np.arange(40) % 7, "pictures"))
+    for expected, found in both(split):
+        assert (found.inputs - expected.inputs.float()).abs().mean() < 4
+
+
+def test_nothing_of_it_is_pixels():
+    batch = CropsOnly.of(split_of(SHIFTED)).__getitems__([Key(0, index) for index in range(30)])
+    assert batch.inputs.shape == (30, 3)
+    assert batch.grid == (16, 16)
+
+
+def test_images_that_cannot_be_read_are_named_and_not_trained_on():
+    pool = ArrayPool(pictures(), np.arange(40) % 7, "pictures")
+    pool.unreadable = {39: "torn", 37: "empty"}  # places 0 and 2 of the split
+    asked = CropsOnly.of(split_of(SHIFTED, pool)).__getitems__([Key(0, index) for index in range(4)])
+    assert asked.index.tolist() == [1, 3]
+    assert [str(bad) for bad in asked.unreadable] == ["pictures image 39: torn", "pictures image 37: empty"]
+    assert [bad.index for bad in asked.unreadable] == [0, 2]
+    none = CropsOnly.of(split_of(SHIFTED, pool)).__getitems__([Key(0, 2)])
+    assert (len(none.target), len(none.unreadable)) == (0, 1)
+
+
+@pytest.mark.parametrize(("channels", "image_mode", "in_chans"), [(1, "RGB", 3), (3, "L", 1)])
+def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mode, in_chans):
+    pool = ArrayPool(pictures(channels=channels), np.arange(40) % 7, "pictures")
+    assert not holds_pixels(pool, in_chans)
+    settings = {"size": 16, "image_mode": image_mode, "in_chans": in_chans, "num_workers": 0}
+    held = CACHES["device"](pool, tmp_path, **settings)
+    assert holds_pixels(held, in_chans)
+    split = split_of(SHIFTED, pool, image_mode=image_mode, in_chans=in_chans)
+    crops, images = CropsOnly.of(split.from_pool(held)), held_on(torch.device("cpu"), split.from_pool(held))
+    for keys in epoch_of(split):
+        asked = crops.__getitems__(keys)
+        found = cut_out(images, asked.index, asked.inputs, asked.grid)
+        assert torch.equal(found, split.__getitems__(keys).inputs)
+    whole = split.seen_through(WHOLE, None)
+    assert not CropsOnly.exact(whole)
+    assert CropsOnly.exact(whole.from_pool(held))
+
+
+# -- refusals
+
+
+def test_a_split_that_is_transformed_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"set augmentation=none and data\.train_transform=null, or data\.cache=decoded"
+    ):
+        CropsOnly.of(split_of(SHIFTED, transform=v2.RandomGrayscale()))
+
+
+def test_images_of_different_sizes_are_refused():
+    budget = TokenBudget(patch_size=4, max_tokens=16, enlarge=False, flip_rate=0.5, interpolation="bilinear")
+    files = Pool(np.arange(40) % 7, "files")
+    for split in (split_of(budget), split_of(SHIFTED, files)):
+        with pytest.raises(ConfigError, match="images of one size"):
+            CropsOnly.of(split)
+
+
+# -- in the datamodule
+
+
+def trainer(**changes):
+    state = {
+        "world_size": 1,
+        "num_devices": 1,
+        "global_rank": 0,
+        "global_step": 0,
+        "training": True,
+        "validating": False,
+    }
+    state |= {"sanity_checking": False, "accumulate_grad_batches": 1, "limit_train_batches": 1.0}
+    return SimpleNamespace(**state | {"strategy": SimpleNamespace(root_device=torch.device("cpu"))} | changes)
+
+
+def datamodule(cache):
+    pools = {
+        "train": ArrayPool(pictures(60), np.arange(60) % 4, "train"),
+        "val": ArrayPool(pictures(30)[::-1].copy(), np.arange(30) % 4, "val"),
+    }
+    module = ImageDataModule(
+        source=SimpleNamespace(class_names=list("abcd"), in_chans=3, prepare=lambda: None, open=lambda: pools),
+        image_size=16,
+        image_mode=None,
+        in_chans=3,
+        num_classes=4,
+        mean=[0.5] * 3,
+        std=[0.25] * 3,
+        train_crop=SHIFTED,
+        eval_crop=WHOLE,
+        train_transform=None,
+        cache=cache,
+        cache_root="no such folder",
+        cache_size=16,
+        val_fraction=0.0,
+        test_fraction=0.2,
+        patch_size=4,
+        global_batch_size=8,
+        device_batch_size=None,
+        repeats=1,
+        shuffle_window=None,
+        num_workers=0,
+        prefetch_batches=None,
+        stall_timeout=0,
+        on_bad_image="error",
+        seed=0,
+    )
+    module.trainer = trainer()
+    module.setup()
+    return module
+
+
+def test_the_datamodule_gives_the_same_batches_with_and_without_it():
+    for split, state in (
+        ("train", {}),
+        ("val", {"training": False, "validating": True}),
+        ("test", {"training": False}),
+    ):
+        batches = []
+        for cache in ("none", "device"):
+            module = datamodule(cache)
+            module.trainer = trainer(**state)
+            loader = getattr(module, f"{split}_dataloader")()
+            batches.append([module.on_after_batch_transfer(batch, 0) for batch in loader])
+        assert len(batches[0]) == len(batches[1]) > 1
+        for plain, cut in zip(*batches, strict=True):
+            assert plain.grid == cut.grid == (4, 4)
+            assert all(torch.equal(a, b) for a, b in zip(plain[:3], cut[:3], strict=True))

@@ -1,0 +1,262 @@
+"""Workers read ahead with one thread each; one that dies or hangs is a sentence, and nothing waits for ever."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import namedtuple
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from vitlab.data import loader
+from vitlab.data.batch import Batch
+from vitlab.data.loader import SLOTS_IN_USE, Loader, batches_ahead, worker_trouble, workers_for
+from vitlab.errors import ConfigError, DataError, StorageError
+from vitlab.run.command import as_refusal
+
+CPU = torch.device("cpu")
+GIGABYTE = 2**30
+
+
+class Numbers(Dataset):
+    """Batches that hold their keys; `what` a worker does at key 5."""
+
+    def __init__(self, what=None):
+        self.what = what
+
+    def __getitems__(self, keys):
+        if 5 in keys and self.what is not None:
+            self.what()
+        return Batch(torch.tensor(keys), torch.tensor([torch.get_num_threads()]), torch.tensor([os.getpid()]))
+
+
+def kill_itself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang():
+    time.sleep(600)
+
+
+def make(what=None, num_workers=2, batches=20, **changes):
+    order = [[k] for k in range(batches)]
+    settings = {"num_workers": num_workers, "prefetch_batches": 2, "stall_timeout": 60, "device": CPU}
+    return Loader(Numbers(what), order, **settings | changes)
+
+
+def test_batches_come_in_order_from_several_processes_with_one_thread_each():
+    batches = list(make())
+    assert [batch.inputs.item() for batch in batches] == list(range(20))
+    assert {batch.target.item() for batch in batches} == {1}
+    assert len({batch.index.item() for batch in batches} - {os.getpid()}) == 2
+
+
+def test_an_epoch_may_be_left_and_the_next_begins_anew():
+    several = make()
+    for _ in range(3):
+        assert next(iter(several)).inputs.item() == 0
+    assert len(list(several)) == 20
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """How a process ends whose workers are killed or hang: its status, what it says, and after how many seconds.
+
+    In processes of their own: torch raises from a signal handler, wherever the main process is at that moment.
+    """
+    folder = tmp_path_factory.mktemp("ends")
+    (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
+    settings = {"capture_output": True, "text": True, "timeout": 150}
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    finished = subprocess.run([sys.executable, folder / "program.py", folder], env=environment, **settings)
+    assert finished.returncode == 0, finished.stderr
+    return {
+        name: (status, (folder / name).read_text(), seconds) for name, status, seconds in json.loads(finished.stdout)
+    }
+
+
+PROGRAM = """
+    import json, os, signal, sys, time
+    from types import SimpleNamespace
+    import torch
+    from test_loader import hang, kill_itself, make
+    from vitlab.run import command as room
+
+    room.HydraConfig = SimpleNamespace(get=lambda: SimpleNamespace(mode=None))
+
+    def killed_in_a_step(cfg):
+        for step, batch in enumerate(make()):
+            if step == 3:
+                os.kill(batch.index.item(), signal.SIGKILL)
+            for _ in range(100 if step == 3 else 0):
+                time.sleep(0.05)
+                torch.ones(2) + 1
+        raise SystemExit(77)
+
+    tasks = {
+        "one of one": lambda cfg: list(make(kill_itself, 1)),
+        "one of two": lambda cfg: list(make(kill_itself, 2)),
+        "in a step": killed_in_a_step,
+        "hangs": lambda cfg: list(make(hang, stall_timeout=2)),
+    }
+    results = []
+    for name, task in tasks.items():
+        start = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.path.join(sys.argv[1], name), os.O_WRONLY | os.O_CREAT), 2)
+            os.dup2(2, 1)
+            room.command(task)(None)
+            sys.exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        results.append((name, status, time.monotonic() - start))
+    print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["one of one", "one of two", "in a step"])
+def test_a_worker_that_is_killed_ends_the_run_in_a_sentence_within_seconds(ends, which):
+    status, words, seconds = ends[which]
+    assert status == 3, words
+    assert words.strip().startswith("DataError: a data worker died (")
+    assert "data.num_workers or data.prefetch_batches lower" in words
+    assert len(words.strip().splitlines()) == 1
+    assert seconds < 20
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_ends_the_run_in_a_sentence_that_names_the_key(ends):
+    status, words, seconds = ends["hangs"]
+    assert status == 3, words
+    assert words.strip().startswith("DataError: no batch came from the data workers within data.stall_timeout seconds")
+    assert "set data.stall_timeout higher" in words
+    assert len(words.strip().splitlines()) == 1
+    assert seconds < 30
+
+
+@pytest.mark.slow  # torch waits five seconds for each worker after an error
+def test_other_errors_of_a_worker_stay_what_they_are():
+    def wrong_shape():
+        raise RuntimeError("shape '[2]' is invalid for input of size 3")
+
+    with pytest.raises(RuntimeError, match=r"shape '\[2\]' is invalid"):
+        list(make(wrong_shape, 1))
+
+    def refuse():
+        raise DataError("a.png has 4 channels")
+
+    with pytest.raises(DataError) as caught:
+        list(make(refuse, 1))
+    assert str(as_refusal(caught.value)) == "a.png has 4 channels"
+
+
+DIED = "DataLoader worker (pid 42) is killed by signal: Killed. "
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (DIED, "a data worker died (DataLoader worker (pid 42) is killed by signal: Killed.)"),
+        ("DataLoader worker (pid(s) 42, 43) exited unexpectedly", "worker (pid(s) 42, 43) exited unexpectedly"),
+        ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that\ndataloader's", "Bus error"),
+        ("DataLoader timed out after 300 seconds", "data.stall_timeout"),
+        (
+            "unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)",
+            "shared memory",
+        ),
+        ("unable to write to file </torch_1_2_3>: No space left on device (28)", "shared memory"),
+    ],
+)
+def test_torchs_words_become_a_sentence(words, expected):
+    trouble = worker_trouble(RuntimeError(words))
+    assert isinstance(trouble, DataError)
+    assert expected in str(trouble)
+    assert "\n" not in str(trouble)
+    assert isinstance(as_refusal(RuntimeError(words)), DataError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUDA error: out of memory",
+        "Caught RuntimeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n bad shape",
+        "",
+    ],
+)
+def test_other_words_of_torch_are_left_alone(words):
+    assert worker_trouble(RuntimeError(words)) is None
+    assert as_refusal(RuntimeError(words)) is None
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), EOFError(), FileNotFoundError(2, "no socket")])
+def test_a_batch_that_cannot_be_fetched_is_a_dead_worker_but_for_what_a_worker_raised_itself(error):
+    assert "a data worker died (with a batch)" in str(worker_trouble(error))
+    assert worker_trouble(type(error)("Caught FileNotFoundError in DataLoader worker process 0.\nOriginal")) is None
+
+
+def test_other_errors_are_refusals_as_before():
+    assert isinstance(as_refusal(OSError(errno.ENOSPC, "full", "x")), StorageError)
+    assert isinstance(as_refusal(ConfigError("wrong")), ConfigError)
+    assert as_refusal(OSError(errno.EIO, "broken")) is None
+    assert as_refusal(KeyError("bug")) is None
+
+
+# -- how many
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """machine(cores, free): a machine with that many cores, and bytes of shared memory."""
+
+    def build(cores, free):
+        usage = namedtuple("usage", ["total", "used", "free"])
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free, 0, free))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_workers", "processes", "expected"),
+    [(8, None, 1, 8), (64, None, 1, 16), (64, None, 8, 8), (4, None, 8, 1), (8, 0, 1, 0), (8, 3, 1, 3)],
+)
+def test_workers_share_the_cores(machine, cores, num_workers, processes, expected):
+    machine(cores, GIGABYTE)
+    assert workers_for(num_workers, processes) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "expected"),
+    [
+        (100 * GIGABYTE, {}, (2, True)),
+        (64 * 2**20, {}, (1, False)),  # a container with little shared memory: 8 workers with 3.2 MB each
+        (64 * 2**20, {"batch_bytes": 2**30}, (1, False)),
+        (64 * 2**20, {"batch_bytes": 2**20}, (2, True)),  # 32 MB for 8 workers: four places each
+        (64 * 2**20, {"batch_bytes": 2**20, "processes": 2}, (1, False)),
+        (64 * 2**20, {"prefetch": 7}, (7, False)),
+        (100 * GIGABYTE, {"prefetch": 7}, (7, True)),
+        (0, {"num_workers": 0}, (1, False)),
+    ],
+)
+def test_batches_that_are_ready_fit_the_shared_memory(machine, free, asked, expected):
+    machine(8, free)
+    settings = {"prefetch": None, "num_workers": 8, "processes": 1, "batch_bytes": 3 * 2**20}
+    ready, fits = batches_ahead(**settings | asked)
+    assert (ready, fits) == expected
+    if fits:  # half of what is free holds the rings of all
+        size = settings | asked
+        assert (ready + SLOTS_IN_USE) * size["num_workers"] * size["processes"] * size["batch_bytes"] <= free / 2
+
+
+def test_without_shared_memory_nothing_limits_the_batches(machine, monkeypatch, tmp_path):
+    machine(4, 0)
+    monkeypatch.setattr(loader, "SHARED_MEMORY", tmp_path / "none")
+    assert batches_ahead(None, 4, 1, 2**30) == (2, True)

@@ -1,0 +1,102 @@
+"""python src/survey.py, as a user runs it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from vitlab.home import CONF
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Three classes of 10 photos: two copies, one of them in the test split, and two files that cannot be read."""
+    random = np.random.RandomState(0)
+    for split, count in (("train", 10), ("test", 4)):
+        for name in ("ant", "bee", "cat"):
+            folder = tmp_path / "photos" / split / name
+            folder.mkdir(parents=True)
+            for k in range(count):
+                pixels = random.randint(0, 256, (20 + k, 30, 3), dtype=np.uint8)
+                Image.fromarray(pixels).convert("L" if k == 1 else "RGB").save(folder / f"{k}.png")
+    train, test = tmp_path / "photos" / "train", tmp_path / "photos" / "test"
+    (train / "bee" / "copy.png").write_bytes((train / "ant" / "3.png").read_bytes())
+    (test / "cat" / "copy.png").write_bytes((train / "cat" / "5.png").read_bytes())
+    (train / "ant" / "text.png").write_text("not an image")
+    damaged = test / "bee" / "0.png"
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    return tmp_path / "photos"
+
+
+def rows(path):
+    return list(csv.DictReader(path.open()))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_data_set_with_faults(cli, photos, tmp_path, num_workers):
+    run = cli(
+        "survey",
+        "data=folder",
+        f"data.source.root={photos}",
+        f"data.source.index_root={tmp_path / 'index'}",
+        "data.num_classes=3",
+        "data.image_size=16",
+        f"data.num_workers={num_workers}",
+        "output=here",
+    )
+    assert run.status == 0, run.err
+    report = json.loads((tmp_path / "here" / "survey.json").read_text())
+    assert sum(report["images"].values()) == 32 + 13
+    assert report["images"]["test"] == 13
+    assert sum(sum(numbers) for numbers in report["classes"].values()) == 45
+    assert report["modes"] == {"RGB": 37, "L": 6}
+    assert sum(report["unreadable"].values()) == 2
+    assert {row["image"].removeprefix(str(photos)) for row in rows(tmp_path / "here" / "unreadable.csv")} == {
+        "/train/ant/text.png",
+        "/test/bee/0.png",
+    }
+    groups = {}
+    for row in rows(tmp_path / "here" / "identical.csv"):
+        groups.setdefault(row["group"], []).append((row["image"].removeprefix(str(photos)), row["class"]))
+    assert sorted(map(sorted, groups.values())) == [
+        [("/test/cat/copy.png", "cat"), ("/train/cat/5.png", "cat")],
+        [("/train/ant/3.png", "ant"), ("/train/bee/copy.png", "bee")],
+    ]
+    assert any("test in" in pair and count == 1 for pair, count in report["overlap"].items())
+    assert "1 of them with different labels" in run.out
+    assert "text.png: no image that Pillow knows" in run.out
+    for name in ("classes.csv", "survey.png"):
+        assert (tmp_path / "here" / name).stat().st_size > 20
+
+
+def test_mean_and_std_are_ready_to_paste(cli, tmp_path):
+    """conf/data/digits.yaml holds those of the images as they are stored, 8x8."""
+    run = cli("survey", "data.image_size=8", "output=here")
+    assert run.status == 0, run.err
+    assert "identical   no two images" in run.out
+    words = [word.strip("'") for word in run.out.split() if word.startswith("'data.")]
+    config = yaml.safe_load((CONF / "data" / "digits.yaml").read_text())
+    for word, value in zip(words, (config["mean"][0], config["std"][0]), strict=True):
+        assert float(word.split("[")[1].strip("]")) == pytest.approx(value, abs=3e-4)
+    again = cli("survey", "output=there", *words)
+    assert again.status == 0, again.err
+
+
+def test_nothing_to_read_is_an_error(cli, tmp_path):
+    folder = tmp_path / "photos" / "train" / "ant"
+    folder.mkdir(parents=True)
+    for k in range(20):
+        (folder / f"{k}.png").write_text("not an image")
+    run = cli(
+        "survey",
+        "data=folder",
+        f"data.source.root={tmp_path / 'photos'}",
+        f"data.source.index_root={tmp_path / 'index'}",
+        "data.num_classes=1",
+    )
+    assert run.status == 3
+    assert "no image of the train split can be read" in run.err
+    assert "Traceback" not in run.err
