@@ -156,7 +156,8 @@ def profile(module: Any, images: int = 512) -> str:
     split, threads = module.training, torch.get_num_threads()
     torch.set_num_threads(1)
     keys = [Key(0, index) for index in range(images)]
-    split.__getitems__(keys[:BATCH])
+    for start in range(0, images, BATCH):
+        split.__getitems__(keys[start : start + BATCH])
     profiler = cProfile.Profile()
     profiler.enable()
     for start in range(0, images, BATCH):
