@@ -10,7 +10,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
-from vitlab.data.augmentation import GaussianBlur, RandomErasing, check_channels
+from vitlab.data.augmentation import GaussianBlur, RandomErasing, check_augmentation
 from vitlab.data.batch import Key
 from vitlab.data.crops import RandomResizedCrop
 from vitlab.data.dataset import ImageSplit
@@ -135,10 +135,10 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.parametrize("name", NAMES)
 def test_other_channels_than_1_or_3_are_taken_or_refused(name, channels):
     if name == "erasing" or (name, channels) == ("color_jitter", 4):  # Pillow takes RGBA
-        return check_channels(built(name), channels)
+        return check_augmentation(built(name), channels)
     with pytest.raises(ConfigError, match=f"not for images of {channels} channels, only of 1 or 3"):
-        check_channels(built(name, channels), channels)
-    check_channels(built(name), 3)
+        check_augmentation(built(name, channels), channels)
+    check_augmentation(built(name), 3)
     return None
 
 

@@ -25,7 +25,7 @@ from vitlab.data import (
     WholeImage,
 )
 from vitlab.data.batch import Batch, Key, Unreadable
-from vitlab.data.datamodule import divide_batch
+from vitlab.data.batch_size import divide_batch
 from vitlab.data.source import ArrayPool, Pool
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer

@@ -22,8 +22,6 @@ def library(request, monkeypatch):
     """With the extra `fast` and without."""
     if request.param == "pillow":
         monkeypatch.setattr(decoding, "simplejpeg", lambda: None)
-    else:
-        pytest.importorskip("simplejpeg")
     return request.param
 
 
@@ -287,7 +285,6 @@ def test_a_jpeg_decoded_at_a_lower_resolution_looks_like_the_whole_one_resized(l
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("gray", [False, True])
 def test_simplejpeg_gives_pillows_pixels_bit_for_bit_at_every_scale(monkeypatch, size, subsampling, progressive, gray):
-    pytest.importorskip("simplejpeg")
     image = Image.fromarray(photo(*size)).convert("L" if gray else "RGB")
     content = stored(image, "JPEG", quality=85, subsampling=subsampling, progressive=progressive)
     for image_mode in (None, "RGB", "L"):

@@ -19,7 +19,8 @@ from vitlab.data import Shards
 from vitlab.data.byte_ranges import ByteRange, RemoteFiles
 from vitlab.data.cache.reencoding import Reencoding
 from vitlab.data.foreign_tars import index_tars
-from vitlab.data.shards import INDEX, name_of, short, write_shards
+from vitlab.data.shard_index import INDEX, name_of
+from vitlab.data.shards import short, write_shards
 from vitlab.data.source import ArrayPool, Pool
 from vitlab.errors import ConfigError, DataError
 
@@ -390,7 +391,6 @@ class Ranged(http.server.SimpleHTTPRequestHandler):
 
 
 def test_a_web_server_is_read_by_ranges(tmp_path, no_waiting):
-    pytest.importorskip("aiohttp")
     original = files(20)
     packed(tmp_path / "made", {"train": original})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranged, directory=str(tmp_path / "made")))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.errors import CheckpointError, StorageError
+from vitlab.whole_files import flush_folder
 
 
 def write(checkpoint: dict[str, Any], path: Path) -> None:
@@ -30,15 +31,6 @@ def write(checkpoint: dict[str, Any], path: Path) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
-
-
-def flush_folder(folder: Path) -> None:
-    """Make a rename in `folder` outlast a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> dict[str, Any]:

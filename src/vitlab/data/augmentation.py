@@ -78,7 +78,7 @@ class GaussianBlur(v2.Transform):
         return F.gaussian_blur(inpt, kernel_size=2 * round(3 * sigma) + 1, sigma=sigma)  # three widths to each side
 
 
-def check_channels(augmentation: Callable[[Any], Any], in_chans: int) -> None:
+def check_augmentation(augmentation: Callable[[Any], Any], in_chans: int) -> None:
     """Raise ConfigError for an augmentation that does not take images of so many channels. Most of torchvision's take 1
     or 3, and say so only when an operation is drawn that does not: it is tried on a blank image, with many draws."""
     if in_chans in (1, 3):

@@ -17,12 +17,11 @@ from torch import Tensor
 
 from vitlab.data.crops import Crop
 from vitlab.data.dataset import ImageSplit, evaluated_image
-from vitlab.data.decoding import DAMAGE, opened
+from vitlab.data.decoding import DAMAGE, MODES, opened
 from vitlab.data.source import Pool, Stored
 from vitlab.data.sources.file_pool import FilePool
 
 UNKNOWN = np.uint64(0)  # the digest of what could not be read
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's names for numbers of channels
 
 # what `overlap` does at most, so that it delays no start
 MOST_BYTES = 2**30  # of pixels in memory

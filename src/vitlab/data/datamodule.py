@@ -8,50 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from vitlab.counted import counted_seed
-from vitlab.data.augmentation import check_channels
+from vitlab.data.agreement import ON_BAD_IMAGE, at_least, check_channels, check_crop, check_fractions, one_of
+from vitlab.data.augmentation import check_augmentation
 from vitlab.data.batch import Batch, Sample
+from vitlab.data.batch_size import divide_batch
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on
-from vitlab.data.crops import Crop, TokenBudget
+from vitlab.data.crops import Crop
 from vitlab.data.dataset import ImageSplit, Transform
 from vitlab.data.loader import Loader, batches_ahead, workers_for
 from vitlab.data.mixing import Mixing
 from vitlab.data.preprocessing import Preprocessing
-from vitlab.data.resampling import BY_TORCH
 from vitlab.data.resolution import ProgressiveResolution
 from vitlab.data.ring import BatchesInRing
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder
 from vitlab.data.source import Pool, Source
-from vitlab.data.splits import carve
+from vitlab.data.sources.split_names import SPLITS
+from vitlab.data.splits import divide
 from vitlab.errors import ConfigError, DataError
-
-SPLITS = ("train", "val", "test")
-
-
-def divide_batch(global_batch_size: int, device_batch_size: int | None, world_size: int) -> tuple[int, int]:
-    """(images a device takes at once, micro-batches it accumulates for one optimizer step).
-
-    device_batch_size null: a device takes its whole share at once. Raises ConfigError for sizes that do not divide.
-    """
-    if global_batch_size < 1:
-        raise ConfigError(f"global_batch_size {global_batch_size} is not at least 1")
-    if device_batch_size is not None and device_batch_size < 1:
-        raise ConfigError(f"data.device_batch_size {device_batch_size} is not at least 1; null is the whole share")
-    if global_batch_size % world_size:
-        raise ConfigError(f"global_batch_size {global_batch_size} is not a multiple of the {world_size} devices")
-    share = global_batch_size // world_size
-    size = device_batch_size or share
-    if share % size:
-        raise ConfigError(
-            f"global_batch_size {global_batch_size} over {world_size} device(s) is {share} images each, which is not "
-            f"a multiple of data.device_batch_size {size}"
-        )
-    return size, share // size
 
 
 class ImageDataModule(pl.LightningDataModule):
@@ -103,42 +81,19 @@ class ImageDataModule(pl.LightningDataModule):
         resolution: ProgressiveResolution | None = None,
     ):
         super().__init__()
-        if on_bad_image not in ("error", "skip"):
-            raise ConfigError(f"data.on_bad_image '{on_bad_image}' is not one of: error, skip")
-        if cache not in CACHES:
-            raise ConfigError(f"data.cache '{cache}' is not one of: {', '.join(CACHES)}")
-        for key, fraction in {"val_fraction": val_fraction, "test_fraction": test_fraction}.items():
-            if not 0 <= fraction < 1:
-                raise ConfigError(f"data.{key} {fraction} is not in [0, 1)")
-        if val_fraction + test_fraction >= 1:
-            raise ConfigError(
-                f"data.val_fraction {val_fraction} and data.test_fraction {test_fraction} leave nothing to train on"
-            )
-        numbers = {
-            "repeats": (repeats, 1),
-            "shuffle_window": (shuffle_window, 1),
-            "num_workers": (num_workers, 0),
-            "prefetch_batches": (prefetch_batches, 1),
-            "stall_timeout": (stall_timeout, 0),
-            "cache_size": (cache_size, 1),
-        }
-        for key, (value, least) in numbers.items():
-            if value is not None and value < least:
-                raise ConfigError(f"data.{key} {value} is not at least {least}")
-        if image_mode is not None and image_mode not in Image.MODES:
-            raise ConfigError(f"data.image_mode '{image_mode}' is not a mode of Pillow; use L, RGB or null")
-        channels = source.in_chans if image_mode is None else Image.getmodebands(image_mode)
-        if channels is not None and channels != in_chans:
-            raise ConfigError(
-                f"data.in_chans is {in_chans}, but the images have {channels} channel(s); set data.in_chans={channels}"
-                ", or convert every image with data.image_mode=L (1 channel) or data.image_mode=RGB (3 channels)"
-            )
-        if augmentation is not None:
-            check_channels(augmentation, in_chans)
+        one_of("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+        one_of("cache", cache, CACHES)
+        check_fractions(val_fraction, test_fraction)
+        at_least(1, repeats=repeats, shuffle_window=shuffle_window, prefetch_batches=prefetch_batches)
+        at_least(1, cache_size=cache_size)
+        at_least(0, num_workers=num_workers, stall_timeout=stall_timeout)
+        check_channels(source.in_chans, image_mode, in_chans)
         for key, crop in {"train": train_crop, "eval": eval_crop}.items():
-            if in_chans not in (1, 3, 4) and crop.interpolation not in BY_TORCH:
-                raise ConfigError(f"crop.{key}.interpolation of {in_chans} channels is one of: {', '.join(BY_TORCH)}")
-        check_mixed_sizes(train_crop, eval_crop, patch_size, mixing)
+            check_crop(key, crop, in_chans, patch_size)
+        if augmentation is not None:
+            check_augmentation(augmentation, in_chans)
+        if train_crop.output_size() is None and mixing is not None:
+            raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")
         self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
         self.source = source
         self.image_size = image_size
@@ -189,7 +144,8 @@ class ImageDataModule(pl.LightningDataModule):
                 f"set data.num_classes={len(self.source.class_names)}"
             )
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
-        self.splits = self._divide(pools)
+        parts = divide(pools, self.val_fraction, self.test_fraction)
+        self.splits = {name: self._split(name, *part) for name, part in parts.items()}
         self.training = self.splits["train"].from_pool(self._cached(self.splits["train"].pool))
         if self.shuffle_window is not None and self.training.groups is None:
             raise ConfigError("data.shuffle_window is a number of shards, and this source has none; set it to null")
@@ -211,26 +167,16 @@ class ImageDataModule(pl.LightningDataModule):
             num_workers=workers,
         )
 
-    def _divide(self, pools: dict[str, Pool]) -> dict[str, ImageSplit]:
-        missing = {"val": self.val_fraction, "test": self.test_fraction}
-        missing = {split: fraction for split, fraction in missing.items() if split not in pools}
-        parts = carve(pools["train"].targets, {"train": 1 - sum(missing.values()), **missing})
-        splits = {}
-        for split in SPLITS:
-            pool = pools["train"] if split in parts else pools[split]
-            splits[split] = ImageSplit(
-                pool,
-                parts.get(split, np.arange(len(pool))),
-                image_mode=self.image_mode,
-                in_chans=self.in_chans,
-                crop=self.train_crop if split == "train" else self.eval_crop,
-                transform=self.train_transform if split == "train" else None,
-                seed=self.seed,
-            )
-            if not len(splits[split]):
-                key = f"data.{split}_fraction" if split in missing else "its folder"
-                raise DataError(f"the {split} split holds no image; see {key}")
-        return splits
+    def _split(self, name: str, pool: Pool, indices: np.ndarray) -> ImageSplit:
+        return ImageSplit(
+            pool,
+            indices,
+            image_mode=self.image_mode,
+            in_chans=self.in_chans,
+            crop=self.train_crop if name == "train" else self.eval_crop,
+            transform=self.train_transform if name == "train" else None,
+            seed=self.seed,
+        )
 
     def _check_size(self) -> None:
         """Read one image of each split's kind: crop and transform must give image_size, in in_chans channels."""
@@ -349,21 +295,10 @@ class ImageDataModule(pl.LightningDataModule):
             held = self._held(batch.inputs.device)
             batch = batch._replace(inputs=cut_out(held, batch.index, batch.inputs, batch.grid))  # type: ignore[arg-type]
         if not trainer.training or self.mixing is None:
-            return self.finished(batch)
+            return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
-        self.preprocessing.to(batch.inputs.device)
-        images, target = self.mixing(self.preprocessing.normalize(batch.inputs), batch.target, seed)
-        inputs, grid = self.preprocessing.cut(images)
-        return batch._replace(inputs=inputs, target=target, grid=grid)
-
-    def finished(self, batch: Batch) -> Batch:
-        """What a model takes, of a batch that is not mixed."""
-        self.preprocessing.to(batch.inputs.device)
-        if batch.inputs.ndim == 4:
-            inputs, grid = self.preprocessing.cut(batch.inputs)
-            batch = batch._replace(inputs=inputs, grid=grid)
-        return batch._replace(inputs=self.preprocessing.normalize(batch.inputs))
+        return self.preprocessing.mixed(batch, self.mixing, seed)
 
     def _held(self, device: torch.device) -> Tensor:
         """All images of the split in use, (n, C, S, S)."""
@@ -382,17 +317,3 @@ class ImageDataModule(pl.LightningDataModule):
     def _trainer(self) -> pl.Trainer:
         assert self.trainer is not None, "a loader belongs to a trainer: rank, number of ranks, step"
         return self.trainer
-
-
-def check_mixed_sizes(
-    train_crop: Crop,
-    eval_crop: Crop,
-    patch_size: int | None,
-    mixing: Mixing | None,
-) -> None:
-    """Raise ConfigError for what does not go with images that differ in size."""
-    for key, crop in {"train_crop": train_crop, "eval_crop": eval_crop}.items():
-        if isinstance(crop, TokenBudget) and crop.patch_size != patch_size:
-            raise ConfigError(f"data.{key}.patch_size is {crop.patch_size}, and the model's is {patch_size}")
-    if isinstance(train_crop, TokenBudget) and mixing is not None:
-        raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")

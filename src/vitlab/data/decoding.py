@@ -28,6 +28,7 @@ UPRIGHT = {
 TURNED = (5, 6, 7, 8)  # orientations that swap height and width
 APP1, START_OF_SCAN = b"\xe1", b"\xda"  # JPEG's markers, after 0xff
 WITHOUT_LENGTH = {b"\x00", b"\x01", b"\xff", b"", *(bytes([marker]) for marker in range(0xD0, 0xDA))}
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's names for numbers of channels
 
 Pixels = Image.Image | np.ndarray  # (H, W) or (H, W, C) in uint8, if an array
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.parallel import cut, in_order
-from vitlab.data.shards import FORMAT, INDEX, VERSION, Rows, as_json, digest_of, save_index, write_whole
+from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, save_index
 from vitlab.errors import ConfigError, DataError
+from vitlab.whole_files import as_json, digest_of, write_whole
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
 SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:idation)?(?![a-z])")

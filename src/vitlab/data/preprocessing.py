@@ -6,6 +6,8 @@ B batch, C channels, H W image height and width, P patch_size, N patches
 import torch
 from torch import Tensor, nn
 
+from vitlab.data.batch import Batch
+from vitlab.data.mixing import Mixing
 from vitlab.layers import Grid, patchify
 
 
@@ -26,6 +28,21 @@ class Preprocessing(nn.Module):
         self.patch_size = patch_size
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def finished(self, batch: Batch) -> Batch:
+        """What a model takes, of uint8 images (B, C, H, W) or of patches (B, N, C·P·P) of mixed sizes."""
+        self.to(batch.inputs.device)
+        if batch.inputs.ndim == 4:
+            inputs, grid = self.cut(batch.inputs)
+            batch = batch._replace(inputs=inputs, grid=grid)
+        return batch._replace(inputs=self.normalize(batch.inputs))
+
+    def mixed(self, batch: Batch, mixing: Mixing, seed: int) -> Batch:
+        """The same of uint8 images (B, C, H, W), mixed with their labels in between."""
+        self.to(batch.inputs.device)
+        images, target = mixing(self.normalize(batch.inputs), batch.target, seed)
+        inputs, grid = self.cut(images)
+        return batch._replace(inputs=inputs, target=target, grid=grid)
 
     def normalize(self, images: Tensor) -> Tensor:
         """From [0, 255] (B, C, H, W), or patches (B, N, C·P·P), to float of the same shape."""

@@ -11,40 +11,27 @@ map-style data set, read by position in any order, so that an order can be count
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import tarfile
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from vitlab.data.decoding import DamagedImage
 from vitlab.data.parallel import cut, in_order
+from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, index_split, map_columns, part_of, save_columns
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import ConfigError, DataError, StorageError
+from vitlab.whole_files import as_json, write_whole
 
-FORMAT, VERSION = "vitlab shards", 1
-INDEX, PLAN, LOCK = "index.json", "packing.json", ".lock"
+PLAN, LOCK = "packing.json", ".lock"
 BLOCK = 512  # bytes: a tar's unit
 MEGABYTE = 10**6
 AT_ONCE = 32  # images that a worker hands over together
-COLUMNS = {  # of the index, by their types in safetensors; each (n,), but for the letters of all names
-    "shard": np.int64,  # the number of the tar
-    "offset": np.int64,  # bytes from its begin to the image file
-    "length": np.int64,  # bytes of the image file; 0: there is none, since the image could not be read
-    "target": np.int64,
-    "crc32": np.uint32,  # of the image file
-    "height": np.int32,  # before it was made smaller; 0: it was not
-    "width": np.int32,
-    "name_end": np.int64,  # where its name ends in `names`
-    "names": np.uint8,  # UTF-8
-}
 
 
 class Encoded(NamedTuple):
@@ -55,79 +42,7 @@ class Encoded(NamedTuple):
     size: tuple[int, int] | None
 
 
-# -- columns on disk
-
-
-def save_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
-    from safetensors.numpy import save
-
-    content = save({name: np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()}, metadata)
-    write_whole(path, content)
-
-
-def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The columns of a safetensors file as read-only views into it, and its metadata. Raises DataError."""
-    types = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "U8": np.uint8}
-    try:
-        content = np.memmap(path, mode="r").view(np.ndarray)
-        begin = 8 + int(content[:8].view(np.uint64)[0])
-        header = json.loads(content[8:begin].tobytes())
-        metadata = header.pop("__metadata__", {})
-        columns = {
-            name: content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]].view(
-                types[entry["dtype"]]
-            )
-            for name, entry in header.items()
-        }
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        raise DataError(f"{path} is no index of shards, or damaged: {error}") from error
-    if missing := COLUMNS.keys() - columns.keys():
-        raise DataError(f"{path} is no index of shards: it has no column {', '.join(sorted(missing))}")
-    return columns, metadata
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it once it is on the disk."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def digest_of(content: bytes | memoryview) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
 # -- one shard
-
-
-@dataclass
-class Rows:
-    """The index of some images, as it grows. `unreadable`: why an image is missing, by its number in the split."""
-
-    rows: list[tuple[int, ...]] = field(default_factory=list)  # shard offset length target crc32 height width
-    names: list[bytes] = field(default_factory=list)
-    unreadable: dict[int, str] = field(default_factory=dict)
-
-    def add(
-        self, shard: int, offset: int, content: bytes, target: int, size: tuple[int, int] | None, name: str
-    ) -> None:
-        self.rows.append((shard, offset, len(content), target, zlib.crc32(content), *(size or (0, 0))))
-        self.names.append(name.encode("utf-8", "surrogateescape"))
-
-    def columns(self) -> dict[str, np.ndarray]:
-        table = np.array(self.rows, dtype=np.int64).reshape(-1, 7)
-        columns = {name: table[:, number] for number, name in enumerate(list(COLUMNS)[:7])}
-        columns["name_end"] = np.cumsum([len(name) for name in self.names], dtype=np.int64)
-        columns["names"] = np.frombuffer(b"".join(self.names), dtype=np.uint8)
-        return columns
 
 
 class Shard:
@@ -177,11 +92,6 @@ class Shard:
             with contextlib.suppress(OSError):  # closing writes what is held back, for which a full disk has no room
                 self.file.close()
             self.temporary.unlink(missing_ok=True)
-
-
-def part_of(shard: Path) -> Path:
-    """The file with a shard's part of the index, while its split is being written."""
-    return shard.with_suffix(".part")
 
 
 # -- one split
@@ -274,58 +184,6 @@ def whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
     return shards, count
 
 
-def index_split(
-    folder: Path, split: str, shards: list[Path], fingerprint: str, encoding: str, *, keep_unreadable: bool
-) -> dict[str, Any]:
-    """Join the parts of the index. The fingerprint is the pool's own where every picture is."""
-    parts = [map_columns(part_of(shard)) for shard in shards]
-    columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in COLUMNS}
-    lengths = [part["names"].size for part, _ in parts]
-    starts = np.repeat(np.cumsum([0, *lengths[:-1]]), [len(part["length"]) for part, _ in parts])
-    columns["name_end"] = columns["name_end"] + starts
-    unreadable = {int(i): reason for _, metadata in parts for i, reason in json.loads(metadata["unreadable"]).items()}
-    if columns["height"].any():
-        fingerprint = digest_of(f"{fingerprint} as {encoding}".encode())
-    entry: dict[str, Any] = {"fingerprint": fingerprint}
-    if keep_unreadable:
-        entry["unreadable"] = {str(i): reason for i, reason in unreadable.items()}
-    elif unreadable:
-        entry["skipped"] = {name_of(columns, i): reason for i, reason in unreadable.items()}
-        entry["fingerprint"] = digest_of(f"{fingerprint} without {sorted(unreadable)}".encode())
-        columns = leave_out(columns, np.array(list(unreadable)))
-    return entry | save_index(folder, split, columns, [(shard.name, shard.stat().st_size) for shard in shards])
-
-
-def leave_out(columns: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns without the images of these numbers."""
-    keep = np.ones(len(columns["length"]), dtype=bool)
-    keep[numbers] = False
-    letters = np.diff(columns["name_end"], prepend=0)
-    kept = {name: column[keep] for name, column in columns.items() if name != "names"}
-    kept["names"] = columns["names"][np.repeat(keep, letters)]
-    kept["name_end"] = np.cumsum(letters[keep])
-    return kept
-
-
-def save_index(
-    folder: Path, split: str, columns: dict[str, np.ndarray], shards: list[tuple[str, int]]
-) -> dict[str, Any]:
-    """Write a split's index; returns what index.json says of it."""
-    path = folder / f"{split}.safetensors"
-    save_columns(path, columns, {"format": f"{FORMAT} {VERSION}"})  # one entry: the order of several is random
-    return {
-        "num_samples": len(columns["length"]),
-        "index": path.name,
-        "digest": digest_of(np.memmap(path, mode="r").data),
-        "shards": [[name, size] for name, size in shards],
-    }
-
-
-def name_of(columns: dict[str, np.ndarray], i: int) -> str:
-    begin = int(columns["name_end"][i - 1]) if i else 0
-    return columns["names"][begin : int(columns["name_end"][i])].tobytes().decode("utf-8", "surrogateescape")
-
-
 # -- all splits
 
 
@@ -390,21 +248,3 @@ def check_plan(folder: Path, plan: dict[str, Any]) -> None:
     if differing := [key for key in plan if plan[key] != found.get(key)]:
         raise ConfigError(f"{folder} was packed with another {' and '.join(differing)}; give a new folder")
     return None
-
-
-def as_json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
-
-
-def read_index(content: bytes, place: str) -> dict[str, Any]:
-    """The content of an index.json. Raises DataError for what is none, or of a later version."""
-    try:
-        index = json.loads(content)
-        known = index["format"] == FORMAT
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{place} is no index of shards") from error
-    if not known or index["version"] > VERSION:
-        raise DataError(
-            f"{place} is of format {index['format']} {index['version']}, and {FORMAT} {VERSION} is what is read"
-        )
-    return index

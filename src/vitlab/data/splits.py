@@ -2,7 +2,27 @@
 
 import numpy as np
 
+from vitlab.data.source import Pool
+from vitlab.data.sources.split_names import SPLITS
+from vitlab.errors import DataError
+
 SPLIT_SEED = 0  # fixed: a split does not change with the seed of a run
+
+
+def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) -> dict[str, tuple[Pool, np.ndarray]]:
+    """Each split's pool, and its places in it: a pool of its own, or what is carved for it from the training pool.
+    Raises DataError for an empty one."""
+    missing = {"val": val_fraction, "test": test_fraction}
+    missing = {split: fraction for split, fraction in missing.items() if split not in pools}
+    carved = carve(pools["train"].targets, {"train": 1 - sum(missing.values()), **missing})
+    parts = {}
+    for split in SPLITS:
+        pool = pools["train"] if split in carved else pools[split]
+        parts[split] = pool, carved.get(split, np.arange(len(pool)))
+        if not len(parts[split][1]):
+            key = f"data.{split}_fraction" if split in missing else "its folder"
+            raise DataError(f"the {split} split holds no image; see {key}")
+    return parts
 
 
 def carve(targets: np.ndarray, fractions: dict[str, float]) -> dict[str, np.ndarray]:

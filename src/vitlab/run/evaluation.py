@@ -3,7 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.callbacks import EvaluationReport, Progress
-from vitlab.data.datamodule import SPLITS
+from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.run import report
 from vitlab.run.saved_run import SavedRun

@@ -6,6 +6,7 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from vitlab.data.agreement import ON_BAD_IMAGE, one_of
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
 from vitlab.data.foreign_tars import index_tars
 from vitlab.data.loader import workers_for
@@ -52,8 +53,7 @@ def check(cfg: DictConfig) -> None:
         raise ConfigError("output is the folder that the shards go to; set output=DIR")
     if not isinstance(cfg.shard_size, int | float) or cfg.shard_size <= 0:
         raise ConfigError(f"shard_size {cfg.shard_size} is not a number of megabytes above 0")
-    if cfg.data.on_bad_image not in ("error", "skip"):
-        raise ConfigError(f"data.on_bad_image '{cfg.data.on_bad_image}' is not one of: error, skip")
+    one_of("on_bad_image", cfg.data.on_bad_image, ON_BAD_IMAGE)
     for key in ("shorter_side", "longest_side"):
         if not isinstance(cfg[key], int | None) or (cfg[key] is not None and cfg[key] < 1):
             raise ConfigError(f"{key} {cfg[key]} is not a whole number of pixels of at least 1")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitlab.data.batch import Sample, collate
 from vitlab.data.dataset import evaluated_image
-from vitlab.data.decoding import DAMAGE
+from vitlab.data.decoding import DAMAGE, MODES
 from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.errors import ConfigError, DataError
 from vitlab.run.precision import speed_up_float32_products
@@ -55,7 +55,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
             batch = collate(samples, datamodule.eval_crop.mixed_patch_size())
             batch = datamodule.transfer_batch_to_device(batch, device, 0)
             with torch.inference_mode():
-                logits = model(*datamodule.finished(batch).arguments())  # (B, K)
+                logits = model(*datamodule.preprocessing.finished(batch).arguments())  # (B, K)
             rows += list(top_classes([path for path, _ in good], logits.softmax(dim=1), names, top_k))
     output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
     write_csv(output, rows)
@@ -80,7 +80,7 @@ def find_images(images: str) -> list[Path]:
 def read_image(path: Path, datamodule: Any) -> Tensor | str:
     """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
     try:
-        mode = datamodule.image_mode or {1: "L", 3: "RGB", 4: "RGBA"}.get(datamodule.in_chans)
+        mode = datamodule.image_mode or MODES.get(datamodule.in_chans)
         return evaluated_image(path.read_bytes(), datamodule.eval_crop, mode)
     except DAMAGE as error:
         return f"{path}: {error}"

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
-from vitlab.data.datamodule import divide_batch
+from vitlab.data.batch_size import divide_batch
 from vitlab.run.build import build
 from vitlab.run.precision import speed_up_float32_products
 

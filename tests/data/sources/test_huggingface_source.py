@@ -4,14 +4,13 @@ import io
 import pickle
 import sys
 
+import datasets
 import numpy as np
 import pytest
 from PIL import Image
 
 from vitlab.data import HuggingFace
 from vitlab.errors import ConfigError
-
-datasets = pytest.importorskip("datasets")
 
 
 @pytest.fixture(autouse=True)

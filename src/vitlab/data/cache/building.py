@@ -10,8 +10,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vitlab.data.shards import as_json, digest_of, write_whole
 from vitlab.errors import DataError, StorageError
+from vitlab.whole_files import as_json, digest_of, flush_folder, write_whole
 
 KEY = "key.json"
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -43,9 +43,9 @@ def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Pat
                 f"the disk is full: {building} holds the part of a cache that is done, and the next run goes on with it"
                 "; make room, remove it, or set data.cache_root to another disk"
             ) from error
-        flush(building)
+        flush_folder(building)
         os.rename(building, place)
-        flush(root)
+        flush_folder(root)
     return place
 
 
@@ -74,12 +74,3 @@ def waited_for(path: Path, place: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def flush(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

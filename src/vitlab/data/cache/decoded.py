@@ -16,9 +16,9 @@ from PIL import Image
 from vitlab.data.cache.building import FULL, built
 from vitlab.data.decoding import DamagedImage, opened
 from vitlab.data.parallel import cut, in_order
-from vitlab.data.shards import as_json, write_whole
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import DataError, StorageError
+from vitlab.whole_files import as_json, write_whole
 
 VERSION = 1
 PIXELS, SIZES, UNREADABLE, DONE = "pixels.bin", "sizes.npy", "unreadable.json", "done.jsonl"

@@ -6,7 +6,8 @@ from typing import Any
 
 from vitlab.data.cache.building import built
 from vitlab.data.cache.reencoding import QUALITY, SUBSAMPLING, Reencoding, refuse_channels
-from vitlab.data.shards import MEGABYTE, VERSION, write_shards
+from vitlab.data.shard_index import VERSION
+from vitlab.data.shards import MEGABYTE, write_shards
 from vitlab.data.source import Pool, Stored
 from vitlab.data.sources.shards import Shards
 

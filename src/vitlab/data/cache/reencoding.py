@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from vitlab.data.decoding import DamagedImage, opened
+from vitlab.data.resampling import as_image
 from vitlab.data.shards import Encoded
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import ConfigError, DataError
@@ -86,11 +87,6 @@ def png(pixels: np.ndarray) -> bytes:
     file = BytesIO()
     as_image(pixels).save(file, "PNG")
     return file.getvalue()
-
-
-def as_image(pixels: np.ndarray) -> Image.Image:
-    """(H, W) or (H, W, C) uint8, C at most 4 -> L, LA, RGB or RGBA."""
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels)
 
 
 def extension(content: bytes) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 
 from vitlab.data.byte_ranges import ByteRange, Files, LocalFiles, files_below
 from vitlab.data.decoding import DamagedImage
-from vitlab.data.shards import INDEX, digest_of, map_columns, name_of, read_index, write_whole
+from vitlab.data.shard_index import INDEX, map_columns, name_of, read_index
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import DataError
+from vitlab.whole_files import digest_of, write_whole
 
 
 class Shards:

@@ -1,0 +1,24 @@
+"""A global batch, shared out among devices and micro-batches."""
+
+from vitlab.errors import ConfigError
+
+
+def divide_batch(global_batch_size: int, device_batch_size: int | None, world_size: int) -> tuple[int, int]:
+    """(images a device takes at once, micro-batches it accumulates for one optimizer step).
+
+    device_batch_size null: a device takes its whole share at once. Raises ConfigError for sizes that do not divide.
+    """
+    if global_batch_size < 1:
+        raise ConfigError(f"global_batch_size {global_batch_size} is not at least 1")
+    if device_batch_size is not None and device_batch_size < 1:
+        raise ConfigError(f"data.device_batch_size {device_batch_size} is not at least 1; null is the whole share")
+    if global_batch_size % world_size:
+        raise ConfigError(f"global_batch_size {global_batch_size} is not a multiple of the {world_size} devices")
+    share = global_batch_size // world_size
+    size = device_batch_size or share
+    if share % size:
+        raise ConfigError(
+            f"global_batch_size {global_batch_size} over {world_size} device(s) is {share} images each, which is not "
+            f"a multiple of data.device_batch_size {size}"
+        )
+    return size, share // size

@@ -1,0 +1,151 @@
+"""The index of shards: in which tar each image lies, and where in it.
+
+n images of a split
+"""
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitlab.errors import DataError
+from vitlab.whole_files import digest_of, write_whole
+
+FORMAT, VERSION = "vitlab shards", 1
+INDEX = "index.json"
+COLUMNS = {  # of the index, by their types in safetensors; each (n,), but for the letters of all names
+    "shard": np.int64,  # the number of the tar
+    "offset": np.int64,  # bytes from its begin to the image file
+    "length": np.int64,  # bytes of the image file; 0: there is none, since the image could not be read
+    "target": np.int64,
+    "crc32": np.uint32,  # of the image file
+    "height": np.int32,  # before it was made smaller; 0: it was not
+    "width": np.int32,
+    "name_end": np.int64,  # where its name ends in `names`
+    "names": np.uint8,  # UTF-8
+}
+
+
+def save_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    from safetensors.numpy import save
+
+    content = save({name: np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()}, metadata)
+    write_whole(path, content)
+
+
+def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The columns of a safetensors file as read-only views into it, and its metadata. Raises DataError."""
+    types = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "U8": np.uint8}
+    try:
+        content = np.memmap(path, mode="r").view(np.ndarray)
+        begin = 8 + int(content[:8].view(np.uint64)[0])
+        header = json.loads(content[8:begin].tobytes())
+        metadata = header.pop("__metadata__", {})
+        columns = {
+            name: content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]].view(
+                types[entry["dtype"]]
+            )
+            for name, entry in header.items()
+        }
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise DataError(f"{path} is no index of shards, or damaged: {error}") from error
+    if missing := COLUMNS.keys() - columns.keys():
+        raise DataError(f"{path} is no index of shards: it has no column {', '.join(sorted(missing))}")
+    return columns, metadata
+
+
+@dataclass
+class Rows:
+    """The index of some images, as it grows. `unreadable`: why an image is missing, by its number in the split."""
+
+    rows: list[tuple[int, ...]] = field(default_factory=list)  # shard offset length target crc32 height width
+    names: list[bytes] = field(default_factory=list)
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+    def add(
+        self, shard: int, offset: int, content: bytes, target: int, size: tuple[int, int] | None, name: str
+    ) -> None:
+        self.rows.append((shard, offset, len(content), target, zlib.crc32(content), *(size or (0, 0))))
+        self.names.append(name.encode("utf-8", "surrogateescape"))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        table = np.array(self.rows, dtype=np.int64).reshape(-1, 7)
+        columns = {name: table[:, number] for number, name in enumerate(list(COLUMNS)[:7])}
+        columns["name_end"] = np.cumsum([len(name) for name in self.names], dtype=np.int64)
+        columns["names"] = np.frombuffer(b"".join(self.names), dtype=np.uint8)
+        return columns
+
+
+def part_of(shard: Path) -> Path:
+    """The file with a shard's part of the index, while its split is being written."""
+    return shard.with_suffix(".part")
+
+
+def index_split(
+    folder: Path, split: str, shards: list[Path], fingerprint: str, encoding: str, *, keep_unreadable: bool
+) -> dict[str, Any]:
+    """Join the parts of the index. The fingerprint is the pool's own where every picture is."""
+    parts = [map_columns(part_of(shard)) for shard in shards]
+    columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in COLUMNS}
+    lengths = [part["names"].size for part, _ in parts]
+    starts = np.repeat(np.cumsum([0, *lengths[:-1]]), [len(part["length"]) for part, _ in parts])
+    columns["name_end"] = columns["name_end"] + starts
+    unreadable = {int(i): reason for _, metadata in parts for i, reason in json.loads(metadata["unreadable"]).items()}
+    if columns["height"].any():
+        fingerprint = digest_of(f"{fingerprint} as {encoding}".encode())
+    entry: dict[str, Any] = {"fingerprint": fingerprint}
+    if keep_unreadable:
+        entry["unreadable"] = {str(i): reason for i, reason in unreadable.items()}
+    elif unreadable:
+        entry["skipped"] = {name_of(columns, i): reason for i, reason in unreadable.items()}
+        entry["fingerprint"] = digest_of(f"{fingerprint} without {sorted(unreadable)}".encode())
+        columns = leave_out(columns, np.array(list(unreadable)))
+    return entry | save_index(folder, split, columns, [(shard.name, shard.stat().st_size) for shard in shards])
+
+
+def leave_out(columns: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """The columns without the images of these numbers."""
+    keep = np.ones(len(columns["length"]), dtype=bool)
+    keep[numbers] = False
+    letters = np.diff(columns["name_end"], prepend=0)
+    kept = {name: column[keep] for name, column in columns.items() if name != "names"}
+    kept["names"] = columns["names"][np.repeat(keep, letters)]
+    kept["name_end"] = np.cumsum(letters[keep])
+    return kept
+
+
+def save_index(
+    folder: Path, split: str, columns: dict[str, np.ndarray], shards: list[tuple[str, int]]
+) -> dict[str, Any]:
+    """Write a split's index; returns what index.json says of it."""
+    path = folder / f"{split}.safetensors"
+    save_columns(path, columns, {"format": f"{FORMAT} {VERSION}"})  # one entry: the order of several is random
+    return {
+        "num_samples": len(columns["length"]),
+        "index": path.name,
+        "digest": digest_of(np.memmap(path, mode="r").data),
+        "shards": [[name, size] for name, size in shards],
+    }
+
+
+def name_of(columns: dict[str, np.ndarray], i: int) -> str:
+    begin = int(columns["name_end"][i - 1]) if i else 0
+    return columns["names"][begin : int(columns["name_end"][i])].tobytes().decode("utf-8", "surrogateescape")
+
+
+def read_index(content: bytes, place: str) -> dict[str, Any]:
+    """The content of an index.json. Raises DataError for what is none, or of a later version."""
+    try:
+        index = json.loads(content)
+        known = index["format"] == FORMAT
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{place} is no index of shards") from error
+    if not known or index["version"] > VERSION:
+        raise DataError(
+            f"{place} is of format {index['format']} {index['version']}, and {FORMAT} {VERSION} is what is read"
+        )
+    return index

@@ -1,0 +1,42 @@
+"""Files that are there whole or not at all.
+
+A file is written under another name in its folder, brought to the disk, and renamed: a kill, a full disk or a loss of
+power leaves the old one or the new one.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name and rename it once it is on the disk."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def flush_folder(folder: Path) -> None:
+    """Make a rename in `folder` outlast a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def as_json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
