@@ -17,9 +17,16 @@ from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.data.ImageDataModule": {"augmentation", "mixing", "resolution"},
-    "vitlab.tasks.Classification": {"model", "optimizer", "schedule"},
+    "vitlab.tasks.Classification": {"model", "optimization", "schedule"},
+    "vitlab.tasks.Distillation": {"model", "teacher", "optimization", "schedule"},
+    "vitlab.tasks.LinearProbe": {"model", "optimization", "schedule"},
+    "vitlab.tasks.MaskedAutoencoding": {"model", "optimization", "schedule"},
+    "vitlab.tasks.MultilabelClassification": {"model", "optimization", "schedule"},
     "vitlab.optim.cosine": {"num_steps"},
     "vitlab.optim.constant": {"num_steps"},
+    "vitlab.optim.linear": {"num_steps"},
+    "vitlab.optim.rsqrt": {"num_steps"},
+    "vitlab.optim.warmup_stable_decay": {"num_steps"},
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config"},
 }
 NEEDED = {
@@ -29,10 +36,13 @@ NEEDED = {
     "data=listing": ["data.source.file=somewhere.csv", "data.num_classes=2"],
     "data=huggingface": ["data.source.name=somewhere", "data.num_classes=2"],
     "data=arrays": ["data.source.images.train=some.npz", "data.image_size=32", "data.num_classes=2"],
+    "recipe=deit3_b16_imagenet_224": ["model.pretrained=RUN"],
+    "recipe=mae_b16_imagenet_finetune": ["model.pretrained=RUN"],
+    "recipe=mae_b16_imagenet_probe": ["model.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 OPTIONS = [f"{g.name}={file.stem}" for g in GROUPS for file in sorted(g.glob("*.yaml")) if file.stem[0] != "_"]
-OPTIONS += [f"{g}={file.stem}" for g in ("recipe", "study") for file in sorted((EXPERIMENTS / g).glob("*.yaml"))]
+OPTIONS += [f"{g}={file.stem}" for g in ("recipe", "study") for file in sorted((EXPERIMENTS / g).glob("[!_]*.yaml"))]
 FILES = [*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")]
 
 
@@ -57,16 +67,17 @@ def test_every_option_binds_to_its_constructors(option):
         function = target.__init__ if inspect.isclass(target) else target
         parameters = inspect.signature(function).parameters
         given = {str(name) for name in node if not str(name).startswith("_")} | RUNTIME.get(node["_target_"], set())
-        if key == "cfg.model":
+        if key.startswith(("cfg.model", "cfg.teacher")):
             assert given >= set(OF_THE_RUN)
             given -= set(OF_THE_RUN)
         unknown = given - parameters.keys()
         assert not unknown or "kwargs" in parameters, f"{key}: {node['_target_']} takes no {unknown}"
         check_annotations(target, node, key)
         if node["_target_"].startswith("vitlab."):
-            wanted = {name for name, p in parameters.items() if name != "self" and p.default is p.empty}
+            positional = {"self", "num_steps", "logits", "target"}  # what a schedule and a loss are functions of
+            wanted = {name for name, p in parameters.items() if name not in positional and p.default is p.empty}
             assert wanted <= given, f"{key}: {node['_target_']} also wants {wanted - given}"
-            assert all(p.kind == p.KEYWORD_ONLY for n, p in parameters.items() if n not in ("self", "num_steps")), key
+            assert all(p.kind == p.KEYWORD_ONLY for n, p in parameters.items() if n not in positional), key
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -99,7 +110,19 @@ def with_misspelt(node, path):
     }
 
 
-BUILDING = ("model", "data", "crop", "augmentation", "mixing", "resolution", "task", "schedule", "trainer")
+BUILDING = (
+    "model",
+    "data",
+    "crop",
+    "augmentation",
+    "mixing",
+    "resolution",
+    "loss",
+    "task",
+    "optimizer",
+    "schedule",
+    "trainer",
+)
 SOURCES = [f for f in CONF.rglob("*.yaml") if f.parent.name in BUILDING]
 KEYS = [(f, path) for f in SOURCES for path in leaves(yaml.safe_load(f.read_text()) or {})]
 
@@ -118,7 +141,7 @@ def notices(file: Path, content: dict) -> bool:
     """Whether a YAML with this content no longer binds: unknown, missing or mistyped keywords at any `_target_`."""
     base = {}
     for name in [d for d in content.get("defaults", []) if isinstance(d, str)]:
-        base = OmegaConf.merge(with_bases(file.parent / f"{name}.yaml"), base)
+        base = OmegaConf.merge(base, placed(file, name))
     merged = OmegaConf.to_container(OmegaConf.merge(base, {k: v for k, v in content.items() if k != "defaults"}))
     if file.parent.name == "crop":
         return merged.keys() != {"train", "eval"} or not all(map(binds, merged.values()))
@@ -132,8 +155,18 @@ def with_bases(file: Path) -> dict:
     content = yaml.safe_load(file.read_text())
     for name in content.pop("defaults", []):
         if isinstance(name, str):
-            content = OmegaConf.to_container(OmegaConf.merge(with_bases(file.parent / f"{name}.yaml"), content))
+            content = OmegaConf.to_container(OmegaConf.merge(placed(file, name), content))
     return content
+
+
+def placed(file: Path, name: str) -> dict:
+    """What an entry of a YAML's defaults brings to it: a file beside it, or, by its name@key, the same below that key.
+    A file of another group (/group/name) goes elsewhere."""
+    if name.startswith("/"):
+        return {}
+    name, _, key = name.partition("@")
+    content = with_bases(file.parent / f"{name}.yaml")
+    return {key: content} if key else content
 
 
 def nodes(merged, file):
@@ -169,7 +202,9 @@ def binds(node) -> bool:
     wanted = {
         n
         for n, p in parameters.items()
-        if n != "self" and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        if n not in ("self", "logits", "target")
+        and p.default is p.empty
+        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     }
     return wanted <= given | RUNTIME.get(node["_target_"], set())
 

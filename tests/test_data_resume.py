@@ -131,6 +131,25 @@ def test_killed_in_mid_epoch_and_resumed_the_batches_are_the_same(cli, images, s
     assert resumed == {step: line for step, line in whole.items() if int(step) >= 3}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("few", [[], ["data.labels_per_class=10"]], ids=["all", "few"])
+def test_balanced_classes_and_few_labels_go_on_with_the_same_samples(cli, images, few):
+    for i in range(20, 40):
+        Path(f"images/train/b/{i}.jpg").unlink()
+    options = [*options_of("folder"), "data.class_balance=1", *few, "trainer.max_epochs=4", "data.num_workers=0"]
+    whole = trained(cli, "whole.txt", *options, folder="whole")
+    assert len(whole) == (8 if few else 20)  # of 20 samples, or 42
+    with pytest.raises(Killed):
+        trained(cli, "killed.txt", *options, kill_at=5, folder="killed")
+    resumed = trained(cli, "resumed.txt", "resume=killed", "data.num_workers=2")
+    first = int(next(iter(resumed)))
+    assert 3 <= first <= 5  # after the last state
+    assert resumed == {step: line for step, line in whole.items() if int(step) >= first}
+    again = cli("train", "resume=killed", "data.class_balance=0.5")
+    assert again.status == 2
+    assert "data.class_balance is 1" in again.err + again.out
+
+
 def test_every_epoch_has_every_sample_once_and_other_crops(cli, images):
     whole = trained(cli, "log.txt", *options_of("folder"), folder="run")
     places = [line.split(",")[1].split() for line in whole.values()]

@@ -26,6 +26,7 @@ def rows(folder):
         return list(csv.DictReader(f))
 
 
+@pytest.mark.slow  # .ci/run runs it all the same
 def test_two_processes_train_and_test_as_one(cli, tmp_path):
     command = [sys.executable, str(SRC / "train.py"), *OPTIONS, "trainer=ddp", "trainer.devices=2"]
     command += ["trainer.accelerator=cpu", "trainer.max_epochs=2", "hydra.run.dir=two"]

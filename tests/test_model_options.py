@@ -22,6 +22,32 @@ def test_checkpoints_of_a_compiled_model_load_everywhere(cli, monkeypatch):
     assert compiled == ["VisionTransformer"]
 
 
+def test_activation_checkpointing_changes_no_weight(cli):
+    """With dropout, drop path and an average of the weights."""
+    drawn = [*QUICK, "model.drop_rate=0.1", "model.drop_path_rate=0.2", "callbacks=[default,ema]"]
+    drawn.append("callbacks.ema.decay=0.5")
+    runs = [cli("train", *drawn, f"activation_checkpointing={on}", folder=f"run_{on}") for on in ("true", "false")]
+    assert [run.status for run in runs] == [0, 0], runs[0].err
+    weights = [file.read(run.folder / "checkpoints" / "best.ckpt")["state_dict"] for run in runs]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no blocks"),
+        (["callbacks=[default,ema,swa]"], "callbacks.ema and callbacks.swa"),
+        (["callbacks=[default,swa]", "callbacks.swa.start_ratio=0"], "callbacks.swa.every_n_steps 100 is longer"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_the_run(cli, options, words):
+    run = cli("train", *QUICK, *options, folder="run")
+    assert run.status == 2
+    assert words in run.err
+    assert not (run.folder / "config.yaml").exists()
+
+
 @pytest.mark.slow
 def test_torch_compile_leaves_no_trace_in_the_checkpoint(cli):
     compiled = cli("train", *QUICK, "compile=true", "trainer.precision=32-true", folder="compiled")

@@ -104,3 +104,15 @@ def test_refusals(cli, overrides, word):
     assert run.status == 2
     assert word in run.err
     assert "Traceback" not in run.err
+
+
+def test_classes_are_counted_as_they_come(cli, tmp_path):
+    run = cli("preview", *PLAIN, "data.class_balance=1", "data.labels_per_class=100", "num_images=1", "output=here")
+    assert run.status == 0, run.err
+    assert "classes      10, of 100 training images each, balanced: 100 an epoch" in run.out
+    run = cli("preview", *PLAIN, "data.class_balance=1", "num_images=1", "output=here")
+    assert "classes      10, of 122 to 128 training images each, balanced: 125 to 126 an epoch" in run.out
+    run = cli("preview", "model=vit_mu4", "data=synthetic_multilabel", "mixing=mixup", "same=1", "output=here")
+    assert run.status == 0, run.err
+    assert "training images each, several an image" in run.out
+    assert np.asarray(Image.open(tmp_path / "here" / "same.png").convert("L")).std() > 5

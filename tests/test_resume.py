@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from conftest import BARE, SRC, TINY
 
 from vitlab.checkpoints import file
@@ -73,19 +74,30 @@ def states(folder):
     return [{key: latest[key] for key in keys}, best["state_dict"], best["score"], best["global_step"]]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, workers):
+@pytest.mark.parametrize(("workers", "kills"), [(0, [7, 8, 9, 13]), (2, [13])])
+def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, workers, kills):
     """Kills within a step, between steps, at an epoch's last batch, and just after one; 24 micro-batches in all."""
-    options = [*OPTIONS, f"data.num_workers={workers}"]
+    check_kills(cli, killed_at, [*OPTIONS, f"data.num_workers={workers}"], kills)
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_with_the_mean_of_weights_is_bit_exact(cli, killed_at):
+    """Before the mean of the weights after steps 3, 5, 7, 9 and 11 begins, and in its midst."""
+    mean = ["callbacks.swa.start_ratio=0.25", "callbacks.swa.every_n_steps=2"]
+    options = [option for option in OPTIONS if "ema" not in option]
+    check_kills(cli, killed_at, [*options, "callbacks=[default,swa]", *mean], [6, 15])
+
+
+def check_kills(cli, killed_at, options, kills):
     killed_at(None)
     assert cli("train", *options, folder="whole").status == 0
     whole = states(Path("whole"))
-    for kill in [7, 8, 9, 13] if workers == 0 else [13]:
+    for kill in kills:
         killed_at(kill)
         with pytest.raises(Killed):
             cli("train", *options, folder=f"killed{kill}")
         killed_at(None)
-        assert cli("train", f"resume=killed{kill}", f"data.num_workers={workers}").status == 0
+        assert cli("train", f"resume=killed{kill}").status == 0
         resumed = states(Path(f"killed{kill}"))
         assert same_tensors(whole, resumed), f"killed after micro-batch {kill}"
 
@@ -192,10 +204,37 @@ def test_weights_alone_cannot_be_resumed(cli, digits_run):
 def test_resume_keeps_the_average_and_the_parameter_groups(cli):
     options = [*BARE, "callbacks=[default,ema]", "trainer.max_steps=2", "global_batch_size=256"]
     assert cli("train", *options, folder="run").status == 0
-    for override, word in (("callbacks=[default]", "callbacks.ema"), ("optimizer.layer_decay=0.7", "layer_decay")):
+    for override, word in (
+        ("callbacks=[default]", "callbacks.ema"),
+        ("callbacks=[default,swa]", "callbacks.ema"),
+        ("optimizer.layer_decay=0.7", "layer_decay"),
+    ):
         run = cli("train", "resume=run", "trainer.max_steps=4", override, tiny=False)
         assert run.status == 2, run.err
         assert word in run.err
+
+
+def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_path):
+    """What a choice takes from other keys, it takes from the run's, not from the defaults."""
+    options = [*BARE, "trainer.max_steps=2", "global_batch_size=256", "seed=5", "task.monitor=val/loss"]
+    assert cli("train", *options, folder="run").status == 0
+    run = cli("train", "resume=run", "trainer.max_steps=3", "callbacks=[default,early_stopping]", tiny=False)
+    assert run.status == 0, run.err
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    for callback in ("best_model", "early_stopping"):
+        assert config["callbacks"][callback]["monitor"] == "val/loss"
+        assert config["callbacks"][callback]["mode"] == "min"
+
+
+def test_by_another_metric_nothing_is_the_best_yet(cli, tmp_path):
+    options = [*BARE, "trainer.max_epochs=1", "global_batch_size=256"]
+    assert cli("train", *options, folder="run").status == 0
+    assert cli("train", "resume=run", "trainer.max_epochs=2", "monitor=val/loss", tiny=False).status == 0
+    best = file.read(tmp_path / "run" / "checkpoints" / "best.ckpt")
+    assert best["score"].keys() == {"val/loss"}
+    assert best["run"]["config"]["callbacks"]["best_model"]["mode"] == "${better:${monitor}}"
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["callbacks"]["best_model"]["mode"] == "min"
+    assert best["global_step"] == 8  # the only validation since
 
 
 def test_resume_takes_the_saved_config_and_the_command_line_wins(cli, tmp_path):
@@ -218,6 +257,8 @@ def test_resume_takes_the_saved_config_and_the_command_line_wins(cli, tmp_path):
     [
         ("seed=7", "seed"),
         ("model=vit_ti4", "model"),
+        ("task=linear_probe", "task"),
+        ("optimizer=sgd", "optimizer"),
         ("model.depth=1", "model.depth"),
         ("data=synthetic", "data"),
         ("crop=shifted", "crop"),

@@ -66,9 +66,10 @@ def test_rooms_are_named_by_nouns_of_the_field():
 # -- who may import whom
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models", "counting"])
+@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models", "counting", "features"])
 def test_the_mathematics_needs_torch_alone(room):
     libraries = {"vitlab/models/timm_model.py": {"timm"}, "vitlab/models/torchvision_model.py": {"torchvision"}}
+    libraries |= {"vitlab/models/small_resnet.py": {"torchvision"}}
     own = {file for file in IMPORTS if file.startswith(f"vitlab/{room}/")} - libraries.keys()
     assert set().union(*(packages_in(file) for file in own)) == {"torch"}
     for file, packages in libraries.items():
@@ -90,7 +91,8 @@ def test_weights_need_few_libraries():
         ("weights", {"models", "layers", "errors", "checkpoints"}),
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
-        ("tasks", {"models", "losses", "optim", "data", "counted", "errors"}),
+        ("features", {"models", "data", "counted", "errors"}),
+        ("tasks", {"models", "layers", "losses", "optim", "data", "counted", "errors"}),
     ],
 )
 def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):

@@ -100,3 +100,30 @@ def test_nothing_to_read_is_an_error(cli, tmp_path):
     assert run.status == 3
     assert "no image of the train split can be read" in run.err
     assert "Traceback" not in run.err
+
+
+def test_images_of_several_classes(cli, tmp_path):
+    run = cli("survey", "data=synthetic_multilabel", "data.source.num_samples=60", "data.num_workers=0", "output=here")
+    assert run.status == 0, run.err
+    report = json.loads((tmp_path / "here" / "survey.json").read_text())
+    assert sum(report["images"].values()) == 60
+    assert 60 < sum(sum(numbers) for numbers in report["classes"].values()) < 120  # none to three an image
+    assert (tmp_path / "here" / "survey.png").is_file()
+
+
+def test_copies_of_an_image_with_several_classes(cli, tmp_path):
+    images = np.random.RandomState(0).randint(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    labels = np.zeros((20, 3), int)
+    labels[:4] = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [0, 1, 0]]
+    images[1], images[3] = images[0], images[2]
+    parts = {"train": slice(None), "val": slice(4, None), "test": slice(1)}
+    content = {f"{split}_images": images[part] for split, part in parts.items()}
+    content |= {f"{split}_labels": labels[part] for split, part in parts.items()}
+    np.savez(tmp_path / "data.npz", **content)
+    options = [f"data.source.images.train={tmp_path / 'data.npz'}", "data.image_size=8", "data.num_classes=3"]
+    run = cli("survey", "data=arrays", *options, "data.num_workers=0", "output=here")
+    assert run.status == 0, run.err
+    assert "1 group(s) of images within splits, 1 of them with different labels" in run.out
+    found = rows(tmp_path / "here" / "identical.csv")
+    assert [row["class"] for row in found if row["image"].endswith((" 0", " 1"))][:3] == ["0, 1"] * 3
+    assert "none" in {row["class"] for row in found}

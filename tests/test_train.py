@@ -3,8 +3,10 @@
 import csv
 import json
 
+import pytest
 import torch
 import yaml
+from conftest import BARE
 
 from vitlab.checkpoints import file
 
@@ -104,6 +106,7 @@ def test_the_same_seed_gives_the_same_run(cli):
     assert not torch.equal(weights[0]["model.head.weight"], weights[2]["model.head.weight"])
 
 
+@pytest.mark.slow
 def test_accumulation_takes_the_same_steps(cli):
     """The same global batches in micro-batches: equal up to the order of float32 sums."""
     weights = []
@@ -172,3 +175,16 @@ def test_a_gray_data_set_can_be_asked_to_have_three_channels(cli):
     assert run.status == 0, run.err
     weights = file.read(run.folder / "checkpoints" / "best.ckpt")["state_dict"]
     assert weights["model.patch_embed.proj.weight"].shape == (32, 3, 4, 4)
+
+
+def test_the_log_says_how_long_the_run_has_taken_earlier_starts_included(cli):
+    options = [*BARE, "trainer.max_epochs=1", "global_batch_size=256", "trainer.log_every_n_steps=1"]
+    run = cli("train", *options, folder="run")
+    first = [float(row["train/seconds"]) for row in rows(run.folder) if row["train/seconds"]]
+    assert first == sorted(first)
+    assert first[0] > 0
+    assert cli("train", "resume=run", "trainer.max_epochs=2").status == 0
+    both = [float(row["train/seconds"]) for row in rows(run.folder) if row["train/seconds"]]
+    assert both[: len(first)] == first
+    assert len(both) > len(first)
+    assert both == sorted(both)

@@ -7,22 +7,29 @@ power leaves the old one or the new one.
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it once it is on the disk."""
+@contextmanager
+def writing_whole(path: Path) -> Iterator[Path]:
+    """Another name in the same folder, to write to; what is there in the end is brought to the disk and renamed."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name and rename it once it is on the disk."""
+    with writing_whole(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def flush_folder(folder: Path) -> None:

@@ -21,6 +21,7 @@ from vitlab.data import (
     ProgressiveResolution,
     ShiftedCrop,
     Synthetic,
+    SyntheticMultilabel,
     TokenBudget,
     WholeImage,
 )
@@ -96,6 +97,8 @@ def datamodule(source=None, trainer=None, **changes):
         "cache_size": 8,
         "val_fraction": 0.1,
         "test_fraction": 0.2,
+        "labels_per_class": None,
+        "class_balance": 0.0,
         "patch_size": 4,
         "global_batch_size": 32,
         "device_batch_size": None,
@@ -171,6 +174,12 @@ def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_si
         ({"train_crop": budget(patch_size=2)}, r"data\.train_crop\.patch_size is 2, and the model's is 4"),
         ({"eval_crop": budget(patch_size=2)}, r"data\.eval_crop\.patch_size is 2, and the model's is 4"),
         ({"train_crop": budget(), "mixing": MIXING}, "different sizes cannot be mixed; set mixing=none"),
+        ({"class_balance": -0.1}, r"data\.class_balance -0.1 is not in \[0, 1\]"),
+        ({"class_balance": 1.5}, r"data\.class_balance 1.5 is not in \[0, 1\]"),
+        ({"class_balance": 0.5, "shuffle_window": 2}, r"data\.class_balance 0.5 .*data\.shuffle_window 2"),
+        ({"labels_per_class": 0}, r"data\.labels_per_class 0 is not at least 1"),
+        ({"labels_per_class": 36}, r"data\.labels_per_class is 36, and '0 degrees' has 35 training image"),
+        ({"labels_per_class": 7}, "global_batch_size 32 .*28 images"),
         ({"val_fraction": 0.9}, r"data\.val_fraction"),
         ({"val_fraction": -0.3}, r"data\.val_fraction"),
         ({"test_fraction": 1.2}, r"data\.test_fraction"),
@@ -517,15 +526,15 @@ def test_the_size_of_training_images_follows_the_steps():
     assert {batch.inputs.shape[-1] for batch in module.val_dataloader()} == {8}
 
 
-def test_repeats_put_an_image_several_times_in_a_row_each_differently():
+def test_repeats_take_an_image_several_times_each_differently():
     module = ready(train_crop=SHIFTED, repeats=4)
     batches = list(module.train_dataloader())
     assert len(batches) == module.steps_per_epoch
-    indices = torch.cat([batch.index for batch in batches]).view(-1, 4)
-    assert (indices == indices[:, :1]).all()
-    assert len(set(indices[:, 0].tolist())) == len(indices)
-    rows = torch.cat([batch.inputs for batch in batches]).flatten(1).view(len(indices), 4, -1)
-    assert np.mean([len(set(map(tuple, row.tolist()))) for row in rows]) > 3.5
+    views = torch.stack([batch.index.view(4, -1) for batch in batches])  # a step's first views, its second ones …
+    assert (views == views[:, :1]).all()
+    assert len(set(views[:, 0].flatten().tolist())) == views[:, 0].numel()
+    rows = torch.cat([batch.inputs.view(4, -1, *batch.inputs.shape[1:]) for batch in batches], dim=1).flatten(2)
+    assert np.mean([len(set(map(tuple, rows[:, i].tolist()))) for i in range(rows.shape[1])]) > 3.5
 
 
 def test_a_window_of_shards_wants_shards():
@@ -545,3 +554,84 @@ def test_a_file_that_stands_twice_is_skipped_twice():
     twice = tuple(Unreadable("a.png", "torn", place) for place in (2, 5))
     module.on_before_batch_transfer(bad_batch(3)._replace(unreadable=twice), 0)
     assert module.skipped["val"] == {2: "a.png: torn", 5: "a.png: torn"}
+
+
+# -- several classes an image
+
+
+def many_waves(**changes):
+    settings = {"num_samples": 200, "num_classes": 4, "in_chans": 1, "image_size": 8, "noise": 0.1}
+    return SyntheticMultilabel(**settings | changes)
+
+
+@pytest.mark.parametrize("cache", ["none", "decoded", "encoded", "device"])
+def test_batches_tell_every_class_of_an_image(tmp_path, cache):
+    module = ready(many_waves(), cache=cache, cache_root=str(tmp_path))
+    assert module.multilabel
+    hot = many_waves().open()["train"].targets
+    for loader, split in ((module.train_dataloader(), "train"), (module.val_dataloader(), "val")):
+        batch = next(iter(loader))
+        assert batch.target.dtype == torch.float32
+        expected = hot[module.splits[split].indices[batch.index.numpy()]]
+        assert np.array_equal(batch.target.numpy(), expected)
+    assert module.class_counts().tolist() == hot[module.splits["train"].indices].sum(axis=0).tolist()
+    assert module.class_shares().tolist() == module.class_counts().tolist()
+
+
+def test_several_classes_are_mixed():
+    module = ready(many_waves(), mixing=MIXING)
+    batch = next(iter(module.train_dataloader()))
+    finished = module.on_after_batch_transfer(batch, 0)
+    assert finished.target.shape == (32, 4)
+    share = finished.target[0, batch.target[0].bool() & ~batch.target[-1].bool()]
+    assert ((finished.target > 0) & (finished.target < 1)).any()
+    assert share.unique().numel() <= 1
+    sums, neighbours = batch.target.sum(), finished.target.sum()
+    torch.testing.assert_close(sums, neighbours)  # of all rows: what one loses, the next one gets
+
+
+def test_several_classes_are_no_matter_of_balance_and_few_labels():
+    with pytest.raises(ConfigError, match=r"data\.class_balance 0.5 is for images of one class each"):
+        ready(many_waves(), class_balance=0.5)
+    with pytest.raises(ConfigError, match=r"data\.labels_per_class counts images of one class each"):
+        ready(many_waves(), labels_per_class=2)
+
+
+def test_splits_of_different_kinds_are_refused():
+    pools = arrays(train=60, val=30).open()
+    pools["val"].targets = np.eye(4, dtype=np.uint8)[pools["val"].targets]
+    source = SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: pools)
+    with pytest.raises(DataError, match=r"targets of train, val are \(60,\), \(30, 4\); give all of them as \(n,\)"):
+        ready(source)
+    pools["train"].targets = np.eye(5, dtype=np.uint8)[pools["train"].targets]
+    with pytest.raises(DataError, match=r"all as \(n, 4\)"):
+        ready(source)
+
+
+# -- few labels, balanced classes
+
+
+def test_few_labels_leave_evaluation_whole():
+    whole, few = ready(), ready(labels_per_class=9)
+    assert not few.multilabel
+    assert few.class_counts().tolist() == [9] * 4
+    assert np.isin(few.splits["train"].indices, whole.splits["train"].indices).all()
+    for split in ("val", "test"):
+        assert np.array_equal(few.splits[split].indices, whole.splits[split].indices)
+    assert few.fingerprint == whole.fingerprint
+    assert few.steps_per_epoch == 1
+    index = next(iter(few.train_dataloader())).index
+    assert len(set(index.tolist())) == 32
+    assert not np.array_equal(few.splits["train"].indices, ready(labels_per_class=9, seed=1).splits["train"].indices)
+
+
+def test_an_epoch_of_balanced_classes_holds_their_shares():
+    targets = np.repeat([0, 1, 2, 3], [100, 50, 30, 20])
+    pool = ArrayPool(np.zeros((200, 8, 8), np.uint8), targets, "train")
+    source = SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: {"train": pool})
+    module = ready(source, class_balance=1.0, global_batch_size=35)
+    assert module.class_counts().tolist() == [70, 35, 21, 14]
+    assert module.class_shares().tolist() == [35] * 4
+    batches = list(module.train_dataloader())
+    assert len(batches) == module.steps_per_epoch == 4
+    assert torch.cat([batch.target for batch in batches]).bincount().tolist() == [35] * 4

@@ -35,7 +35,7 @@ def split_of(crop, pool=None, channels=3, **changes):
 
 
 def epoch_of(split, image_size=0):
-    """The keys of an epoch, in batches of 8; a sample stands twice in a row."""
+    """The keys of an epoch, in batches of 8; each sample comes twice."""
     order = TrainingOrder(
         len(split),
         global_batch_size=8,
@@ -204,6 +204,8 @@ def datamodule(cache):
         cache_size=16,
         val_fraction=0.0,
         test_fraction=0.2,
+        labels_per_class=None,
+        class_balance=0.0,
         patch_size=4,
         global_batch_size=8,
         device_batch_size=None,

@@ -102,3 +102,27 @@ def test_it_is_torchvisions_mixing(images, cutmix_rate):
 def test_a_rate_that_is_no_probability_is_refused(key, value):
     with pytest.raises(ValueError, match=f"{key} {value}"):
         mixing(**{key: value})
+
+
+# -- several classes an image
+
+HOT = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 1]]).float()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("cutmix_rate", [0.0, 1.0])
+def test_several_classes_are_mixed_as_the_images_are(images, cutmix_rate, seed):
+    single, shares = mixing(cutmix_rate=cutmix_rate)(images, TARGET, seed)
+    mixed, target = mixing(cutmix_rate=cutmix_rate, num_classes=3)(images, HOT, seed)
+    assert torch.equal(mixed, single)
+    torch.testing.assert_close(target, shares @ HOT)
+    assert (target <= 1 + 1e-6).all()
+
+
+def test_several_classes_that_are_not_mixed_stay(images):
+    copy = HOT.clone()
+    mixed, target = mixing(rate=0.0, num_classes=3)(images, HOT, 0)
+    assert torch.equal(mixed, images)
+    assert torch.equal(target, HOT)
+    mixing(num_classes=3)(images, HOT, 0)
+    assert torch.equal(HOT, copy)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from vitlab.data.batch import Key
-from vitlab.data.sampler import EvaluationOrder, TrainingOrder
+from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
 
 
 class Sharing(NamedTuple):
@@ -193,14 +193,19 @@ def test_a_resume_within_a_window_goes_on_with_the_right_samples(position):
 
 @pytest.mark.parametrize("repeats", [1, 2, 3, 4])
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_a_sample_stands_several_times_in_a_row_with_another_view_each(repeats, epoch):
+def test_a_sample_comes_several_times_with_another_view_each(repeats, epoch):
     order = training_order(50, 12, repeats=repeats, position=4 * epoch)
     batches = list(order)
     assert len(batches) == len(order) == 4
-    keys = list(chain(*batches))
-    rows = [keys[start : start + repeats] for start in range(0, len(keys), repeats)]
-    assert all(row == [Key(epoch, row[0].index, view) for view in range(repeats)] for row in rows)
-    assert [row[0].index for row in rows] == order.permutation(epoch)[: 48 // repeats].tolist()
+    first = order.permutation(epoch)[: 48 // repeats].tolist()
+    assert sorted(chain(*batches)) == sorted(Key(epoch, index, view) for index in first for view in range(repeats))
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_neighbours_in_a_batch_which_mixing_pairs_are_of_different_samples(repeats):
+    for batch in training_order(1000, 16, repeats=repeats):
+        assert [key.view for key in batch] == sorted(key.view for key in batch)
+        assert all(key.index != before.index for before, key in zip([batch[-1], *batch], batch, strict=False))
 
 
 def test_the_views_of_a_sample_may_lie_on_two_ranks():
@@ -224,3 +229,90 @@ def test_every_key_of_a_step_has_its_image_size(position):
 
 def test_without_a_schedule_the_crop_has_its_own_size():
     assert {key.image_size for batch in epoch_from(0) for key in batch} == {0}
+
+
+# -- classes that come as often as each other
+
+class_sizes = st.lists(st.integers(0, 200), min_size=1, max_size=8).filter(any)
+balances = st.floats(0.01, 1)
+
+
+def unequal(class_sizes):
+    return np.random.RandomState(0).permutation(np.repeat(np.arange(len(class_sizes)), class_sizes))
+
+
+@given(class_sizes, balances)
+def test_shares_add_up_and_are_proportional_to_a_power_of_the_counts(class_sizes, balance):
+    counts = np.array(class_sizes)
+    shares = class_shares(counts, balance)
+    weights = np.array([n ** (1 - balance) if n else 0 for n in class_sizes])
+    assert shares.sum() == counts.sum()
+    assert np.abs(shares - counts.sum() * weights / weights.sum()).max() < 1
+    assert ((shares > 0) == (counts > 0)).all()
+    order = np.argsort(counts, kind="stable")
+    smaller, larger = shares[order][:-1], shares[order][1:]
+    assert (smaller <= larger + (np.diff(counts[order]) == 0)).all()  # a rounding tells equal classes apart
+
+
+@pytest.mark.parametrize(
+    ("counts", "balance", "shares"),
+    [
+        ([100, 4], 1.0, [52, 52]),
+        ([100, 4], 0.5, [87, 17]),  # 10 to 2 of 104: 86 2/3 and 17 1/3
+        ([100, 4], 0.0, [100, 4]),
+        ([5, 3, 2], 1.0, [4, 3, 3]),  # 3 1/3 each; the place that is left goes to the first
+        ([0, 7, 3], 1.0, [0, 5, 5]),
+        ([1, 1, 1], 0.3, [1, 1, 1]),
+        ([6, 4, 1], 1.0, [4, 4, 3]),
+        ([1, 2], 1.0, [1, 2]),  # to the class that has another sample
+        ([2, 3, 5], 1.0, [3, 3, 4]),
+    ],
+)
+def test_shares_that_can_be_worked_out(counts, balance, shares):
+    assert class_shares(np.array(counts), balance).tolist() == shares
+
+
+@settings(deadline=None)
+@given(class_sizes, balances, st.integers(0, 3))
+def test_a_balanced_epoch_repeats_as_little_as_it_can(class_sizes, balance, epoch):
+    targets = unequal(class_sizes)
+    order = training_order(len(targets), 1, targets=targets, class_balance=balance).permutation(epoch)
+    shares = class_shares(np.array(class_sizes), balance)
+    assert len(order) == len(targets)
+    assert np.bincount(targets[order], minlength=len(class_sizes)).tolist() == shares.tolist()
+    for k, size in enumerate(class_sizes):
+        own = order[targets[order] == k]
+        for begin in range(0, len(own) - size + 1, max(size, 1)):  # one round after the other
+            assert len(set(own[begin : begin + size])) == size
+        times = np.bincount(own, minlength=len(targets))[targets == k] if size else np.zeros(1)
+        assert times.max() - times.min() <= 1
+
+
+def test_balanced_classes_are_mixed_and_their_samples_differ_between_epochs():
+    targets = unequal([900, 60, 40])
+    order = training_order(1000, 4, targets=targets, class_balance=1.0)
+    epochs = [order.permutation(epoch) for epoch in range(5)]
+    assert len({tuple(epoch) for epoch in epochs}) == 5
+    seen = [frozenset(epoch[targets[epoch] == 0]) for epoch in epochs]
+    assert all(len(part) == 334 for part in seen)
+    assert len(frozenset.union(*seen)) > 700  # of 900: others of the large class in each epoch
+    for epoch in epochs:
+        parts = [np.bincount(targets[part], minlength=3) for part in np.split(epoch, 10)]
+        assert 15 < np.min(parts) < np.max(parts) < 52  # 33, with a standard deviation of 4.5
+
+
+@pytest.mark.parametrize("position", [0, 1, 5, 6, 13])
+def test_a_balanced_order_resumes_and_is_shared_out_as_any_other(position):
+    options = {"n": 23, "size": 4, "targets": unequal([15, 6, 2]), "class_balance": 1.0}
+    uninterrupted = [batch for epoch in range(4) for batch in epoch_from(5 * epoch, **options)]
+    assert epoch_from(position, **options) == uninterrupted[position : position + 5]
+    halves = [epoch_from(position, rank=rank, world_size=2, **options) for rank in (0, 1)]
+    together = [first + second for first, second in zip(*halves, strict=True)]
+    assert together == uninterrupted[position : position + 5]
+
+
+def test_without_balance_the_order_is_the_plain_one():
+    targets = unequal([15, 6, 2])
+    plain = training_order(23, 4).permutation(2)
+    assert np.array_equal(training_order(23, 4, targets=targets).permutation(2), plain)
+    assert not np.array_equal(training_order(23, 4, targets=targets, class_balance=0.5).permutation(2), plain)

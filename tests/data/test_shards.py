@@ -488,3 +488,43 @@ def test_names_stand_one_after_another():
     letters = np.frombuffer("aéb".encode(), dtype=np.uint8)
     columns = {"names": letters, "name_end": np.array([1, 1, 4])}
     assert [name_of(columns, i) for i in range(3)] == ["a", "", "éb"]
+
+
+# -- several classes an image
+
+HOT = np.random.RandomState(0).randint(0, 2, (20, 3)).astype(np.uint8)
+
+
+def test_several_classes_are_packed_and_read_back(tmp_path):
+    HOT[4] = 0
+    original = Files([picture(i) for i in range(20)], HOT)
+    index = packed(tmp_path / "a", {"train": original})
+    assert len(index["splits"]["train"]["shards"]) > 1
+    pool = opened(tmp_path / "a")["train"]
+    assert np.array_equal(pool.targets, HOT)
+    assert pool.targets.dtype == np.uint8
+    assert np.array_equal(pickle.loads(pickle.dumps(pool)).targets, HOT)
+    assert pool.load_many(range(20)) == original.contents
+    with tarfile.open(tmp_path / "a" / "train-000000.tar") as tar:
+        assert tar.getnames()[:2] == ["000000000.jpg", "000000000.json"]
+        assert json.load(tar.extractfile("000000000.json")) == {"label": np.flatnonzero(HOT[0]).tolist()}
+    index_tars(str(tmp_path / "a"), tmp_path / "b", class_names=["a", "b", "c"], num_workers=0)
+    assert np.array_equal(opened(tmp_path / "b")["train"].targets, HOT)  # the tars tell the same
+
+
+def test_several_classes_stay_with_their_images_when_some_are_left_out(tmp_path):
+    original = Files([b"damaged" if i == 3 else picture(i) for i in range(20)], HOT)
+    packed(tmp_path, {"train": original}, on_bad_image="skip")
+    pool = opened(tmp_path)["train"]
+    assert np.array_equal(pool.targets, np.delete(HOT, 3, axis=0))
+
+
+def test_lists_of_classes_in_tars_of_others(tmp_path):
+    members = []
+    for i, label in enumerate([["dog", "cat"], [], "emu"]):
+        members += [(f"{i}.jpg", picture(i)), (f"{i}.json", json.dumps({"label": label}).encode())]
+    foreign(tmp_path / "0.tar", members)
+    index_tars(str(tmp_path), tmp_path, class_names=None, num_workers=0)
+    source = Shards(root=str(tmp_path))
+    assert source.open()["train"].targets.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    assert source.class_names == ["cat", "dog", "emu"]

@@ -4,13 +4,17 @@ import pytest
 import torch
 import torchvision
 
-from vitlab.models import timm_model, torchvision_model
+from vitlab.models import small_resnet, timm_model, torchvision_model
 
 
 def of_torchvision(**changes):
     torch.manual_seed(0)
     options = {"name": "resnet18", "patch_size": None, "in_chans": 3, "num_classes": 10}
     return torchvision_model(**options | {"small_images": False} | changes)
+
+
+def of_small_resnet(**changes):
+    return small_resnet(**{"depth": 8, "width": 4, "patch_size": None, "in_chans": 3, "num_classes": 10} | changes)
 
 
 def of_timm(**changes):
@@ -26,10 +30,11 @@ def of_timm(**changes):
         lambda **k: of_torchvision(small_images=True, **k),
         lambda **k: of_torchvision(name="mobilenet_v3_small", **k),
         lambda **k: of_torchvision(name="squeezenet1_1", **k),
+        of_small_resnet,
         of_timm,
         lambda **k: of_timm(name="test_vit", image_size=32, drop_path_rate=0.1, **k),
     ],
-    ids=["resnet18", "resnet18 small", "mobilenet", "squeezenet", "timm resnet", "timm vit"],
+    ids=["resnet18", "resnet18 small", "mobilenet", "squeezenet", "small resnet", "timm resnet", "timm vit"],
 )
 def test_images_of_any_channels_give_logits(build, in_chans):
     model = build(in_chans=in_chans).eval()
@@ -94,3 +99,22 @@ def test_a_missing_timm_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match=r"model=timm needs timm: pip install timm"):
         of_timm()
+
+
+def test_a_small_resnet_has_6n_and_2_layers_with_weights_and_shortcuts_without():
+    model = of_small_resnet(depth=20, width=16)
+    layers = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+    assert len(layers) == 20
+    assert [conv.weight.shape[0] for conv in layers[1:-1]] == [16] * 6 + [32] * 6 + [64] * 6
+    stage = model.layer2[0]
+    torch.nn.init.zeros_(stage.bn2.weight)  # the branch gives nothing: what is left is the shortcut
+    x = torch.rand(1, 16, 8, 8)
+    out = stage(x)
+    assert torch.equal(out[:, :16], x[:, :, ::2, ::2])
+    assert not out[:, 16:].any()
+
+
+@pytest.mark.parametrize(("changes", "words"), [({"depth": 18}, "depth 18 is not"), ({"patch_size": 4}, "not patches")])
+def test_what_a_small_resnet_cannot_be_is_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        of_small_resnet(**changes)

@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from hydra_plugins.vitlab_plugins.resolvers import better
+from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
 from vitlab.errors import VitlabError
 
 OUTCOME = "job.json"
@@ -53,11 +54,19 @@ class SweepTable(Callback):
         rows = write_table(folder.parent)
         print(f"\n{len(rows)} job(s) of this sweep, best first, in {folder.parent / 'results.csv'}")
         print_rows(rows)
+        if seeds := write_seed_table(folder.parent, outcomes_of(folder.parent)):
+            print(f"\nmeans over seeds and their 95 % intervals, in {folder.parent / 'seeds.csv'}")
+            print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
+
+
+def outcomes_of(sweep: Path) -> list[dict[str, Any]]:
+    """What the jobs of a sweep came to."""
+    return [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
 
 
 def write_table(sweep: Path) -> list[dict[str, Any]]:
     """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
-    outcomes = [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
+    outcomes = outcomes_of(sweep)
     sign = {"min": 1, "max": -1}
     outcomes.sort(
         key=lambda o: (o["status"] != "done", o["score"] is None, (o["score"] or 0) * sign[better(str(o["monitor"]))])
@@ -75,6 +84,12 @@ def write_table(sweep: Path) -> list[dict[str, Any]]:
         writer.writerows(rows)
     os.replace(temporary, sweep / "results.csv")
     return rows
+
+
+def telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without the columns of overrides that are the same in all of them."""
+    same = [name for name in rows[0] if name not in COLUMNS and len({row.get(name) for row in rows}) == 1]
+    return [{name: value for name, value in row.items() if name not in same} for row in rows]
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:

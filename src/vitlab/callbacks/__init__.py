@@ -5,21 +5,30 @@ from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.checkpoint_io import AtomicCheckpointIO
 from vitlab.callbacks.ema import EMA
 from vitlab.callbacks.evaluation_report import EvaluationReport
+from vitlab.callbacks.feature_probe import FeatureProbe
 from vitlab.callbacks.interruption import Interruption
 from vitlab.callbacks.latest_state import LatestState
 from vitlab.callbacks.model_views import ModelViews
 from vitlab.callbacks.progress import Progress
+from vitlab.callbacks.reconstruction_picture import ReconstructionPicture
 from vitlab.callbacks.step_log import StepLog
+from vitlab.callbacks.swa import SWA
+from vitlab.callbacks.weight_averaging import WeightAverage, check_averages
 
 __all__ = [
     "EMA",
+    "SWA",
     "AtomicCheckpointIO",
     "BatchPicture",
     "BestModel",
     "EvaluationReport",
+    "FeatureProbe",
     "Interruption",
     "LatestState",
     "ModelViews",
     "Progress",
+    "ReconstructionPicture",
     "StepLog",
+    "WeightAverage",
+    "check_averages",
 ]

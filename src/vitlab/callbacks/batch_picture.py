@@ -10,6 +10,8 @@ from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.data.batch import Batch
 from vitlab.layers import MixedGrids, unpatchify
 
+NAMED = 4  # classes of an image
+
 
 class BatchPicture(Callback):
     """Saves pictures/training_batch.png, up to `num_images` images with their labels, and logs it."""
@@ -43,9 +45,9 @@ def pixels(preprocessing: Any, batch: Batch) -> list[Tensor]:
 
 
 def label(target: Tensor, class_names: list[str]) -> str:
-    """A class, or the two classes of a mixed image with their shares, one below the other."""
+    """A class, or up to `NAMED` classes, one below the other, with their shares where an image is mixed."""
     if target.ndim == 0:
         return class_names[int(target)]
-    shares, classes = target.topk(min(2, len(target)))
+    shares, classes = (part[:NAMED] for part in target.sort(descending=True, stable=True))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
-    return parts[0][0] if len(parts) == 1 else "\n".join(f"{s:.0%} {name}" for name, s in parts)
+    return "\n".join(name if s > 0.995 else f"{s:.0%} {name}" for name, s in parts) or "none"

@@ -7,13 +7,13 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-from vitlab.callbacks.ema import EMA
 from vitlab.callbacks.latest_state import check_finite
+from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
 
 
 class BestModel(Callback):
-    """Keeps checkpoints/best.ckpt: weights (averaged ones, with EMA), the score, and what rebuilds the run.
+    """Keeps checkpoints/best.ckpt: weights (averaged ones, with EMA or SWA), the score, and what rebuilds the run.
 
     `monitor` is a metric of the task; `mode` "min" or "max" says which way is better. A tie keeps the earlier model.
     """
@@ -28,10 +28,13 @@ class BestModel(Callback):
         self.validated_step = -1
 
     def state_dict(self) -> dict[str, Any]:
-        return {"score": self.score, "step": self.step, "validated_step": self.validated_step}
+        state = {"score": self.score, "step": self.step, "validated_step": self.validated_step}
+        return state | {"monitor": self.monitor}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.score, self.step = state_dict["score"], state_dict["step"]
+        """By another metric than before, nothing is the best yet."""
+        if state_dict["monitor"] == self.monitor:
+            self.score, self.step = state_dict["score"], state_dict["step"]
         self.validated_step = state_dict["validated_step"]
 
     def path(self, trainer: pl.Trainer) -> Path:
@@ -66,7 +69,7 @@ class BestModel(Callback):
 
     def _weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         for callback in trainer.callbacks:
-            if isinstance(callback, EMA):
+            if isinstance(callback, WeightAverage):
                 average = callback.state_dict_of_average()
                 if average is not None:
                     return average

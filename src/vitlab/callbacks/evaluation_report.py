@@ -8,16 +8,15 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from vitlab.callbacks.figures import confusion_figure, image_grid, save_figure
-
-COLUMNS = ["index", "name", "true", "predicted", "probability", "loss"]
+from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
 
 
 class EvaluationReport(Callback):
-    """For the split that is tested: <split>_predictions.csv with every sample, the confusion matrix, and the
-    `num_worst` samples of the highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
+    """For the split that is tested: <split>_predictions.csv with every sample, a figure of the whole split (confusion
+    matrix, or the average precision of each class where an image may have several), and the `num_worst` samples of the
+    highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: int):
         if num_worst < 1:
@@ -37,54 +36,50 @@ class EvaluationReport(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if outputs is None:  # no image of this batch could be read
+        if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
         logits, loss = outputs["predictions"]
-        probability, predicted = logits.softmax(dim=1).max(dim=1)
-        columns = (batch.index, batch.target, predicted, probability, loss)
-        self.rows.append(torch.stack([column.float() for column in columns], dim=1))  # stays on the device
+        columns = kind_of(trainer).columns(batch.target, pl_module.probabilities(logits))
+        self.rows.append(torch.column_stack([batch.index.float(), loss.float(), columns]))  # stays on the device
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        table = gathered(torch.cat([torch.empty(0, len(COLUMNS) - 1), *[rows.cpu() for rows in self.rows]]).numpy())
-        if not trainer.is_global_zero or not len(table):
+        parts = gathered([rows.cpu().numpy() for rows in self.rows])
+        if not trainer.is_global_zero or not parts:
             return
+        table = np.concatenate(parts)
         table = table[table[:, 0].argsort()]
-        assert len(np.unique(table[:, 0])) == len(table), "a test sample was scored twice"
-        datamodule = trainer.datamodule
-        names, split = datamodule.class_names, datamodule.splits[datamodule.test_split]
+        index, loss, labels = table[:, 0].astype(int), table[:, 1], table[:, 2:]
+        assert len(np.unique(index)) == len(index), "a test sample was scored twice"
+        datamodule, kind = trainer.datamodule, kind_of(trainer)
+        names, name = datamodule.class_names, datamodule.test_split
+        split = datamodule.splits[name]
+        heads = ["index", "name", *kind.heads(names), "loss"]
         rows = [
-            [int(i), split.name(int(i)), names[int(true)], names[int(predicted)], round(p, 6), round(loss, 6)]
-            for i, true, predicted, p, loss in table.tolist()
+            [int(i), split.name(int(i)), *kind.words(row, names), round(float(value), 6)]
+            for i, row, value in zip(index, labels, loss, strict=True)
         ]
-        with open(Path(trainer.default_root_dir) / f"{datamodule.test_split}_predictions.csv", "w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *rows])
-        self._draw(trainer, table, rows)
-
-    def _draw(self, trainer: pl.Trainer, table: np.ndarray, rows: list[list[Any]]) -> None:
-        datamodule = trainer.datamodule
-        split, names = datamodule.test_split, datamodule.class_names
-        matrix = multiclass_confusion_matrix(
-            torch.from_numpy(table[:, 2]).long(), torch.from_numpy(table[:, 1]).long(), num_classes=len(names)
-        ).numpy()
-        wrong = int(matrix.sum() - matrix.trace())
-        heading = f"{split}: {wrong} of {len(table)} wrong"
-        save_figure(trainer, confusion_figure(matrix, names, heading), f"{split}_confusion_matrix")
-        worst = table[:, 4].argsort()[::-1][: self.num_worst]
-        dataset = datamodule.evaluated(split)
-        images = [dataset[(0, int(table[i, 0]))].image / 255 for i in worst]
-        titles = [f"{rows[i][2]}, said {rows[i][3]}\nwith {rows[i][4]:.2f}" for i in worst]
-        figure = image_grid(images, titles, columns=8, heading=f"{split}: the highest losses")
-        save_figure(trainer, figure, f"{split}_worst_predictions")
+        with open(Path(trainer.default_root_dir) / f"{name}_predictions.csv", "w", newline="") as file:
+            csv.writer(file).writerows([heads, *rows])
+        save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
+        worst = loss.argsort()[::-1][: self.num_worst]
+        dataset = datamodule.evaluated(name)
+        images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
+        titles = [kind.title(labels[i], names) for i in worst]
+        figure = image_grid(images, titles, columns=8, heading=f"{name}: the highest losses")
+        save_figure(trainer, figure, f"{name}_worst_predictions")
         for logger in trainer.loggers:
             if hasattr(logger, "log_table"):
-                data = [rows[i] for i in worst]
-                logger.log_table(key=f"{split}_worst_predictions_table", columns=COLUMNS, data=data)
+                logger.log_table(key=f"{name}_worst_predictions_table", columns=heads, data=[rows[i] for i in worst])
 
 
-def gathered(rows: np.ndarray) -> np.ndarray:
-    """The rows of all ranks."""
+def kind_of(trainer: pl.Trainer) -> LabelTable:
+    return SEVERAL_CLASSES if trainer.datamodule.multilabel else ONE_CLASS
+
+
+def gathered(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Those of all ranks."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return rows
-    parts: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(parts, rows)
-    return np.concatenate(parts)
+        return parts
+    found: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, parts)
+    return [part for parts_of_rank in found for part in parts_of_rank]

@@ -61,3 +61,17 @@ def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -
             colour = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(int(matrix[row, column])), ha="center", va="center", color=colour, fontsize=7)
     return figure
+
+
+def bar_figure(values: np.ndarray, class_names: list[str], heading: str) -> Figure:
+    """A value in [0, 1] for each class (K,), the best on top; NaN where there is none, which gets no bar."""
+    order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
+    K = len(class_names)
+    figure = Figure(figsize=(7, min(1.2 + 0.22 * K, 14)))
+    axes = figure.add_subplot()
+    axes.barh(range(K), np.nan_to_num(values[order]), color="tab:blue")
+    axes.set(xlim=(0, 1), ylim=(-0.6, K - 0.4), title=heading)
+    if K <= 2 * LABELLED_CLASSES:
+        labels = [f"{class_names[k]} (none)" if np.isnan(values[k]) else class_names[k] for k in order]
+        axes.set_yticks(range(K), labels, fontsize=8)
+    return figure

@@ -6,13 +6,15 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.figures import save_figure
 from vitlab.data.batch import Sample
-from vitlab.models import VisionTransformer
+from vitlab.data.targets import words
+from vitlab.models import encoder_of
 from vitlab.views import gallery, pick
 
 
 class ModelViews(Callback):
-    """After the test, all views of the model for `num_images` images, evenly spaced in the split that was tested, as
-    pictures/<view>.png. For a model that is no Vision Transformer, or has nothing of a kind, one printed line."""
+    """After the test, all views of the model, or of the encoder of a masked autoencoder, for `num_images` images,
+    evenly spaced in the split that was tested, as pictures/<view>.png. For a model that is no Vision Transformer, or
+    has nothing of a kind, one printed line."""
 
     def __init__(self, *, num_images: int):
         if num_images < 1:
@@ -22,9 +24,9 @@ class ModelViews(Callback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        model, datamodule = pl_module.model, trainer.datamodule
-        if not isinstance(model, VisionTransformer):
-            print(f"no views: {type(model).__name__} is no Vision Transformer")
+        model, datamodule = encoder_of(pl_module.model), trainer.datamodule
+        if model is None:
+            print(f"no views: {type(pl_module.model).__name__} is no Vision Transformer")
             return
         split = datamodule.evaluated(datamodule.test_split)
         if split.crop.output_size() is None:
@@ -36,7 +38,7 @@ class ModelViews(Callback):
             print("no views: none of the images chosen can be read")
             return
         images = torch.stack([sample.image for sample in samples])
-        titles = [datamodule.class_names[sample.target] for sample in samples]
+        titles = [words(sample.target, datamodule.class_names) for sample in samples]
         preprocessing = datamodule.preprocessing.to(pl_module.device)
         inputs = preprocessing.normalize(images.to(pl_module.device))
         for name, figure in gallery(model, inputs, images / 255, titles):

@@ -26,7 +26,7 @@ class Progress(RichProgressBar):
         super().on_validation_end(trainer, pl_module)
         if self.is_disabled and trainer.is_global_zero and trainer.state.fn == "fit":
             values = "  ".join(f"{name} {value:.4g}" for name, value in self._values(trainer).items())
-            print(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  step {trainer.global_step}  {values}")
+            print(f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}  {values}")
             sys.stdout.flush()
 
     @staticmethod

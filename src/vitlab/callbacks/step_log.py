@@ -15,7 +15,8 @@ from vitlab.errors import NonFiniteError
 
 class StepLog(Callback):
     """Logs, every trainer.log_every_n_steps optimizer steps and at the end of an epoch: the task's training metrics,
-    learning rate, images per second (of all devices, evaluation left out) and peak memory in MiB.
+    learning rate, images per second (of all devices, evaluation left out), seconds that the run has taken so far
+    (evaluation and earlier starts included, work that a kill threw away left out) and peak memory in MiB.
 
     `latest` holds the last entry, for the progress bar. Raises NonFiniteError when the loss is not finite.
     """
@@ -28,6 +29,14 @@ class StepLog(Callback):
         self.started = 0.0
         self.total_images = 0
         self.total_seconds = 0.0
+        self.before = 0.0  # seconds that earlier starts took
+        self.fit_started = time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.before + time.perf_counter() - self.fit_started}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.before = state_dict["seconds"]
 
     @property
     def mean_images_per_second(self) -> float:
@@ -37,6 +46,7 @@ class StepLog(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.step = trainer.global_step
         self.seconds, self.started = 0.0, time.perf_counter()
+        self.fit_started = self.started
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.seconds += time.perf_counter() - self.started
@@ -67,6 +77,7 @@ class StepLog(Callback):
         values |= {
             "train/lr": self.lr,
             "train/images_per_second": images / max(seconds, 1e-9),
+            "train/seconds": self.before + now - self.fit_started,
             "train/peak_memory_mib": peak_memory_mib(pl_module.device),
             "epoch": trainer.global_step / trainer.datamodule.trained_steps_per_epoch(),
         }
@@ -74,8 +85,8 @@ class StepLog(Callback):
         self.step, self.seconds, self.started = trainer.global_step, 0.0, now
         if not math.isfinite(values["train/loss"]):
             raise NonFiniteError(
-                f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr, "
-                "lengthen the warm-up, or use trainer.precision=32-true"
+                f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr "
+                "(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true"
             )
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)

@@ -14,6 +14,7 @@ from vitlab.data.sources import (
     Listing,
     Shards,
     Synthetic,
+    SyntheticMultilabel,
     TorchvisionSource,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "Shards",
     "ShiftedCrop",
     "Synthetic",
+    "SyntheticMultilabel",
     "TokenBudget",
     "TorchvisionSource",
     "WholeImage",

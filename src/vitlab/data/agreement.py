@@ -1,12 +1,15 @@
 """What the settings of a data set must be, each by itself and together; what is not is refused in a sentence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from PIL import Image
 
+from vitlab.data.batch import Sample
 from vitlab.data.crops import Crop
+from vitlab.data.dataset import ImageSplit
 from vitlab.data.resampling import BY_TORCH
-from vitlab.errors import ConfigError
+from vitlab.data.source import Pool
+from vitlab.errors import ConfigError, DataError
 
 ON_BAD_IMAGE = ("error", "skip")
 
@@ -53,3 +56,46 @@ def check_crop(key: str, crop: Crop, in_chans: int, patch_size: int | None) -> N
     own = crop.mixed_patch_size()
     if own is not None and own != patch_size:
         raise ConfigError(f"data.{key}_crop.patch_size is {own}, and the model's is {patch_size}")
+
+
+def check_order(class_balance: float, shuffle_window: int | None) -> None:
+    if not 0 <= class_balance <= 1:
+        raise ConfigError(f"data.class_balance {class_balance} is not in [0, 1]")
+    if class_balance and shuffle_window is not None:
+        raise ConfigError(
+            f"data.class_balance {class_balance} draws from all shards, not from the few of data.shuffle_window "
+            f"{shuffle_window}; set one of them to 0 or null"
+        )
+
+
+def check_labels(pools: Mapping[str, Pool], class_names: list[str], num_classes: int, class_balance: float) -> None:
+    """As many classes as are configured, and in every split either one an image or several."""
+    if len(class_names) != num_classes:
+        raise ConfigError(
+            f"data.num_classes is {num_classes}, but the data has {len(class_names)} classes; "
+            f"set data.num_classes={len(class_names)}"
+        )
+    shapes = {split: pool.targets.shape[1:] for split, pool in pools.items()}
+    if set(shapes.values()) not in ({()}, {(num_classes,)}):
+        raise DataError(
+            f"the targets of {', '.join(shapes)} are {', '.join(str(pool.targets.shape) for pool in pools.values())}; "
+            f"give all of them as (n,), or all as (n, {num_classes})"
+        )
+    if class_balance and pools["train"].targets.ndim == 2:
+        raise ConfigError(
+            f"data.class_balance {class_balance} is for images of one class each, and these may have several; set it "
+            "to 0, and weigh the loss instead"
+        )
+
+
+def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
+    """Read one image of a split: crop and transform must give image_size, in in_chans channels."""
+    samples = (split[(0, i)] for i in range(len(split)))
+    sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
+    if sample is None:
+        raise DataError(f"no image of the {name} split can be read")
+    height, width = sample.image.shape[-2:]
+    if split.crop.output_size() is not None and (height, width) != (image_size, image_size):
+        raise ConfigError(
+            f"the {name} crop and transform give images of {height}x{width}, and data.image_size is {image_size}"
+        )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from vitlab.data.targets import Target, as_tensor
 from vitlab.layers import Grid, MixedGrids, mixed_grids, patchify
 
 
@@ -27,9 +28,10 @@ class Key(NamedTuple):
 class Batch(NamedTuple):
     """`inputs` are uint8 images (B, C, H, W) from a worker, and float patches (B, N, C·P·P), or images for a model that
     wants pixels, on the device. Images of different sizes are patches (B, N, C·P·P) from the start, filled up with
-    zeros to the longest. `target` (B,) holds classes, or (B, K) probabilities after mixing. `index` (B,) is the place
-    in the split. `grid` (h, w) says how the patches lie, (1, 1) where none are cut, and for mixed sizes how they lie in
-    each image, with `mask` and `coordinates`. `unreadable` names files that could not be read and are not in the batch.
+    zeros to the longest. `target` (B,) holds classes, or (B, K) float: probabilities after mixing, or which classes are
+    there where an image may have several. `index` (B,) is the place in the split. `grid` (h, w) says how the patches
+    lie, (1, 1) where none are cut, and for mixed sizes how they lie in each image, with `mask` and `coordinates`.
+    `unreadable` names files that could not be read and are not in the batch.
     """
 
     inputs: Tensor
@@ -59,10 +61,10 @@ class Batch(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One image (C, H, W) uint8 with its class and its place in the split."""
+    """One image (C, H, W) uint8 with its class, or its classes (K,), and its place in the split."""
 
     image: Tensor
-    target: int
+    target: Target
     index: int  # type: ignore[assignment]
 
 
@@ -92,7 +94,7 @@ def collate(
         images = [torch.nn.functional.pad(p, (0, 0, 0, N - len(p))) for p in patches]
     return Batch(
         inputs=stacked(images, place) if images else torch.empty(0, dtype=torch.uint8),
-        target=torch.tensor([s.target for s in found], dtype=torch.long),
+        target=as_tensor([s.target for s in found]),
         index=torch.tensor([s.index for s in found], dtype=torch.long),
         grid=grid,
         unreadable=tuple(s for s in samples if isinstance(s, Unreadable)),

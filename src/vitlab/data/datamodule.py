@@ -13,9 +13,19 @@ from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from vitlab.counted import counted_seed
-from vitlab.data.agreement import ON_BAD_IMAGE, at_least, check_channels, check_crop, check_fractions, one_of
+from vitlab.data.agreement import (
+    ON_BAD_IMAGE,
+    at_least,
+    check_channels,
+    check_crop,
+    check_fractions,
+    check_image_size,
+    check_labels,
+    check_order,
+    one_of,
+)
 from vitlab.data.augmentation import check_augmentation
-from vitlab.data.batch import Batch, Sample
+from vitlab.data.batch import Batch
 from vitlab.data.batch_size import divide_batch
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on
 from vitlab.data.crops import Crop
@@ -25,10 +35,11 @@ from vitlab.data.mixing import Mixing
 from vitlab.data.preprocessing import Preprocessing
 from vitlab.data.resolution import ProgressiveResolution
 from vitlab.data.ring import BatchesInRing
-from vitlab.data.sampler import EvaluationOrder, TrainingOrder
+from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
 from vitlab.data.source import Pool, Source
 from vitlab.data.sources.split_names import SPLITS
-from vitlab.data.splits import divide
+from vitlab.data.splits import divide, few_of_each
+from vitlab.data.targets import class_counts
 from vitlab.errors import ConfigError, DataError
 
 
@@ -66,6 +77,8 @@ class ImageDataModule(pl.LightningDataModule):
         cache_size: int,
         val_fraction: float,
         test_fraction: float,
+        labels_per_class: int | None,
+        class_balance: float,
         patch_size: int | None,
         global_batch_size: int,
         device_batch_size: int | None,
@@ -84,8 +97,9 @@ class ImageDataModule(pl.LightningDataModule):
         one_of("on_bad_image", on_bad_image, ON_BAD_IMAGE)
         one_of("cache", cache, CACHES)
         check_fractions(val_fraction, test_fraction)
+        check_order(class_balance, shuffle_window)
         at_least(1, repeats=repeats, shuffle_window=shuffle_window, prefetch_batches=prefetch_batches)
-        at_least(1, cache_size=cache_size)
+        at_least(1, cache_size=cache_size, labels_per_class=labels_per_class)
         at_least(0, num_workers=num_workers, stall_timeout=stall_timeout)
         check_channels(source.in_chans, image_mode, in_chans)
         for key, crop in {"train": train_crop, "eval": eval_crop}.items():
@@ -110,6 +124,8 @@ class ImageDataModule(pl.LightningDataModule):
         self.cache_size = cache_size
         self.val_fraction = val_fraction
         self.test_fraction = test_fraction
+        self.labels_per_class = labels_per_class
+        self.class_balance = class_balance
         self.global_batch_size = global_batch_size
         self.device_batch_size = device_batch_size
         self.repeats = repeats
@@ -138,18 +154,19 @@ class ImageDataModule(pl.LightningDataModule):
         if self.splits:
             return
         pools = self.source.open()
-        if len(self.source.class_names) != self.num_classes:
-            raise ConfigError(
-                f"data.num_classes is {self.num_classes}, but the data has {len(self.source.class_names)} classes; "
-                f"set data.num_classes={len(self.source.class_names)}"
-            )
+        check_labels(pools, self.source.class_names, self.num_classes, self.class_balance)
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
         parts = divide(pools, self.val_fraction, self.test_fraction)
+        if self.labels_per_class is not None:
+            pool, indices = parts["train"]
+            few = few_of_each(pool.targets, indices, self.labels_per_class, self.seed, self.class_names)
+            parts["train"] = pool, few
         self.splits = {name: self._split(name, *part) for name, part in parts.items()}
         self.training = self.splits["train"].from_pool(self._cached(self.splits["train"].pool))
         if self.shuffle_window is not None and self.training.groups is None:
             raise ConfigError("data.shuffle_window is a number of shards, and this source has none; set it to null")
-        self._check_size()
+        check_image_size("train", self.training, self.image_size)
+        check_image_size("val", self.splits["val"], self.image_size)
         if self.steps_per_epoch == 0:
             raise ConfigError(
                 f"global_batch_size {self.global_batch_size} is larger than the training split of "
@@ -178,25 +195,23 @@ class ImageDataModule(pl.LightningDataModule):
             seed=self.seed,
         )
 
-    def _check_size(self) -> None:
-        """Read one image of each split's kind: crop and transform must give image_size, in in_chans channels."""
-        for split in ("train", "val"):
-            chosen = self.training if split == "train" else self.splits[split]
-            samples = (chosen[(0, i)] for i in range(len(chosen)))
-            sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
-            if sample is None:
-                raise DataError(f"no image of the {split} split can be read")
-            mixed_sizes = chosen.crop.output_size() is None
-            if not mixed_sizes and sample.image.shape[-2:] != (self.image_size, self.image_size):
-                height, width = sample.image.shape[-2:]
-                raise ConfigError(
-                    f"the {split} crop and transform give images of {height}x{width}, and data.image_size is "
-                    f"{self.image_size}"
-                )
-
     @property
     def class_names(self) -> list[str]:
         return self.source.class_names
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether an image may have several classes: targets are (B, K), not (B,)."""
+        return self.splits["train"].pool.targets.ndim == 2
+
+    def class_counts(self) -> np.ndarray:
+        """How many training images have each class, (K,) int64."""
+        return class_counts(self.splits["train"].targets, self.num_classes)
+
+    def class_shares(self) -> np.ndarray:
+        """How many images with each class an epoch's order holds, (K,) int64: as many, unless classes are balanced."""
+        counts = self.class_counts()
+        return class_shares(counts, self.class_balance) if self.class_balance else counts
 
     @property
     def steps_per_epoch(self) -> int:
@@ -231,6 +246,8 @@ class ImageDataModule(pl.LightningDataModule):
             groups=split.groups,
             window=self.shuffle_window,
             repeats=self.repeats,
+            targets=split.targets if self.class_balance else None,
+            class_balance=self.class_balance,
             image_size=self._image_size_at,
         )
         return self._loader(split, order, size)
@@ -276,15 +293,19 @@ class ImageDataModule(pl.LightningDataModule):
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """Judge the files that could not be read."""
+        self.check_readable(batch)
         if batch.unreadable:
-            if self.on_bad_image == "error":
-                raise DataError(
-                    f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.on_bad_image=skip"
-                )
             if not len(batch.target) and self._trainer().training:
                 raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
             self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
+
+    def check_readable(self, batch: Batch) -> None:
+        """Raise DataError for a file that could not be read, unless such files are to be skipped."""
+        if batch.unreadable and self.on_bad_image == "error":
+            raise DataError(
+                f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.on_bad_image=skip"
+            )
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """On the device: cut out, normalise, mix, cut into patches. uint8 images (B, C, H, W) -> (B, N, C·P·P)."""

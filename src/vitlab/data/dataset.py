@@ -19,6 +19,7 @@ from vitlab.data.crops import Crop, Crops
 from vitlab.data.decoding import DAMAGE, Picture, opened
 from vitlab.data.resampling import as_image, resampled
 from vitlab.data.source import Pool, Stored
+from vitlab.data.targets import Target, target_at
 from vitlab.errors import DataError
 
 Transform = Callable[[Any], Any]
@@ -74,8 +75,12 @@ class ImageSplit(Dataset):
 
     @property
     def targets(self) -> np.ndarray:
-        """The class of each sample (n,)."""
+        """The class of each sample (n,), or its classes (n, K)."""
         return self.pool.targets[self.indices]
+
+    def target(self, index: int) -> Target:
+        """The class of a sample, or its classes (K,)."""
+        return target_at(self.pool.targets, self.indices[index])
 
     def name(self, index: int) -> str:
         return self.pool.name(int(self.indices[index]))
@@ -132,7 +137,7 @@ class ImageSplit(Dataset):
                 f"{self.name(key.index)} has {image.shape[0]} channels, and data.in_chans is {self.in_chans}; "
                 "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
             )
-        return Sample(image, int(self.pool.targets[self.indices[key.index]]), key.index)
+        return Sample(image, self.target(key.index), key.index)
 
     def transformed(self, image: Tensor, key: Key) -> Tensor:
         assert self.transform is not None

@@ -1,8 +1,9 @@
 """An index of WebDataset tars that others have made: each is read once from front to end, and stays as it is.
 
 A sample is the run of members with the same key, the path up to its first dot: an image (jpg png webp ...), and its
-class in a member `cls`, or as `label` or `cls` in a member `json`. The class is an integer, or a text, then numbered in
-alphabetical order. Split names are read off the paths: train, val, validation, test; anything else is train.
+class in a member `cls`, or as `label` or `cls` in a member `json`, which may list several. The class is an integer, or
+a text, then numbered in alphabetical order. Split names are read off the paths: train, val, validation, test; anything
+else is train.
 """
 
 import json
@@ -17,12 +18,14 @@ import numpy as np
 
 from vitlab.data.parallel import cut, in_order
 from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, save_index
+from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.whole_files import as_json, digest_of, write_whole
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
 SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:idation)?(?![a-z])")
-Label = int | str
+Name = int | str  # of a class
+Label = Name | tuple[Name, ...]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Walk:
         try:
             with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 for found in samples(tar, place):
-                    rows.add(0, found.offset, found.content, 0, None, found.name)
+                    rows.add(0, found.offset, found.content, 0, None, found.name)  # the class is numbered later
                     labels.append(found.label)
                 return rows, labels, file.seek(0, 2)
         except (OSError, tarfile.TarError, EOFError) as error:
@@ -99,9 +102,17 @@ def label_of(content: bytes, extension: str, place: str) -> Label | None:
             value = fields.get("label", fields.get("cls"))
     except (ValueError, AttributeError) as error:
         raise DataError(f"{place} holds no class: {error}") from error
-    if isinstance(value, str) and re.fullmatch(r"\d+", value):
-        return int(value)
-    return value if isinstance(value, int | str) else None
+    if isinstance(value, list):
+        names = [class_of(name) for name in value]
+        return None if None in names else tuple(names)  # type: ignore[arg-type]
+    return class_of(value)
+
+
+def class_of(value: Any) -> int | str | None:
+    """A number, also one written as text, or a name; None for anything else."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"\d+", value) else value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_workers: int) -> dict[str, Any]:
@@ -131,14 +142,18 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
         )
         walked[split] = [result for piece in results for result in piece]
     numbers, class_names = numbered(
-        {label for parts in walked.values() for _, labels, _ in parts for label in labels}, class_names
+        {name for parts in walked.values() for _, labels, _ in parts for label in labels for name in names_of(label)},
+        class_names,
     )
     index: dict[str, Any] = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": {}}
     if Path(path).absolute() != output.absolute():
         index["root"] = root if "://" in root else str(Path(path).absolute())
     output.mkdir(parents=True, exist_ok=True)
+    several = any(isinstance(label, tuple) for parts in walked.values() for _, labels, _ in parts for label in labels)
     for split, parts in walked.items():
-        columns = joined(parts, numbers)
+        columns = joined(parts)
+        found = [[numbers[name] for name in names_of(label)] for _, labels, _ in parts for label in labels]
+        columns["target"] = multi_hot(found, len(class_names)) if several else np.array(found, np.int64).reshape(-1)
         shards = [(name, size) for name, (_, _, size) in zip(splits[split], parts, strict=True)]
         fingerprint = digest_of(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
         index["splits"][split] = {"fingerprint": fingerprint} | save_index(output, split, columns, shards)
@@ -146,7 +161,11 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
     return index
 
 
-def numbered(labels: set[Label], class_names: list[str] | None) -> tuple[dict[Label, int], list[str]]:
+def names_of(label: Label) -> tuple[Name, ...]:
+    return label if isinstance(label, tuple) else (label,)
+
+
+def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Name, int], list[str]]:
     """The number of each label, and the names of all classes."""
     texts = sorted(label for label in labels if isinstance(label, str))
     integers = [label for label in labels if isinstance(label, int)]
@@ -165,11 +184,10 @@ def numbered(labels: set[Label], class_names: list[str] | None) -> tuple[dict[La
     return {number: number for number in integers}, names
 
 
-def joined(parts: list[tuple[Rows, list[Label], int]], numbers: dict[Label, int]) -> dict[str, np.ndarray]:
-    """The columns of a split, out of the rows of its tars."""
+def joined(parts: list[tuple[Rows, list[Label], int]]) -> dict[str, np.ndarray]:
+    """The columns of a split but for the classes, out of the rows of its tars."""
     rows = Rows()
-    for shard, (part, labels, _) in enumerate(parts):
+    for shard, (part, _, _) in enumerate(parts):
         rows.names += part.names
-        for row, label in zip(part.rows, labels, strict=True):
-            rows.rows.append((shard, *row[1:3], numbers[label], *row[4:]))
+        rows.rows += [(shard, *row[1:]) for row in part.rows]
     return rows.columns()

@@ -5,6 +5,7 @@ B batch, K classes
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.transforms import v2
 
@@ -14,8 +15,9 @@ from vitlab.counted import seeded_cpu
 class Mixing:
     """One of mixup and CutMix for each batch, CutMix with probability `cutmix_rate`, none with 1 - `rate`.
 
-    Images (B, C, H, W) and classes (B,) -> mixed images and probabilities (B, K). The pairing is with the image before
-    it in the batch, and all that is random comes from the given seed. An alpha is that of the Beta distribution.
+    Images (B, C, H, W) and classes (B,), or (B, K) where an image may have several -> mixed images and (B, K): how much
+    of each class there is. The pairing is with the image before it in the batch, and all that is random comes from the
+    given seed. An alpha is that of the Beta distribution.
     """
 
     def __init__(self, *, num_classes: int, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):
@@ -32,5 +34,5 @@ class Mixing:
         with seeded_cpu(seed):  # torchvision draws on the CPU: nothing waits for the device
             mixes, cuts = torch.rand(2).tolist()
             if mixes >= self.rate:
-                return images, torch.nn.functional.one_hot(target, self.num_classes).float()
+                return images, target if target.ndim == 2 else F.one_hot(target, self.num_classes).float()
             return (self.cutmix if cuts < self.cutmix_rate else self.mixup)(images, target)

@@ -1,6 +1,6 @@
 """The index of shards: in which tar each image lies, and where in it.
 
-n images of a split
+n images of a split, K classes
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.data.targets import Target
 from vitlab.errors import DataError
 from vitlab.whole_files import digest_of, write_whole
 
@@ -20,7 +21,7 @@ COLUMNS = {  # of the index, by their types in safetensors; each (n,), but for t
     "shard": np.int64,  # the number of the tar
     "offset": np.int64,  # bytes from its begin to the image file
     "length": np.int64,  # bytes of the image file; 0: there is none, since the image could not be read
-    "target": np.int64,
+    "target": np.int64,  # or, where images may have several classes, (n, K) uint8
     "crc32": np.uint32,  # of the image file
     "height": np.int32,  # before it was made smaller; 0: it was not
     "width": np.int32,
@@ -33,7 +34,8 @@ def save_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str,
     """Write a safetensors file, whole or not at all."""
     from safetensors.numpy import save
 
-    content = save({name: np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()}, metadata)
+    types = COLUMNS | ({"target": np.uint8} if columns["target"].ndim == 2 else {})
+    content = save({name: np.ascontiguousarray(columns[name], dtype) for name, dtype in types.items()}, metadata)
     write_whole(path, content)
 
 
@@ -46,9 +48,9 @@ def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         header = json.loads(content[8:begin].tobytes())
         metadata = header.pop("__metadata__", {})
         columns = {
-            name: content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]].view(
-                types[entry["dtype"]]
-            )
+            name: content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
+            .view(types[entry["dtype"]])
+            .reshape(entry["shape"])
             for name, entry in header.items()
         }
     except (OSError, ValueError, KeyError, IndexError) as error:
@@ -62,19 +64,23 @@ def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 class Rows:
     """The index of some images, as it grows. `unreadable`: why an image is missing, by its number in the split."""
 
-    rows: list[tuple[int, ...]] = field(default_factory=list)  # shard offset length target crc32 height width
+    rows: list[tuple[int, ...]] = field(default_factory=list)  # shard offset length crc32 height width
+    targets: list[Target] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     unreadable: dict[int, str] = field(default_factory=dict)
 
     def add(
-        self, shard: int, offset: int, content: bytes, target: int, size: tuple[int, int] | None, name: str
+        self, shard: int, offset: int, content: bytes, target: Target, size: tuple[int, int] | None, name: str
     ) -> None:
-        self.rows.append((shard, offset, len(content), target, zlib.crc32(content), *(size or (0, 0))))
+        self.rows.append((shard, offset, len(content), zlib.crc32(content), *(size or (0, 0))))
+        self.targets.append(target)
         self.names.append(name.encode("utf-8", "surrogateescape"))
 
     def columns(self) -> dict[str, np.ndarray]:
-        table = np.array(self.rows, dtype=np.int64).reshape(-1, 7)
-        columns = {name: table[:, number] for number, name in enumerate(list(COLUMNS)[:7])}
+        names = ("shard", "offset", "length", "crc32", "height", "width")
+        table = np.array(self.rows, dtype=np.int64).reshape(-1, len(names))
+        columns = {name: table[:, number] for number, name in enumerate(names)}
+        columns["target"] = np.array(self.targets)
         columns["name_end"] = np.cumsum([len(name) for name in self.names], dtype=np.int64)
         columns["names"] = np.frombuffer(b"".join(self.names), dtype=np.uint8)
         return columns

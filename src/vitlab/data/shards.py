@@ -1,8 +1,9 @@
 """Shards: a split's images in a few large tar files, with an index of where in them each image lies.
 
 The tars are WebDataset's (https://webdataset.github.io): members 000000012.jpg and 000000012.cls, one after the other,
-for the 12th image and its class. Programs that know WebDataset read them from front to end; here the index makes them a
-map-style data set, read by position in any order, so that an order can be counted, and a run resumed on it, exactly.
+for the 12th image and its class; where an image may have several, 000000012.json lists them as its `label`. Programs
+that know WebDataset read them from front to end; here the index makes them a map-style data set, read by position in
+any order, so that an order can be counted, and a run resumed on it, exactly.
 
     index.json               class names, splits, shards with their sizes; plain types
     train.safetensors        the index of the split train: columns (n,), which are memory-mapped
@@ -25,6 +26,7 @@ from vitlab.data.decoding import DamagedImage
 from vitlab.data.parallel import cut, in_order
 from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, index_split, map_columns, part_of, save_columns
 from vitlab.data.source import Pool, Stored
+from vitlab.data.targets import Target, classes_of, target_at
 from vitlab.errors import ConfigError, DataError, StorageError
 from vitlab.whole_files import as_json, write_whole
 
@@ -59,13 +61,16 @@ class Shard:
         """Whether it stays below `shard_bytes` with this image. It takes one in any case."""
         return self.file.tell() == 0 or self.file.tell() + len(encoded.content) + 5 * BLOCK <= shard_bytes
 
-    def add(self, i: int, encoded: Encoded | DamagedImage, target: int, name: str) -> None:
+    def add(self, i: int, encoded: Encoded | DamagedImage, target: Target, name: str) -> None:
         if isinstance(encoded, DamagedImage):
             self.rows.unreadable[i] = str(encoded)
             self.rows.add(self.number, 0, b"", target, None, name)
             return
         offset = self._member(f"{i:09d}.{encoded.extension}", encoded.content)
-        self._member(f"{i:09d}.cls", str(target).encode())
+        if isinstance(target, int):
+            self._member(f"{i:09d}.cls", str(target).encode())
+        else:
+            self._member(f"{i:09d}.json", json.dumps({"label": classes_of(target)}).encode())
         self.rows.add(self.number, offset, encoded.content, target, encoded.size, name)
 
     def _member(self, name: str, content: bytes) -> int:
@@ -150,7 +155,7 @@ def write_split(
                 shard = None
             if shard is None:
                 shard = Shard(folder, split, len(shards))
-            shard.add(i, encoded, int(pool.targets[i]), short(pool.name(i)))
+            shard.add(i, encoded, target_at(pool.targets, i), short(pool.name(i)))
         if shard is None and not shards:
             shard = Shard(folder, split, 0)  # of no image
         if shard is not None:

@@ -15,10 +15,11 @@ Stored = bytes | np.ndarray  # an image file's content, or pixels (H, W) or (H, 
 class Pool:
     """Labelled images that can be read in any order; subclasses say how. Workers receive it pickled.
 
-    `targets` (n,) int64; `fingerprint` is a digest of what the pool holds. `groups` (n,) int64 numbers the shard that
-    each image lies in, for an order that reads few shards at a time; None where any order costs the same. `pixels`
-    (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size. `unreadable` says
-    why images are known not to be readable.
+    `targets` are classes (n,) int64, or (n, K) uint8 where an image may have several, 1 for each that it has; all pools
+    of a source are alike in this. `fingerprint` is a digest of what the pool holds. `groups` (n,) int64 numbers the
+    shard that each image lies in, for an order that reads few shards at a time; None where any order costs the same.
+    `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size. `unreadable`
+    says why images are known not to be readable.
     """
 
     groups: np.ndarray | None = None
@@ -56,7 +57,7 @@ class Pool:
 
 
 class ArrayPool(Pool):
-    """Images in memory: pixels (n, H, W) or (n, H, W, C) in uint8, targets (n,) int64; `label` names the set."""
+    """Images in memory: pixels (n, H, W) or (n, H, W, C) in uint8, targets (n,) or (n, K); `label` names the set."""
 
     pixels: np.ndarray
 

@@ -6,6 +6,7 @@ from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DropPath
 from vitlab.layers.layer_scale import LayerScale
+from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
 from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
 from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
@@ -59,15 +60,20 @@ __all__ = [
     "auto_attention",
     "causal_mask",
     "fused_attention",
+    "hidden_patches",
     "mixed_grids",
     "mlp_width",
+    "num_hidden",
     "offsets",
     "padding_mask",
     "patchify",
     "places",
     "present_patches",
+    "put_patches",
+    "random_keep",
     "resample",
     "sines",
+    "take_patches",
     "unpatchify",
     "without_fill",
     "written_attention",

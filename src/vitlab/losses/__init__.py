@@ -1,5 +1,16 @@
-"""Losses: pure functions of tensors."""
+"""Losses: pure functions of tensors, one value for each sample."""
 
-from vitlab.losses.cross_entropy import softmax_cross_entropy
+from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
+from vitlab.losses.distillation import hard_distillation, soft_distillation
+from vitlab.losses.reconstruction import masked_reconstruction, normalized_patches, restored_patches
 
-__all__ = ["softmax_cross_entropy"]
+__all__ = [
+    "focal_cross_entropy",
+    "hard_distillation",
+    "masked_reconstruction",
+    "normalized_patches",
+    "restored_patches",
+    "sigmoid_cross_entropy",
+    "soft_distillation",
+    "softmax_cross_entropy",
+]

@@ -1,8 +1,22 @@
 """Architectures, one file each."""
 
 from vitlab.models.deit import DistilledVisionTransformer
+from vitlab.models.masked_autoencoder import MaskedAutoencoder
+from vitlab.models.representation import encoder_of, head_names, heads_of, represent
+from vitlab.models.small_resnet import small_resnet
 from vitlab.models.timm_model import timm_model
 from vitlab.models.torchvision_model import torchvision_model
 from vitlab.models.vit import VisionTransformer
 
-__all__ = ["DistilledVisionTransformer", "VisionTransformer", "timm_model", "torchvision_model"]
+__all__ = [
+    "DistilledVisionTransformer",
+    "MaskedAutoencoder",
+    "VisionTransformer",
+    "encoder_of",
+    "head_names",
+    "heads_of",
+    "represent",
+    "small_resnet",
+    "timm_model",
+    "torchvision_model",
+]

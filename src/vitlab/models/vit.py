@@ -98,8 +98,8 @@ class VisionTransformer(nn.Module):
         one_of("position_place", position_place, PLACES)
         one_of("pool", pool, POOLS)
         one_of("initialization", initialization, SCHEMES)
-        at_least(1, depth=depth, embed_dim=embed_dim, in_chans=in_chans, num_classes=num_classes)
-        at_least(1, representation_dim=representation_dim)
+        sizes = {"depth": depth, "embed_dim": embed_dim, "in_chans": in_chans, "num_classes": num_classes}
+        at_least(1, **sizes, representation_dim=representation_dim)
         at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
         rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         if pool == "cls" and not class_token:
@@ -163,8 +163,7 @@ class VisionTransformer(nn.Module):
         self.initialize()
 
     def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
-        """Learned tokens before the patches; a kind of which there is none is empty, and not in the state dict. Returns
-        how many there are."""
+        """Learned tokens before the patches, and their number; kinds without any are not in the state dict."""
         for name in self.prefixes:
             if counts[name]:
                 setattr(self, name, nn.Parameter(torch.empty(1, counts[name], embed_dim)))
@@ -174,7 +173,7 @@ class VisionTransformer(nn.Module):
         return self.num_prefix_tokens
 
     def add_position(self, position: Position) -> None:
-        """Lay out of positions, and their table: learned, fixed (in the state dict, to be resampled from), or none."""
+        """Layout of positions, and their table: learned, fixed (in the state dict, to be resampled from), or none."""
         self.position = position
         if position.learned:
             self.pos_embed = nn.Parameter(torch.empty(position.shape))
@@ -194,7 +193,7 @@ class VisionTransformer(nn.Module):
         return [self.head]
 
     def initialize(self) -> None:
-        """Start from random weights; every parameter is overwritten."""
+        """Random weights; every parameter is overwritten."""
         self.apply(partial(initialize, scheme=self.scheme))
         if self.position.learned:
             nn.init.normal_(self.pos_embed, std=0.02)
@@ -204,32 +203,40 @@ class VisionTransformer(nn.Module):
             self.initialize_head(head)
 
     def initialize_head(self, head: nn.Linear) -> None:
-        """A head that starts anew, also on weights that do not."""
-        initialize(head, self.scheme)
+        initialize(head, self.scheme)  # also anew, on a backbone that is not
         if self.head_std is not None:
             nn.init.normal_(head.weight, std=self.head_std)
         nn.init.constant_(head.bias, self.head_bias)
 
-    def forward_features(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
-        """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D). Inputs of another size than the model was
-        made for come with their `grid` (h, w), patches of images that differ with their mixed grids. `attn_mask`,
-        broadcast to (B, heads, T, T), as in `Attention`."""
+    def embed(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grids]:
+        """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D), prefix first, and their grid."""
         x, grid = self.patch_embed(x, grid)  # (B, N, D)
-        attn_mask = without_fill(attn_mask, grid, self.num_prefix_tokens)
         x = torch.cat([self.prefix().expand(len(x), -1, -1), x], dim=1)  # (B, T, D)
-        x = self.pos_drop(x + self.position(self.pos_embed, grid))  # equation 1
+        return self.pos_drop(x + self.position(self.pos_embed, grid)), grid  # equation 1
+
+    def prefix(self) -> Tensor:
+        return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)  # (1, prefix, D)
+
+    def encode(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        """Tokens (B, T, D) through the blocks and the last norm."""
         for block in self.blocks:
             x = block(x, grid, attn_mask)  # equations 2 and 3
         return self.norm(x)
 
-    def prefix(self) -> Tensor:
-        """-> (1, prefix, D)"""
-        return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)
+    def forward_features(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        """-> (B, T, D). Inputs of another size than the model was made for come with their `grid` (h, w), patches of
+        images that differ with their mixed grids. `attn_mask`, broadcast to (B, heads, T, T), as in `Attention`."""
+        x, grid = self.embed(x, grid)
+        return self.encode(x, grid, without_fill(attn_mask, grid, self.num_prefix_tokens))
+
+    def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """Images (B, C, H, W) or patches (B, N, C·P·P) -> what the head sees of them (B, D), or representation_dim."""
+        x = self.attn_pool(self.forward_features(x, grid), present_patches(grid))  # (B, D), equation 4
+        return self.pre_logits(self.fc_norm(x))
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""
-        x = self.attn_pool(self.forward_features(x, grid), present_patches(grid))  # (B, D), equation 4
-        return self.head(self.pre_logits(self.fc_norm(x)))  # (B, K)
+        return self.head(self.represent(x, grid))  # (B, K)
 
     def no_weight_decay(self) -> set[str]:
         """Names of the parameters that take no weight decay: biases, norms, tokens and position embeddings."""

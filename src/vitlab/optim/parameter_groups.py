@@ -1,8 +1,11 @@
-"""Which parameter gets which learning rate and weight decay."""
+"""Which parameter learns, from when on, at which learning rate and weight decay."""
 
+from collections.abc import Collection
 from typing import Any, Protocol, cast
 
 from torch import nn
+
+PARTS = ("all", "head", "attention")
 
 
 class DescribesParameters(Protocol):
@@ -16,39 +19,79 @@ class DescribesParameters(Protocol):
 
 
 def parameter_groups(
-    model: nn.Module, *, lr: float, weight_decay: float, layer_decay: float = 1.0
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float,
+    layer_decay: float = 1.0,
+    head: Collection[str] = (),
+    head_multiplier: float = 1.0,
+    backbone_multiplier: float = 1.0,
+    trained: str = "all",
+    unfreeze_step: int | None = None,
+    hidden_only: bool = False,
 ) -> list[dict[str, Any]]:
     """Split the trainable parameters into groups of one learning rate and one weight decay, each in exactly one.
 
-    A group is {"name", "params", "names", "lr", "weight_decay"}. With layer_decay below 1, layer l of L learns at
-    lr · layer_decay^(L - l) (Clark et al., 2020, arXiv:2003.10555; Bao et al., 2022, arXiv:2106.08254). For a model
-    that describes nothing, tensors of one dimension take no weight decay, and layer_decay raises ValueError.
+    A group is {"name", "params", "names", "lr", "weight_decay", "from_step"}. With layer_decay below 1, layer l of L
+    learns at lr · layer_decay^(L - l) (Clark et al., 2020, arXiv:2003.10555; Bao et al., 2022, arXiv:2106.08254). For a
+    model that describes nothing, tensors of one dimension take no weight decay, and layer_decay raises ValueError.
+
+    `head` names the head's parameters, whose learning rate is multiplied by `head_multiplier`, all others' by
+    `backbone_multiplier`. `trained` "head" freezes all but these, "attention" all but these and the attention layers
+    (Touvron et al., 2022, arXiv:2203.09795, section 4). What is frozen takes no gradient and is in no group, unless it
+    learns from `unfreeze_step` on. `hidden_only` marks groups outside of the blocks' matrices with "use_fallback".
+    Raises ValueError for values out of range, and for a part that the model does not have.
     """
     described = cast(DescribesParameters, model) if hasattr(model, "no_weight_decay") else None
     if not 0 < layer_decay <= 1:
         raise ValueError(f"layer_decay {layer_decay} is not above 0 and at most 1")
     if layer_decay != 1.0 and described is None:
         raise ValueError(f"layer_decay needs a model that names its layers, which {type(model).__name__} does not")
-    exempt = described.no_weight_decay() if described else {n for n, p in model.named_parameters() if p.ndim <= 1}
-    groups: dict[tuple[int, bool], dict[str, Any]] = {}
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    learns = learning(dict(named), head, trained)
+    exempt = described.no_weight_decay() if described else {name for name, p in named if p.ndim <= 1}
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name, parameter in named:
+        if name not in learns and unfreeze_step is None:
+            parameter.requires_grad_(False)
             continue
-        layer, scale = 0, 1.0
-        if described is not None and layer_decay != 1.0:
-            layer = described.layer_of(name)
-            scale = layer_decay ** (described.depth + 1 - layer)
-        decays = name not in exempt
-        key = (layer, decays)
+        layer = described.layer_of(name) if described is not None and layer_decay != 1.0 else None
+        scale = 1.0 if layer is None or described is None else layer_decay ** (described.depth + 1 - layer)
+        rate = lr * scale * (head_multiplier if name in head else backbone_multiplier)
+        from_step = 0 if name in learns else unfreeze_step
+        apart = hidden_only and (parameter.ndim != 2 or name in head or name in exempt)
+        key = (layer, rate, name in exempt, from_step, apart)
         if key not in groups:
-            label = f"layer {layer}, " if layer_decay != 1.0 else ""
+            words = [f"layer {layer}"] if layer is not None else []
+            words += ["head" if name in head else "backbone"] if head_multiplier != backbone_multiplier else []
+            words += ["no decay" if name in exempt else "decay"]
+            words += [f"from step {from_step}"] if from_step else []
+            words += ["by the fallback"] if apart else []
             groups[key] = {
-                "name": label + ("decay" if decays else "no decay"),
+                "name": ", ".join(words),
                 "params": [],
                 "names": [],
-                "lr": lr * scale,
-                "weight_decay": weight_decay if decays else 0.0,
+                "lr": rate,
+                "weight_decay": 0.0 if name in exempt else weight_decay,
+                "from_step": from_step,
+                **({"use_fallback": apart} if hidden_only else {}),
             }
         groups[key]["params"].append(parameter)
         groups[key]["names"].append(name)
     return list(groups.values())
+
+
+def learning(parameters: Collection[str], head: Collection[str], trained: str) -> set[str]:
+    """Names of the parameters that learn from the first step on. Raises ValueError if there are none."""
+    if trained == "all":
+        return set(parameters)
+    found = set(head)
+    if trained == "attention":
+        attention = {name for name in parameters if "attn" in name.split(".")}
+        if not attention:
+            raise ValueError("optimizer.trained 'attention' needs a model with attention layers, and this one has none")
+        found |= attention
+    elif not found:
+        raise ValueError(f"optimizer.trained '{trained}' needs a model with a head, and this one has none")
+    return found

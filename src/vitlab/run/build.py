@@ -13,7 +13,7 @@ from vitlab.errors import ConfigError, VitlabError
 from vitlab.home import CONF, EXPERIMENTS
 from vitlab.run.annotations import check_annotations
 
-RESOLVER_CALL = re.compile(r"\$\{[^${}]*:")
+RESOLVER_CALL = re.compile(r"\$\{(?!better:)[^${}]*:")  # better: which way a metric is better, and nothing else
 
 
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
@@ -75,7 +75,8 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 def portable(cfg: DictConfig) -> dict[str, Any]:
     """A config as plain types that keeps references between its keys (${optimizer.lr}), so that a later override
-    reaches all who read it, and holds the values of all else: time, machine, environment."""
+    reaches all who read it, which way a metric is better among them, and holds the values of all else: time, machine,
+    environment."""
 
     def walk(node: Any, value: Any) -> Any:
         if isinstance(value, dict):

@@ -23,6 +23,7 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
     "The '.*' does not have many workers",
     "Starting from v1.9.0, `tensorboardX`",
     ".*treespec.*",
+    "Found .* module.* in eval mode at the start of training",  # parts that do not learn
     "It is recommended to use `self.log",  # with sync_dist: what is logged is the same on every rank
 )
 STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}

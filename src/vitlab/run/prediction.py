@@ -23,6 +23,7 @@ from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.errors import ConfigError, DataError
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
+from vitlab.tasks.supervised import Supervised
 
 SHOWN = 20
 
@@ -39,7 +40,11 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     names = saved.checkpoint["run"]["class_names"]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     speed_up_float32_products()
-    datamodule, model = saved.datamodule(), saved.task().model.to(device).eval()
+    datamodule, task = saved.datamodule(), saved.task().to(device).eval()
+    if not isinstance(task, Supervised):
+        raise ConfigError(
+            f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
+        )
     top_k = min(cfg.top_k, len(names))
     rows: list[dict[str, Any]] = []
     skipped = 0
@@ -55,8 +60,10 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
             batch = collate(samples, datamodule.eval_crop.mixed_patch_size())
             batch = datamodule.transfer_batch_to_device(batch, device, 0)
             with torch.inference_mode():
-                logits = model(*datamodule.preprocessing.finished(batch).arguments())  # (B, K)
-            rows += list(top_classes([path for path, _ in good], logits.softmax(dim=1), names, top_k))
+                probabilities = task.probabilities(
+                    task(*datamodule.preprocessing.finished(batch).arguments())
+                )  # (B, K)
+            rows += list(top_classes([path for path, _ in good], probabilities, names, top_k))
     output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
     write_csv(output, rows)
     show(rows, skipped, output)

@@ -17,7 +17,9 @@ from vitlab.callbacks.figures import image_grid, write_figure
 from vitlab.data import ImageDataModule
 from vitlab.data.batch import Batch, Key, Sample
 from vitlab.data.resampling import as_tensor
+from vitlab.data.targets import words
 from vitlab.errors import ConfigError
+from vitlab.run import report
 from vitlab.run.command import Job
 from vitlab.run.trainer import set_accumulation
 from vitlab.run.training import build_datamodule, check_agreement, planned_steps
@@ -87,7 +89,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
         assert not isinstance(picture, Exception), "it is in the batch: it can be read"
         stored = as_tensor(picture.pixels()[0])
         images.append(stored / 255)
-        titles.append(f"{datamodule.class_names[split.targets[index]]}\n{stored.shape[2]}x{stored.shape[1]}")
+        titles.append(f"{words(split.target(index), datamodule.class_names)}\n{stored.shape[2]}x{stored.shape[1]}")
         for epoch in range(COLUMNS - 1):
             sample = split[Key(epoch, index)]
             assert isinstance(sample, Sample)
@@ -105,7 +107,7 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
     pixels = "mixed sizes" if size is None else f"{size[1]}x{size[0]} pixels"
     return {
         "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
-        "classes": f"{datamodule.num_classes:,}",
+        "classes": report.classes(datamodule),
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",

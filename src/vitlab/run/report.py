@@ -19,13 +19,14 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
+        "classes": classes(datamodule),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
         f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),
     }
     for name, value in rows.items():
-        console.print(f"{name:<8}{value}", highlight=False)
+        console.print(f"{name:<9}{value}", highlight=False)
     groups = Table("parameters", "tensors", "elements", "lr", "weight decay", box=None, pad_edge=False)
     for group in task.groups:
         elements = sum(p.numel() for p in group["params"])
@@ -37,6 +38,20 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
             f"{group['weight_decay']:g}",
         )
     console.print(groups)
+
+
+def classes(datamodule: Any) -> str:
+    """How many there are, and how many images each has in training."""
+    counts, shares = datamodule.class_counts(), datamodule.class_shares()
+    told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
+    if datamodule.multilabel:
+        return f"{told}, several an image"
+    return f"{told}, balanced: {between(shares)} an epoch" if datamodule.class_balance else told
+
+
+def between(numbers: Any) -> str:
+    least, most = f"{numbers.min():,}", f"{numbers.max():,}"
+    return least if least == most else f"{least} to {most}"
 
 
 @rank_zero_only

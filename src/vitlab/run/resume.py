@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.errors import ConfigError
 from vitlab.home import CONF
 
+FIXED_CHOICES = ("task", "optimizer")  # whose state means nothing to another; their values may change
 FIXED = ("model", "data", "crop", "seed", "global_batch_size")
 MOVABLE = (
     "data.num_workers",
@@ -39,10 +40,11 @@ def resumed_config(
             raise ConfigError(f"{key}= cannot be given with resume=: a resumed run keeps its config; leave it out")
         if (CONF / key).is_dir():
             choice = override.value()
-            if str(choice) == str(saved_choices.get(key)):
+            group = key if override.package is None else f"{key}@{override.package}"  # model@teacher
+            if str(choice) == str(saved_choices.get(group)):
                 continue  # the run's own choice: its saved values stand
-            if key in FIXED:
-                raise _another_run(key, saved_choices.get(key), choice)
+            if key in FIXED or key in FIXED_CHOICES:
+                raise _another_run(group, saved_choices.get(group), choice)
             _choose(cfg, composed, key, choice)
             continue
         if override.is_delete():
@@ -56,8 +58,10 @@ def resumed_config(
 
 
 def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> None:
-    """Take another option of a group. Where it builds the same thing (trainer=gpu), only what its own file states."""
-    chosen = _plain(composed[group])
+    """Take another option of a group, whose references are to the run's own values. Where it builds the same thing
+    (trainer=gpu), only what its own file states."""
+    chosen = OmegaConf.to_container(composed[group], resolve=False)
+    assert isinstance(chosen, dict)
     if chosen.get("_target_") is None or chosen["_target_"] != cfg[group].get("_target_"):
         cfg[group] = chosen
         return
@@ -69,8 +73,8 @@ def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> N
 
 def _another_run(key: str, saved: Any, given: Any) -> ConfigError:
     return ConfigError(
-        f"{key} is {saved} in the run and {given} on the command line; a resumed run keeps its model, data, seed and "
-        "global batch size: leave it out, or start a new run"
+        f"{key} is {saved} in the run and {given} on the command line; a resumed run keeps its model, data, task, "
+        "optimizer, seed and global batch size: leave it out, or start a new run"
     )
 
 

@@ -14,8 +14,7 @@ from torch import nn
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.errors import ConfigError
 from vitlab.layers import Block
-from vitlab.models import VisionTransformer
-from vitlab.optim import parameter_groups
+from vitlab.models import VisionTransformer, head_names
 from vitlab.run.build import build
 from vitlab.run.model import build_model
 
@@ -40,19 +39,18 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     console.print(f"{name}: images of {size}x{size} pixels and {shape[0]} channel(s), {cfg.data.num_classes} classes\n")
     parts = costs(model, shape)
     console.print(parts_table(parts))
-    optimizer = build(cfg.optimizer.algorithm, "optimizer.algorithm")
-    memory = training_memory(model, shape, PRECISIONS[cfg.precision], optimizer)
+    optimization = build(cfg.optimizer, "optimizer")
+    try:
+        groups = optimization.groups(model, head_names(model))
+    except ValueError as error:
+        raise ConfigError(f"optimizer: {error}") from error
+    memory = training_memory(model, shape, PRECISIONS[cfg.precision], optimization.algorithm)
     batch = memory.largest_batch(int(cfg.memory_gib * GIB))
-    print_memory(console, memory, batch, cfg, optimizer)
+    print_memory(console, memory, batch, cfg, optimization.algorithm)
     if isinstance(model, VisionTransformer):
         console.print(sequence_table(model, parts, size))
-    rates = {key: cfg.optimizer[key] for key in ("lr", "weight_decay", "layer_decay")}
-    try:
-        groups = parameter_groups(model, **rates)
-    except ValueError as error:
-        raise ConfigError(f"optimizer.layer_decay: {error}") from error
     if cfg.tensors:
-        console.print(tensors_table(model, groups, cfg.optimizer.lr))
+        console.print(tensors_table(model, groups, optimization.scaled_lr))
     return {**total(parts)._asdict(), "largest_batch": batch}
 
 

@@ -20,6 +20,7 @@ from vitlab.data.content import Findings, Overlap, Place, across, examined, mean
 from vitlab.data.dataset import ImageSplit
 from vitlab.data.loader import workers_for
 from vitlab.data.parallel import cut, in_order
+from vitlab.data.targets import class_counts, first_places, words
 from vitlab.run.build import build
 from vitlab.run.overlap import named
 from vitlab.run.report import write_json
@@ -71,7 +72,7 @@ def read(name: str, split: ImageSplit, num_workers: int) -> Findings:
 
 def counts(splits: dict[str, ImageSplit], class_names: list[str]) -> dict[str, list[int]]:
     """How many images of each class each split has."""
-    numbers = np.stack([np.bincount(split.targets, minlength=len(class_names)) for split in splits.values()], axis=1)
+    numbers = np.stack([class_counts(split.targets, len(class_names)) for split in splits.values()], axis=1)
     return dict(zip(class_names, numbers.tolist(), strict=True))
 
 
@@ -91,6 +92,7 @@ def tell(
     sizes = np.concatenate([f.sizes[f.sizes[:, 0] > 0] for f in found.values()])
     smallest, median, largest = (np.percentile(sizes, q, axis=0).astype(int) for q in (0, 50, 100))
     bad = sum(report["unreadable"].values())
+    names = list(report["classes"])
     rows = {
         "images": ", ".join(f"{name} {count:,}" for name, count in report["images"].items()),
         "sizes": listed(report["sizes"], len(sizes)),
@@ -107,7 +109,7 @@ def tell(
         console.print(f"{'identical':<12}no two images")
     for title, some in (("between", across(groups)), ("within", [g for g in groups if len({s for s, _ in g}) == 1])):
         if some:
-            odd = sum(len({int(splits[s].targets[i]) for s, i in group}) > 1 for group in some)
+            odd = sum(len({words(splits[s].target(i), names) for s, i in group}) > 1 for group in some)
             labels = f", {odd:,} of them with different labels" if odd else ""
             what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
             console.print(f"{'identical':<12}{what}")
@@ -170,7 +172,11 @@ def write_tables(
     write_csv(
         folder / "identical.csv",
         ["group", "split", "image", "class"],
-        ([k, s, splits[s].name(i), names[splits[s].targets[i]]] for k, group in enumerate(groups) for s, i in group),
+        (
+            [k, s, splits[s].name(i), words(splits[s].target(i), names)]
+            for k, group in enumerate(groups)
+            for s, i in group
+        ),
     )
 
 
@@ -209,7 +215,7 @@ def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable
     readable = np.ones(len(split), dtype=bool)
     readable[list(found.unreadable)] = False
     places = np.flatnonzero(readable)
-    classes, firsts = np.unique(split.targets[places], return_index=True)
+    classes, firsts = first_places(split.targets[places])
     for k in np.linspace(0, len(classes) - 1, min(LABELLED_CLASSES, len(classes))).round().astype(int):
         sample = split[Key(0, int(places[firsts[k]]))]
         if isinstance(sample, Sample):

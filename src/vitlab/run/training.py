@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch.nn import Module
 
-from vitlab.callbacks import EMA, BestModel, StepLog
+from vitlab.callbacks import BestModel, FeatureProbe, StepLog, WeightAverage, check_averages
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
 from vitlab.data import ImageDataModule
@@ -19,12 +19,16 @@ from vitlab.loggers import MetricsCSV, WeightsAndBiases
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
 from vitlab.run.command import Job
-from vitlab.run.model import build_model, load_pretrained
+from vitlab.run.model import build_model, load_pretrained, recompute_activations
 from vitlab.run.overlap import print_overlap
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.resume import resumed_config
+from vitlab.run.teacher import build_teacher
 from vitlab.run.trainer import build_trainer, set_accumulation
-from vitlab.tasks.classification import leaves_out
+from vitlab.tasks import Task
+from vitlab.tasks.supervised import Supervised
+from vitlab.tasks.task import leaves_out
+from vitlab.tasks.teacher import Teacher
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -63,9 +67,16 @@ def train(cfg: DictConfig) -> float | None:
     datamodule.prepare_data()
     datamodule.setup()
     model = build_model(cfg.model)
-    task = build_task(cfg, model)
-    task.num_steps = datamodule.num_steps = planned_steps(trainer, datamodule)
+    task = build_task(cfg, model, build_teacher(cfg))
+    datamodule.num_steps = planned_steps(trainer, datamodule)
+    task.plan(datamodule.num_steps, datamodule)
     check_task(cfg, task)
+    check_averages(callbacks, task.num_steps)
+    for callback in callbacks:
+        if isinstance(callback, FeatureProbe):
+            callback.check(datamodule, trainer.world_size)
+    if cfg.activation_checkpointing:
+        recompute_activations(model)
     task.record = run_record(cfg, job, datamodule, batch_size, run_id, checkpoint)
     if checkpoint:
         check_continuation(checkpoint, task, datamodule, trainer, first_step)
@@ -89,7 +100,7 @@ def train(cfg: DictConfig) -> float | None:
         for logger in loggers:
             if isinstance(logger, WeightsAndBiases):
                 logger.close(exit_code)
-    finish(cfg, folder, result)
+    finish(cfg, folder, result, task)
     return result["score"]
 
 
@@ -116,15 +127,15 @@ def build_datamodule(cfg: DictConfig) -> ImageDataModule:
     return build(cfg.data, "data", **options)
 
 
-def build_task(cfg: DictConfig, model: Module) -> pl.LightningModule:
-    optimizer = build(cfg.optimizer.algorithm, "optimizer.algorithm")
-    schedule_node = cfg.schedule
+def build_task(cfg: DictConfig, model: Module, teacher: Teacher | None = None) -> Task:
+    """A task that has a teacher needs it in training alone."""
     return build(
         cfg.task,
         "task",
         model=model,
-        optimizer=optimizer,
-        schedule=lambda num_steps: build(schedule_node, "schedule", num_steps=num_steps),
+        **({"teacher": teacher} if "teacher" in cfg else {}),
+        optimization=build(cfg.optimizer, "optimizer"),
+        schedule=lambda num_steps: build(cfg.schedule, "schedule", num_steps=num_steps),
     )
 
 
@@ -140,15 +151,23 @@ def planned_steps(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
     return min(limits)
 
 
+def twice_as_long(trainer: DictConfig) -> str:
+    """The override by which a run ends after as many steps again."""
+    if trainer.max_steps >= 0:
+        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
+    return f"trainer.max_epochs={2 * trainer.max_epochs}"
+
+
 # -- checking
 
 
 def check_agreement(cfg: DictConfig) -> None:
     """The model takes what the data gives."""
-    for key in ("image_size", "in_chans", "num_classes"):
-        value = cfg.model.get(key)
-        if value is not None and value != cfg.data[key]:
-            raise ConfigError(f"model.{key} is {value}, and data.{key} is {cfg.data[key]}; set data.{key} alone")
+    for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
+        for key in ("image_size", "in_chans", "num_classes"):
+            value = model.get(key)
+            if value is not None and value != cfg.data[key]:
+                raise ConfigError(f"{place}.{key} is {value}, and data.{key} is {cfg.data[key]}; set data.{key} alone")
     if cfg.data.patch_size != cfg.model.get("patch_size"):
         raise ConfigError(
             f"data.patch_size is {cfg.data.patch_size}, and model.patch_size {cfg.model.get('patch_size')}"
@@ -164,15 +183,15 @@ def check_task(cfg: DictConfig, task: Any) -> None:
                 f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
             )
     task.schedule(task.num_steps)
+    if cfg.compile and not task.compilable:
+        raise ConfigError(
+            f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
+            "false"
+        )
     if cfg.trainer.precision in ("16-true", "bf16-true"):
         raise ConfigError(
             f"trainer.precision={cfg.trainer.precision} keeps the weights themselves in half precision, which loses "
             "small updates; use bf16-mixed, 16-mixed or 32-true"
-        )
-    if cfg.trainer.precision == "16-mixed" and cfg.optimizer.algorithm.get("fused"):
-        raise ConfigError(
-            "trainer.precision=16-mixed cannot clip the gradients of a fused optimizer; set "
-            "optimizer.algorithm.fused=false, or use bf16-mixed"
         )
 
 
@@ -186,11 +205,15 @@ def check_continuation(
             "restore it, or start a new run"
         )
     check_weights(checkpoint, task)
-    if "current_model_state" in checkpoint and not any(isinstance(c, EMA) for c in trainer.callbacks):
-        raise ConfigError("the run averages its weights; a resumed run keeps callbacks.ema")
+    averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
+    if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
+        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
     saved = [group.get("name") for group in checkpoint["optimizer_states"][0]["param_groups"]]
     if saved != [group["name"] for group in task.groups]:
-        raise ConfigError("the parameter groups are no longer the run's; a resumed run keeps optimizer.layer_decay")
+        raise ConfigError(
+            "the parameter groups are no longer the run's; a resumed run keeps optimizer.layer_decay, the multipliers, "
+            "trained, unfreeze_step and task.lr_grid"
+        )
     if task.num_steps < first_step:
         raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
 
@@ -265,7 +288,7 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
 
 
 @rank_zero_only
-def finish(cfg: DictConfig, folder: Path, result: dict[str, Any]) -> None:
+def finish(cfg: DictConfig, folder: Path, result: dict[str, Any], task: Task) -> None:
     """Write result.json, print the result and what to do with it."""
     report.write_json(folder / "result.json", {"monitor": cfg.monitor, **result})
     metrics = dict(result["test"])
@@ -286,7 +309,11 @@ def finish(cfg: DictConfig, folder: Path, result: dict[str, Any]) -> None:
         "folder": str(shown),
         **({"pictures": str(shown / "pictures")} if (folder / "pictures").is_dir() else {}),
         "evaluate": f"python src/evaluate.py run={shown}",
-        "predict": f"python src/predict.py run={shown} images=<file, folder or glob>",
-        "go on": f"python src/train.py resume={shown} trainer.max_epochs={2 * (cfg.trainer.max_epochs or 1)}",
+        **(
+            {"predict": f"python src/predict.py run={shown} images=<file, folder or glob>"}
+            if isinstance(task, Supervised)
+            else {"fine-tune": f"python src/train.py model=<the encoder's> model.pretrained={shown}"}
+        ),
+        "go on": f"python src/train.py resume={shown} {twice_as_long(cfg.trainer)}",
     }
     report.print_result(metrics, facts, commands)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vitlab.callbacks.figures import write_figure
 from vitlab.errors import ConfigError, DataError
-from vitlab.models import VisionTransformer
+from vitlab.models import encoder_of
 from vitlab.run.prediction import find_images, read_image
 from vitlab.run.saved_run import SavedRun
 from vitlab.views import OF_IMAGES, VIEWS, gallery, pick
@@ -31,10 +31,11 @@ def visualize(cfg: DictConfig) -> list[Path]:
         raise ConfigError(f"num_images {cfg.num_images} is not a whole number of at least 1")
     saved = SavedRun.open(cfg.run)
     paths = find_images(cfg.images) if of_images else []
-    model = saved.task().model
-    if not isinstance(model, VisionTransformer):
+    trained = saved.task().model
+    model = encoder_of(trained)
+    if model is None:
         raise ConfigError(
-            f"run={cfg.run} is a {type(model).__name__}, without attention to look at; give a run of a ViT"
+            f"run={cfg.run} is a {type(trained).__name__}, without attention to look at; give a run of a ViT"
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     datamodule = saved.datamodule()

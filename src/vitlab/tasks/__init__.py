@@ -1,5 +1,19 @@
-"""Tasks: LightningModules that join a model with its loss, its metrics and its optimizer."""
+"""What is minimised, and how it is judged: one LightningModule for each way to train."""
 
 from vitlab.tasks.classification import Classification
+from vitlab.tasks.distillation import Distillation
+from vitlab.tasks.linear_probe import LinearProbe
+from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
+from vitlab.tasks.multilabel import MultilabelClassification
+from vitlab.tasks.supervised import Predictions
+from vitlab.tasks.task import Task
 
-__all__ = ["Classification"]
+__all__ = [
+    "Classification",
+    "Distillation",
+    "LinearProbe",
+    "MaskedAutoencoding",
+    "MultilabelClassification",
+    "Predictions",
+    "Task",
+]

@@ -11,20 +11,31 @@ from vitlab.weights.form import Source
 
 MODEL = "model."  # the task's name for its model
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+OF_PRETRAINING = r"mask_token$|decoder_"  # what a masked autoencoder has beside its encoder
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 
 
-def read(path: Path) -> Source:
-    """The best model of a run's folder, or its latest; or the checkpoint itself. Raises CheckpointError."""
+def read(path: Path, rename: bool) -> Source:
+    """The best model of a run's folder, or its latest; or the checkpoint itself. With `rename` the encoder's tensors of
+    a masked autoencoder have the names of a Vision Transformer. Raises CheckpointError."""
     path = find_checkpoint(path, "best", "latest")
     checkpoint = file.read(path)
     tensors = {
         name.removeprefix(MODEL): value for name, value in checkpoint["state_dict"].items() if name.startswith(MODEL)
     }
     config = checkpoint["run"]["config"]
-    model = {key: followed(value, config) for key, value in config["model"].items()}
+    node = config["model"]
+    whole, extras = node, Source.extras
+    if isinstance(node.get("encoder"), dict):
+        node = node["encoder"]
+    model = {key: followed(value, config) for key, value in node.items()}
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
-    return Source(str(path), "run", tensors, facts, grid(model), pool=model.get("pool"))
+    if whole is not node and rename:
+        extras = OF_PRETRAINING
+        tensors = {name.removeprefix("encoder."): value for name, value in tensors.items()}
+    elif whole is not node:
+        facts = {f"encoder.{key}": value for key, value in facts.items()} | {"decoder_heads": whole["decoder_heads"]}
+    return Source(str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"))
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:

@@ -50,12 +50,12 @@ def find(name: str, rename: bool = True) -> Source:
         if (path / "checkpoints").is_dir() or not any((path / file).is_file() for file in FILES):
             if (path / "config.json").is_file():
                 raise CheckpointError(f"{path} has a config.json, and none of the files {', '.join(FILES)}")
-            return own_run.read(path)
+            return own_run.read(path, rename)
         return read_folder(path, str(path), rename)
     if not path.is_file():
         raise CheckpointError(f"model.pretrained={name} is not there; give {KINDS}")
     if path.suffix == ".ckpt":
-        return own_run.read(path)
+        return own_run.read(path, rename)
     if path.name in FILES:  # a config.json beside it is about it
         return read_folder(path.parent, str(path), rename, path)
     return recognised(tensor_file.read(path), str(path), {}, rename)

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.errors import CheckpointError
-from vitlab.models import VisionTransformer
+from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
 from vitlab.models.initialization import initialize
+from vitlab.weights.decoder_names import with_encoder
 from vitlab.weights.facts import check
 from vitlab.weights.fitting import Fitted, fit, fit_heads
 from vitlab.weights.form import Source
@@ -21,7 +22,8 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
 
     Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
     heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
-    then as it was. Models other than VisionTransformer take tensors of their own names.
+    then as it was. Models other than VisionTransformer take tensors of their own names, a
+    MaskedAutoencoder also those of the authors' code.
     """
     vit = isinstance(model, VisionTransformer)
     found = find(source, rename=vit)
@@ -29,8 +31,12 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
         if not partial:
             check(model, found)
         return transfer(model, found, fit(model, found), partial)
+    if isinstance(model, MaskedAutoencoder):
+        found = with_encoder(model, found)
+        if not partial and found.facts:
+            check(model, found)
     fitted = Fitted(dict(found.tensors))
-    heads = last_linear(model)
+    heads = head_names(model)
     fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
     return transfer(model, found, fitted, partial)
 
@@ -107,14 +113,6 @@ def start_anew(model: nn.Module, names: set[str]) -> None:
             model.initialize_head(cast(nn.Linear, module))
         else:
             initialize(module, model.scheme)
-
-
-def last_linear(model: nn.Module) -> set[str]:
-    """Names of the head's parameters, in models of other libraries."""
-    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return (
-        {f"{layers[-1]}.{name}" for name, _ in model.get_submodule(layers[-1]).named_parameters()} if layers else set()
-    )
 
 
 def shape(tensor: Tensor | None) -> str:

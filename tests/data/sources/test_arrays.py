@@ -101,7 +101,7 @@ def test_class_names_can_be_given(pair, refused):
         (np.zeros((4, 8, 8), np.uint16), np.zeros(4, int), ["uint16"]),
         (np.zeros((4, 64), np.uint8), np.zeros(4, int), ["4 x 64", "(n, H, W)"]),
         (np.zeros((4, 8, 8), np.uint8), np.zeros(4), ["labels", "float64", "whole number"]),
-        (np.zeros((4, 8, 8), np.uint8), np.zeros((4, 10), int), ["labels", "2 dimension(s)"]),
+        (np.zeros((4, 8, 8), np.uint8), np.zeros((4, 1), int), ["labels", "2 dimension(s)"]),
         (np.zeros((4, 8, 8), np.uint8), np.zeros(5, int), ["5 labels for 4 images"]),
         (np.zeros((0, 8, 8), np.uint8), np.zeros(0, int), ["0 labels"]),
         (np.zeros((4, 8, 8), np.uint8), np.array([0, 1, -1, 1]), ["-1", "count from 0"]),
@@ -146,3 +146,47 @@ def test_settings_that_name_no_array_are_refused(tmp_path):
         arrays(tmp_path / "images.png")
     with pytest.raises(ConfigError, match=r"data\.source\.labels\.train is missing"):
         arrays(tmp_path / "images.npy")
+
+
+# -- several classes an image
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, bool])
+def test_a_row_of_labels_may_hold_several_classes(tmp_path, kind):
+    images, _ = data()
+    hot = (np.random.RandomState(0).rand(12, 4) < 0.5).astype(kind)
+    np.savez(tmp_path / "data.npz", images=images, labels=hot)
+    source = arrays(tmp_path / "data.npz", class_names=["a", "b", "c", "d"])
+    pool = source.open()["train"]
+    assert np.array_equal(pool.targets, hot)
+    assert pool.targets.dtype == np.uint8
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "labels.npy", hot)
+    mapped = arrays(tmp_path / "images.npy", tmp_path / "labels.npy")
+    assert np.array_equal(mapped.open()["train"].targets, hot)
+    assert mapped.class_names == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.full((12, 3), 2), "holds 2; where an image may have several classes, 1 says"),
+        (np.full((12, 3), -1), "holds -1"),
+        (np.ones((12, 3)), "float64 in 2 dimension"),
+        (np.ones((12, 1), int), "in 2 dimension"),
+        (np.ones((11, 3), int), "11 labels for 12 images"),
+        (np.ones((12, 3, 2), int), "in 3 dimension"),
+    ],
+)
+def test_rows_that_are_no_zeros_and_ones_are_refused(tmp_path, labels, words, refused):
+    np.savez(tmp_path / "data.npz", images=data()[0], labels=labels)
+    refused(arrays(tmp_path / "data.npz"), words)
+
+
+def test_columns_that_do_not_fit_are_refused(tmp_path, refused):
+    images, labels = data()
+    hot = np.eye(3, dtype=np.uint8)[labels]
+    np.savez(tmp_path / "data.npz", train_images=images, train_labels=hot, test_images=images, test_labels=labels)
+    refused(arrays(tmp_path / "data.npz"), "data.source.labels", "12 x 3, 12", "the same columns")
+    np.savez(tmp_path / "data.npz", images=images, labels=hot)
+    refused(arrays(tmp_path / "data.npz", class_names=list("abcd")), "class_names has 4 names", "3 columns")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitlab.data import Digits, Synthetic
+from vitlab.data import Digits, Synthetic, SyntheticMultilabel
 
 # -- digits
 
@@ -60,3 +60,43 @@ def test_synthetic_classes_can_be_learnt_but_not_from_single_pixels():
 
     assert accuracy(torch.fft.fft2(pixels - pixels.mean()).abs()) > 0.95
     assert accuracy(pixels) < 0.6
+
+
+# -- several waves in an image
+
+
+def many(**changes):
+    settings = {"num_samples": 400, "num_classes": 5, "in_chans": 3, "image_size": 16, "noise": 0.1}
+    return SyntheticMultilabel(**settings | changes)
+
+
+def test_several_synthetic_classes_an_image():
+    pool = many().open()["train"]
+    assert pool.targets.shape == (400, 5)
+    assert pool.targets.dtype == np.uint8
+    assert np.bincount(pool.targets.sum(axis=1)).min() > 70  # images of none, one, two and three
+    assert pool.targets.sum(axis=1).max() == 3
+    assert 0.2 < pool.targets.mean(axis=0).min() < pool.targets.mean(axis=0).max() < 0.4
+    again = many().open()["train"]
+    assert np.array_equal(pool.targets, again.targets)
+    assert all(np.array_equal(pool.load(i), again.load(i)) for i in range(20))
+    assert (
+        pool.fingerprint == again.fingerprint != synthetic(num_samples=400, num_classes=5).open()["train"].fingerprint
+    )
+
+
+def test_an_image_of_one_wave_is_the_plain_one_and_one_of_none_is_noise():
+    plain, several = (
+        synthetic(num_samples=400, num_classes=5, noise=0.0).open()["train"],
+        many(noise=0.0).open()["train"],
+    )
+    counts = several.targets.sum(axis=1)
+    same = [i for i in range(400) if counts[i] == 1 and several.targets[i, plain.targets[i]]]
+    assert len(same) > 5
+    assert all(np.array_equal(several.load(i), plain.load(i)) for i in same)
+    assert len(np.unique(several.load(int(counts.argmin())))) == 1
+
+
+@pytest.mark.parametrize("num_classes", [1, 2])
+def test_no_more_waves_than_classes(num_classes):
+    assert many(num_classes=num_classes).open()["train"].targets.sum(axis=1).max() == num_classes

@@ -129,3 +129,37 @@ def test_without_the_library_the_package_is_named(saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match="pip install datasets"):
         source(saved).open()
+
+
+# -- several classes an image
+
+
+def lists(labels, feature, seed=0):
+    return table(labels, datasets.List(feature), seed)
+
+
+def test_a_column_of_lists_gives_several_classes(tmp_path):
+    numbers = datasets.ClassLabel(names=["ant", "bee", "cat"])
+    pair = {"train": lists([[0, 2], [], [1]], numbers), "test": lists([[2], [1, 1]], numbers, 10)}
+    datasets.DatasetDict(pair).save_to_disk(tmp_path / "numbers")
+    data = source(tmp_path / "numbers")
+    pools = data.open()
+    assert data.class_names == ["ant", "bee", "cat"]
+    assert pools["train"].targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert pools["test"].targets.tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert pools["train"].load(2) == png(2)
+
+
+def test_lists_may_hold_words(tmp_path):
+    words = lists([["dog", "cat"], ["emu"], []], datasets.Value("string"))
+    datasets.DatasetDict({"train": words}).save_to_disk(tmp_path / "words")
+    data = source(tmp_path / "words", splits={"train": "train"})
+    assert data.open()["train"].targets.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
+    assert data.class_names == ["cat", "dog", "emu"]
+
+
+def test_a_list_with_an_empty_place_is_refused(tmp_path, refused):
+    datasets.DatasetDict({"train": lists([[0, None], [1]], datasets.ClassLabel(names=["a", "b"]))}).save_to_disk(
+        tmp_path / "holes"
+    )
+    refused(source(tmp_path / "holes", splits={"train": "train"}), "1 images of train have no label")

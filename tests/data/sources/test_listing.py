@@ -18,6 +18,7 @@ def listing(file, **changes):
         "root": None,
         "path_column": "path",
         "label_column": "label",
+        "label_separator": None,
         "split_column": None,
         "class_names": None,
     }
@@ -189,3 +190,35 @@ def test_a_listing_is_a_data_error_not_a_crash_when_its_path_is_a_folder(tmp_pat
     (tmp_path / "table.csv").mkdir()
     with pytest.raises(DataError, match="there is no file"):
         listing(tmp_path / "table.csv").open()
+
+
+# -- several classes an image
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_row_may_name_several_classes_or_none(table, suffix):
+    file = table(suffix, path=["1", "2", "3", "4"], label=["dog; cat", "", "cat;", "emu;dog;dog"])
+    source = listing(file, label_separator=";")
+    assert source.open()["train"].targets.tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 1]]
+    assert source.class_names == ["cat", "dog", "emu"]
+
+
+def test_one_class_in_each_row_is_several_all_the_same(table):
+    """The separator says what the labels are, not how many there happen to be."""
+    source = listing(table(path=["1", "2"], label=["10", "9"]), label_separator=" ")
+    assert source.open()["train"].targets.tolist() == [[0, 1], [1, 0]]
+    assert source.class_names == ["9", "10"]
+
+
+def test_one_of_several_labels_that_is_unknown_is_refused(table, refused):
+    file = table(path=["1", "2"], label=["cat|dog", "cat|cow"], split=["train", "val"])
+    refused(listing(file, label_separator="|", split_column="split"), "line 3", "'cow'", "the training rows")
+    refused(listing(file, label_separator="|", class_names=["dog", "cow"]), "line 2", "'cat'")
+    with pytest.raises(ConfigError, match=r"data\.source\.label_separator is empty"):
+        listing(file, label_separator="")
+
+
+def test_without_a_separator_a_label_is_one_name(table):
+    source = listing(table(path=["1", "2"], label=["cat;dog", "cat"]))
+    assert source.open()["train"].targets.tolist() == [1, 0]
+    assert source.class_names == ["cat", "cat;dog"]

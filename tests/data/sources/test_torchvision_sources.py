@@ -2,11 +2,14 @@
 
 import functools
 import hashlib
+import importlib.machinery
 import io
 import json
 import os
 import pickle
+import sys
 import tarfile
+import types
 import urllib.error
 import urllib.request
 import zipfile
@@ -228,8 +231,98 @@ def write_eurosat(root, monkeypatch):
     return root / "eurosat" / "2750", {"train": list(zip(photos.values(), [0, 0, 1], strict=True))}
 
 
-FILES = {"OxfordIIITPet": write_pets, "Flowers102": write_flowers, "Food101": write_food, "EuroSAT": write_eurosat}
+def write_zip(path, files):
+    """An archive of the files {name: content}; its MD5."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return md5(path)
+
+
+def write_caltech(root, monkeypatch):
+    """An archive in an archive; its first folder is no class."""
+    names = ["BACKGROUND_Google/image_0001", "ant/image_0001", "ant/image_0002", "crab/image_0001"]
+    photos = {name: jpeg(seed) for seed, name in enumerate(names)}
+    inner = root / "101_ObjectCategories.tar.gz"
+    write_tar(inner, {f"101_ObjectCategories/{name}.jpg": photo for name, photo in photos.items()})
+    path = root / "caltech101" / "caltech-101.zip"
+    checksum = write_zip(path, {f"caltech-101/{inner.name}": inner.read_bytes()})
+    inner.unlink()
+    module = datasets.caltech  # its checksum stands in the call
+    fetch, content = module.download_and_extract_archive, path.read_bytes()
+
+    def fetched(url, download_root, filename, md5):
+        if not path.is_file():  # torchvision removes it in the end
+            path.write_bytes(content)
+        fetch(url, download_root, filename=filename, md5=checksum)
+
+    monkeypatch.setattr(module, "download_and_extract_archive", fetched)
+    return root / "caltech101" / "101_ObjectCategories", {
+        "train": [(photos[name], k) for name, k in zip(names[1:], [0, 0, 1], strict=True)]
+    }
+
+
+def write_dtd(root, monkeypatch):
+    lists = {
+        "train": ["dotted/1", "woven/1", "dotted/2"],
+        "val": ["woven/2", "dotted/3"],
+        "test": ["dotted/4", "woven/3"],
+    }
+    names = [name for listed in lists.values() for name in listed]
+    photos = {name: jpeg(seed) for seed, name in enumerate(names)}
+    files = {f"dtd/images/{name}.jpg": photo for name, photo in photos.items()}
+    for split, listed in lists.items():
+        files[f"dtd/labels/{split}1.txt"] = "".join(f"{name}.jpg\n" for name in listed).encode()
+    monkeypatch.setattr(datasets.DTD, "_MD5", write_tar(root / "dtd" / "dtd-r1.0.1.tar.gz", files))
+    return root / "dtd" / "dtd", {
+        split: [(photos[name], int(name.startswith("woven"))) for name in listed] for split, listed in lists.items()
+    }
+
+
+def write_sun(root, monkeypatch):
+    """Paths are in no order on the disk, and kinds of scene may lie in each other."""
+    names = ["b/bar/sun_z", "a/abbey/sun_b", "b/bath/indoor/sun_a", "a/abbey/sun_a"]
+    photos = {name: jpeg(seed) for seed, name in enumerate(names)}
+    files = {f"SUN397/{name}.jpg": photo for name, photo in photos.items()}
+    files["SUN397/ClassName.txt"] = b"/a/abbey\n/b/bar\n/b/bath/indoor\n"
+    monkeypatch.setattr(datasets.SUN397, "_DATASET_MD5", write_tar(root / "SUN397.tar.gz", files))
+    classes = {"a/abbey": 0, "b/bar": 1, "b/bath/indoor": 2}
+    return root / "SUN397", {"train": [(photos[name], classes[name.rpartition("/")[0]]) for name in sorted(names)]}
+
+
+def write_clevr(root, monkeypatch):
+    numbers = {"train": [3, 10, 4, 3], "val": [5, 3], "test": [0]}
+    photos = {split: [jpeg(i) for i in range(len(n))] for split, n in numbers.items()}
+    files = {}
+    for split, counts in numbers.items():
+        names = [f"CLEVR_{split}_{i:06d}.png" for i in range(len(counts))]
+        files |= {f"CLEVR_v1.0/images/{split}/{n}": p for n, p in zip(names, photos[split], strict=True)}
+        scenes = [{"image_filename": n, "objects": [{}] * c} for n, c in zip(names, counts, strict=True)]
+        if split != "test":
+            files[f"CLEVR_v1.0/scenes/CLEVR_{split}_scenes.json"] = json.dumps({"scenes": scenes}).encode()
+    monkeypatch.setattr(datasets.CLEVRClassification, "_MD5", write_zip(root / "clevr" / "CLEVR_v1.0.zip", files))
+    return root / "clevr" / "CLEVR_v1.0", {
+        split: [(photo, count - 3) for photo, count in zip(photos[theirs], numbers[theirs], strict=True)]
+        for split, theirs in {"train": "train", "test": "val"}.items()
+    }
+
+
+FILES = {
+    "OxfordIIITPet": write_pets,
+    "Flowers102": write_flowers,
+    "Food101": write_food,
+    "EuroSAT": write_eurosat,
+    "Caltech101": write_caltech,
+    "DTD": write_dtd,
+    "SUN397": write_sun,
+    "CLEVRClassification": write_clevr,
+}
 CLASSES = {
+    "Caltech101": ["ant", "crab"],
+    "DTD": ["dotted", "woven"],
+    "SUN397": ["abbey", "bar", "bath/indoor"],
+    "CLEVRClassification": [f"{number} objects" for number in range(3, 11)],
     "OxfordIIITPet": ["Abyssinian", "American Bulldog"],
     "Flowers102": datasets.Flowers102.classes,
     "Food101": ["apple", "pie"],
@@ -263,7 +356,7 @@ def test_a_damaged_archive_is_refused(tmp_path, monkeypatch, name, refused):
 def test_what_a_killed_process_half_unpacked_is_unpacked_again(tmp_path, monkeypatch, name):
     unpacked, expected = FILES[name](tmp_path, monkeypatch)
     source(name, tmp_path).prepare()
-    lost = next(unpacked.rglob("*.jpg"))
+    lost = next(path for path in unpacked.rglob("*") if path.suffix in (".jpg", ".png"))
     lost.unlink()
     (tmp_path / f".{name}.unfinished").write_text(os.path.relpath(unpacked, tmp_path))
     source(name, tmp_path).prepare()
@@ -284,6 +377,95 @@ def test_what_lay_there_before_is_not_removed(tmp_path, monkeypatch, refused):
     (tmp_path / "elsewhere").rename(annotations)
     source("OxfordIIITPet", tmp_path).prepare()
     assert mine.is_file()
+
+
+# -- PatchCamelyon's HDF5
+
+
+class StandIn:
+    """h5py's File, as far as it is used here, on .npz: the package is not needed to run the tests."""
+
+    opened = 0
+
+    def __init__(self, path, mode="r"):
+        type(self).opened += 1
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                self.arrays = dict(arrays)
+        except Exception as error:
+            raise OSError("unable to open file") from error
+
+    def __getitem__(self, name):
+        return self.arrays[name]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        pass
+
+
+@pytest.fixture
+def patches(tmp_path, monkeypatch):
+    module = types.ModuleType("h5py")
+    module.__spec__ = importlib.machinery.ModuleSpec("h5py", None)
+    module.File = StandIn
+    monkeypatch.setitem(sys.modules, "h5py", module)
+    written = {}
+    (tmp_path / "pcam").mkdir()
+    for split, files in datasets.PCAM._FILES.items():
+        random = np.random.RandomState(len(split))
+        x, y = random.randint(0, 256, (6, 96, 96, 3), dtype=np.uint8), random.permutation([0, 1] * 3).astype(np.uint8)
+        for what, content in {"images": {"x": x}, "targets": {"y": y.reshape(6, 1, 1, 1)}}.items():
+            with open(tmp_path / "pcam" / files[what][0], "wb") as file:
+                np.savez(file, **content)
+        written[split] = x, y
+    return written
+
+
+def test_patches_are_read_from_their_files(tmp_path, patches):
+    pcam = source("PCAM", tmp_path)
+    pcam.prepare()
+    pools = pcam.open()
+    assert (list(pools), pcam.class_names, pcam.in_chans) == (["train", "val", "test"], ["normal", "tumor"], 3)
+    for split, (x, y) in patches.items():
+        assert pools[split].targets.tolist() == y.tolist()
+        assert all(np.array_equal(pools[split].load(i), x[i]) for i in range(6))
+    assert len({pool.fingerprint for pool in pools.values()}) == 3
+
+
+def test_each_process_opens_the_patches_for_itself(tmp_path, patches, monkeypatch):
+    pool = source("PCAM", tmp_path).open()["train"]
+    pool.load(0)
+    before = StandIn.opened
+    pool.load(1)
+    assert StandIn.opened == before
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # as in a fork
+    assert np.array_equal(pool.load(1), patches["train"][0][1])
+    assert StandIn.opened == before + 1
+    content = pickle.dumps(pool)
+    assert len(content) < 2000
+    assert np.array_equal(pickle.loads(content).load(2), patches["train"][0][2])
+
+
+def test_damaged_patches_are_refused(tmp_path, patches, refused):
+    (tmp_path / datasets.PCAM._FILES["val"]["images"][0]).parent.mkdir(exist_ok=True)
+    (tmp_path / "pcam" / datasets.PCAM._FILES["val"]["images"][0]).write_bytes(b"damaged")
+    refused(source("PCAM", tmp_path), "camelyonpatch_level_2_split_valid_x.h5", "damaged")
+
+
+def test_half_unpacked_patches_are_removed(tmp_path, patches, refused):
+    half = "pcam/camelyonpatch_level_2_split_valid_x.h5"
+    (tmp_path / ".PCAM.unfinished").write_text(half)
+    refused(source("PCAM", tmp_path), "PCAM", tmp_path)
+    assert not (tmp_path / half).exists()
+    assert (tmp_path / "pcam" / "camelyonpatch_level_2_split_valid_y.h5").exists()
+
+
+def test_patches_without_h5py_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("vitlab.data.sources.torchvision_sources.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="needs the package h5py; pip install h5py"):
+        source("PCAM", tmp_path)
 
 
 # -- all

@@ -14,6 +14,7 @@ from vitlab.data.batch import Batch, Key, Unreadable, collate
 from vitlab.data.crops import WholeImage, whole
 from vitlab.data.dataset import ImageSplit
 from vitlab.data.source import Pool
+from vitlab.data.targets import as_tensor
 from vitlab.errors import ConfigError
 
 
@@ -70,7 +71,7 @@ class CropsOnly(ImageSplit):
             columns.append(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2))
         return Batch(
             inputs=torch.from_numpy(np.concatenate(columns, axis=1)).float(),
-            target=torch.from_numpy(self.targets[places]),
+            target=as_tensor(self.pool.targets[self.indices[places]]),
             index=torch.from_numpy(places),
             grid=(h, w),
             unreadable=bad,

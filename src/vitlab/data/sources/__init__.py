@@ -7,7 +7,7 @@ from vitlab.data.sources.huggingface import HuggingFace
 from vitlab.data.sources.imagenet import ImageNet
 from vitlab.data.sources.listing import Listing
 from vitlab.data.sources.shards import Shards
-from vitlab.data.sources.synthetic import Synthetic
+from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "Listing",
     "Shards",
     "Synthetic",
+    "SyntheticMultilabel",
     "TorchvisionSource",
 ]

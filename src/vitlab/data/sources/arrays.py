@@ -1,6 +1,6 @@
 """Images that lie in NumPy's files: .npy, mapped into memory rather than read, or .npz.
 
-n images, H W height and width, C channels
+n images, H W height and width, C channels, K classes
 """
 
 import hashlib
@@ -18,7 +18,8 @@ CHANNELS = (1, 2, 3, 4)
 
 
 class Arrays:
-    """Pixels (n, H, W) or (n, H, W, C) in uint8 and classes (n,) in whole numbers from 0.
+    """Pixels (n, H, W) or (n, H, W, C) in uint8 and classes (n,) in whole numbers from 0, or (n, K) in zeros and ones
+    where an image may have several.
 
     `images` names a file for each split, or null. Beside an .npy, `labels` names that of the classes. An .npz holds
     both, as images and labels, or as train_images, train_labels, val_images and so on; one that names the splits so
@@ -46,20 +47,34 @@ class Arrays:
         if len(set(channels.values())) > 1:
             raise DataError(f"data.source.images: the splits differ in channels: {channels}; give them the same")
         self.in_chans = channels["train"]
-        number = 1 + max(int(pool.targets.max()) for pool in pools.values())
-        if self.given_names is None:
-            self.class_names = [str(k) for k in range(number)]
-        elif number > len(self.class_names):
-            names = len(self.class_names)
-            raise DataError(f"data.source.class_names has {names} names, and the labels go to {number - 1}")
+        self.class_names = self._names([pool.targets for pool in pools.values()])
         return dict(pools)
+
+    def _names(self, targets: list[np.ndarray]) -> list[str]:
+        """Of the classes; raises DataError for names that do not fit the labels, and labels of different forms."""
+        widths = {labels.shape[1] if labels.ndim == 2 else None for labels in targets}
+        if len(widths) > 1:
+            forms = ", ".join(" x ".join(map(str, labels.shape)) for labels in targets)
+            raise DataError(
+                f"data.source.labels: the splits differ in form: {forms}; give all of them the same columns"
+            )
+        columns = widths.pop()
+        number = 1 + max(int(labels.max()) for labels in targets) if columns is None else columns
+        if self.given_names is None:
+            return [str(k) for k in range(number)]
+        names = len(self.given_names)
+        if columns not in (None, names):
+            raise DataError(f"data.source.class_names has {names} names, and the labels have {columns} columns")
+        if number > names:
+            raise DataError(f"data.source.class_names has {names} names, and the labels go to {number - 1}")
+        return list(self.given_names)
 
     def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
         file = self.images.get(split)
         if file is not None and file.suffix == ".npy":
             pixels, targets = load(file), load(self.labels[split])
             check(pixels, targets, str(file), str(self.labels[split]))
-            return MappedPool(file, pixels, targets.astype(np.int64))
+            return MappedPool(file, pixels, as_targets(targets))
         archive = file or self.images["train"]
         if archive.suffix == ".npy":
             return None
@@ -77,7 +92,7 @@ class Arrays:
             except Exception as error:  # zipfile and numpy raise many kinds
                 raise DataError(f"{archive} is damaged: {error}") from error
         check(pixels, targets, f"{archive}: {keys[0]}", f"{archive}: {keys[1]}")
-        return ArrayPool(pixels, targets.astype(np.int64), f"{archive.name} {split}")
+        return ArrayPool(pixels, as_targets(targets), f"{archive.name} {split}")
 
 
 class MappedPool(Pool):
@@ -127,10 +142,22 @@ def check(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> 
     if pixels.dtype != np.uint8:
         right = "save (255 * images).astype('uint8') if they are in [0, 1]"
         raise DataError(f"{images} is {pixels.dtype}, and takes uint8 from 0 to 255: {right}")
-    if targets.dtype.kind not in "iu" or targets.ndim != 1:
+    several = targets.ndim == 2 and targets.shape[1] > 1 and targets.dtype.kind in "iub"
+    if not several and (targets.dtype.kind not in "iu" or targets.ndim != 1):
         given = f"{targets.dtype} in {targets.ndim} dimension(s)"
-        raise DataError(f"{labels} is {given}, and takes one whole number for each image")
+        raise DataError(
+            f"{labels} is {given}, and takes one whole number for each image, or a row of zeros and ones, one for each "
+            "class"
+        )
     if len(targets) != len(pixels) or not len(targets):
         raise DataError(f"{labels} has {len(targets)} labels for {len(pixels)} images in {images}; give one for each")
     if targets.min() < 0:
         raise DataError(f"{labels} holds {targets.min()}; classes count from 0")
+    if several and targets.max() > 1:
+        raise DataError(
+            f"{labels} holds {targets.max()}; where an image may have several classes, 1 says that it has one"
+        )
+
+
+def as_targets(labels: np.ndarray) -> np.ndarray:
+    return labels.astype(np.uint8 if labels.ndim == 2 else np.int64)

@@ -8,13 +8,10 @@ n images, F folders
 
 import hashlib
 import json
-import multiprocessing
 import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +20,11 @@ import numpy as np
 from vitlab.data.source import Pool
 from vitlab.data.sources.array_file import read_arrays, write_arrays
 from vitlab.data.sources.file_pool import FilePool
-from vitlab.data.sources.folder_scan import EXTENSIONS, Scan, class_folders, scan
+from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, scan
 from vitlab.data.sources.packed_names import PackedNames
 from vitlab.errors import DataError
 
 VERSION = 1
-MOST_PROCESSES = 8  # that list folders; each waits for the disk, or for the network's
-MANY = 64  # class folders, for which it pays to start processes
 ABSENT = -1  # the time of a folder that is not there
 RECENT = 2_000_000_000  # nanoseconds; some file systems count their times in steps of two seconds
 PATIENCE = 2.0  # seconds without a sign of progress
@@ -138,14 +133,14 @@ def build(root: Path, splits: dict[str, str]) -> FolderIndex:
     digests = {split: hashlib.blake2b(digest_size=8) for split in classes}
     paths: dict[str, list[PackedNames]] = {split: [] for split in classes}
     counts: dict[str, list[int]] = {split: [] for split in classes}
-    with scans(place, [os.fsencode(folder) for _, _, folder in work]) as found_in_order:
-        for (split, _, folder), found in zip(work, shown(found_in_order, len(work), f"listing {root}"), strict=True):
-            if not found.paths:
-                raise DataError(f"class folder {root / folder} holds no image ({' '.join(sorted(EXTENSIONS))})")
-            digests[split].update(found.digest)
-            paths[split].append(found.paths)
-            counts[split].append(len(found.paths))
-            times |= found.folders
+    for split, _, folder in shown(work, len(work), f"listing {root}"):
+        found = scan(place, os.fsencode(folder))
+        if not found.paths:
+            raise DataError(f"class folder {root / folder} holds no image ({' '.join(sorted(EXTENSIONS))})")
+        digests[split].update(found.digest)
+        paths[split].append(found.paths)
+        counts[split].append(len(found.paths))
+        times |= found.folders
     arrays = {"times": np.array(list(times.values()), dtype=np.int64)}
     put_names(arrays, "folders", PackedNames.pack(times))
     for split in classes:
@@ -155,19 +150,6 @@ def build(root: Path, splits: dict[str, str]) -> FolderIndex:
     fingerprints = {split: digest.hexdigest() for split, digest in digests.items()}
     about = {"root": os.fsdecode(place), "class_names": class_names, "fingerprints": fingerprints}
     return FolderIndex(None, about, arrays)
-
-
-@contextmanager
-def scans(root: bytes, folders: list[bytes]) -> Iterator[Iterable[Scan]]:
-    """What `scan` finds in each folder. Many folders are listed by several processes, which only list: a thread would
-    wait for Python's lock after each file."""
-    processes = min(MOST_PROCESSES, os.cpu_count() or 1)
-    can_fork = "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.current_process().daemon
-    if len(folders) < MANY or processes == 1 or not can_fork:
-        yield map(partial(scan, root), folders)
-    else:
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
-            yield pool.imap(partial(scan, root), folders, chunksize=4)
 
 
 def put_names(arrays: dict[str, np.ndarray], key: str, names: PackedNames) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from vitlab.data.source import Pool, Stored
 from vitlab.data.sources.labels import numbered
 from vitlab.data.sources.split_names import check_splits
+from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
@@ -21,7 +22,8 @@ class HuggingFace:
 
     `name` is the hub's, or a path; `config` and `revision` are the hub's, null for its defaults. `splits` says what
     each split is called there (null: it has none). Images are read as they are stored and decoded with all others.
-    Class names are those of a ClassLabel column, else the training labels, sorted, numbers by their value.
+    Class names are those of a ClassLabel column, else the training labels, sorted, numbers by their value. A column of
+    lists gives an image several classes, or none.
     `in_chans` is None: images may differ, so data.image_mode says what they are converted to.
     """
 
@@ -51,12 +53,18 @@ class HuggingFace:
 
     def open(self) -> dict[str, Pool]:
         loaded = self._load()
+        from pyarrow import compute
+
         tables = {split: self._table(loaded, split) for split in self.splits}
         labels = {split: table.with_format("arrow")[:][self.label_column] for split, table in tables.items()}
-        for split, column in labels.items():
-            if column.null_count:
-                raise DataError(f"{self.name}: {column.null_count} images of {self.splits[split]} have no label")
+        self._refuse_nulls(labels)
         feature = tables["train"].features[self.label_column]
+        lengths = {}
+        if hasattr(feature, "feature"):  # lists: an image may have several classes
+            feature = feature.feature
+            lengths = {split: [len(row) for row in column.to_pylist()] for split, column in labels.items()}
+            labels = {split: compute.list_flatten(column) for split, column in labels.items()}
+            self._refuse_nulls(labels)
         if hasattr(feature, "names"):  # ClassLabel: the labels are numbers already
             self.class_names = list(feature.names)
             targets = {split: column.to_numpy().astype(np.int64) for split, column in labels.items()}
@@ -73,10 +81,19 @@ class HuggingFace:
                     f"{self.name}: {self.splits[split]} has labels that are no class; leave that split out with "
                     f"data.source.splits.{split}=null"
                 )
+        for split, row_lengths in lengths.items():
+            ends = np.cumsum(row_lengths)
+            rows = [targets[split][end - length : end] for end, length in zip(ends, row_lengths, strict=True)]
+            targets[split] = multi_hot(rows, len(self.class_names))  # type: ignore[arg-type]  # arrays are sequences
         return {
             split: TablePool(table, self.image_column, targets[split], f"{self.name} {self.splits[split]}")
             for split, table in tables.items()
         }
+
+    def _refuse_nulls(self, labels: dict[str, Any]) -> None:
+        for split, column in labels.items():
+            if column.null_count:
+                raise DataError(f"{self.name}: {column.null_count} images of {self.splits[split]} have no label")
 
     def _load(self) -> Any:
         """The data set's splits by their names."""

@@ -12,6 +12,7 @@ from vitlab.data.source import Pool
 from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.labels import numbered
 from vitlab.data.sources.split_names import SPLITS
+from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 
 
@@ -21,7 +22,8 @@ class Listing:
     (null: the folder of the table).
 
     Labels are names or whole numbers; `class_names` null: those of the training rows, sorted, numbers by their value.
-    Given names are what the labels say, or what whole numbers count from 0. A file that is missing is met when it is
+    Given names are what the labels say, or what whole numbers count from 0. With a `label_separator` an image may have
+    several classes, which stand in its label with that between them, or none. A file that is missing is met when it is
     read. `in_chans` is None: files may differ, so data.image_mode says what they are converted to.
     """
 
@@ -34,6 +36,7 @@ class Listing:
         root: str | None,
         path_column: str,
         label_column: str,
+        label_separator: str | None,
         split_column: str | None,
         class_names: list[str] | None,
     ):
@@ -48,6 +51,11 @@ class Listing:
             }.items()
             if column is not None
         }
+        if label_separator == "":
+            raise ConfigError(
+                "data.source.label_separator is empty; give what stands between two labels, as ;, or null"
+            )
+        self.separator = label_separator
         self.given_names = class_names
         self.class_names: list[str] = list(class_names or [])
         if self.file.suffix.lower() not in READERS:
@@ -67,25 +75,34 @@ class Listing:
             reason = " ".join(str(error).split())
             raise DataError(f"{self.file} cannot be read as {self.file.suffix[1:]}: {reason}") from error
         paths, labels = table["path_column"], table["label_column"]
-        for key, column in (("path_column", paths), ("label_column", labels)):
+        needed = {"path_column": paths} | ({"label_column": labels} if self.separator is None else {})
+        for key, column in needed.items():
             for row, value in enumerate(column):
                 if not value:
                     raise DataError(f"{self._place(row)}: the {self.columns[key]} is empty; fill it, or remove the row")
         splits = self._splits(table.get("split_column"), len(paths))
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
-        training = [labels[row] for row in splits["train"]]
-        self.class_names, number = numbered(training, self.given_names)
+        names = [self._names(label) for label in labels]
+        self.class_names, number = numbered((name for row in splits["train"] for name in names[row]), self.given_names)
         pools: dict[str, Pool] = {}
         for split, rows in splits.items():
             try:
-                targets = np.array([number[labels[row]] for row in rows], dtype=np.int64)
+                classes = [[number[name] for name in names[row]] for row in rows]
             except KeyError:
-                row = next(row for row in rows if labels[row] not in number)
+                row, unknown = next((row, name) for row in rows for name in names[row] if name not in number)
                 known = "data.source.class_names" if self.given_names else "the training rows"
-                raise DataError(f"{self._place(row)}: label '{labels[row]}' is not one of {known}") from None
+                raise DataError(f"{self._place(row)}: label '{unknown}' is not one of {known}") from None
+            one = self.separator is None
+            targets = np.array(classes, np.int64)[:, 0] if one else multi_hot(classes, len(self.class_names))
             pools[split] = FilePool.listed([paths[row] for row in rows], targets, self.root)
         return pools
+
+    def _names(self, label: str) -> list[str]:
+        """The classes that a label names."""
+        if self.separator is None:
+            return [label]
+        return [name for part in label.split(self.separator) if (name := part.strip())]
 
     def _splits(self, column: Sequence[str] | None, length: int) -> dict[str, np.ndarray]:
         """The rows of each split."""

@@ -5,8 +5,11 @@ import math
 import numpy as np
 import torch
 
-from vitlab.counted import counted_seed
+from vitlab.counted import counted_numbers, counted_seed
 from vitlab.data.source import Pool
+from vitlab.data.targets import classes_of, target_at
+
+MOST_WAVES = 3  # in an image of several
 
 
 class Synthetic:
@@ -27,27 +30,44 @@ class Synthetic:
         """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
-        return {"train": WavePool(self)}
+        classes = np.arange(self.num_samples, dtype=np.int64) % len(self.class_names)
+        return {"train": WavePool(self, classes)}
+
+
+class SyntheticMultilabel(Synthetic):
+    """The same with several waves in an image, of different classes: the mean of none up to three of them."""
+
+    def open(self) -> dict[str, Pool]:
+        num_classes = len(self.class_names)
+        counters = np.arange(self.num_samples)[:, None]
+        numbers = counted_numbers("synthetic classes", counters, 1 + num_classes)
+        waves = (numbers[:, :1] * (1 + min(MOST_WAVES, num_classes))).astype(int)  # how many an image has
+        ranks = numbers[:, 1:].argsort(axis=1).argsort(axis=1)
+        return {"train": WavePool(self, (ranks < waves).astype(np.uint8))}
 
 
 class WavePool(Pool):
     """The images of a `Synthetic`, computed when they are asked for."""
 
-    def __init__(self, source: Synthetic):
+    def __init__(self, source: Synthetic, targets: np.ndarray):
         num_classes = len(source.class_names)
-        targets = np.arange(source.num_samples, dtype=np.int64) % num_classes
         sizes = (source.num_samples, num_classes, source.in_chans, source.image_size, source.noise)
-        super().__init__(targets, fingerprint=str(sizes).replace(" ", ""))
+        kind = "" if targets.ndim == 1 else "multilabel"
+        super().__init__(targets, fingerprint=kind + str(sizes).replace(" ", ""))
         self.num_classes = num_classes
         self.shape = (source.in_chans, source.image_size, source.image_size)
         self.noise = source.noise
 
     def load(self, i: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(counted_seed("synthetic", i))
-        phase, length = torch.rand(2, generator=generator).tolist()
-        angle = math.pi * int(self.targets[i]) / self.num_classes
         y, x = torch.meshgrid(*[torch.linspace(0, 1, self.shape[-1])] * 2, indexing="ij")
-        wave = torch.sin(2 * math.pi * ((3 + 2 * length) * (x * math.cos(angle) + y * math.sin(angle)) + phase))
+        waves = [torch.zeros_like(x)]
+        for k in classes_of(target_at(self.targets, i)):
+            phase, length = torch.rand(2, generator=generator).tolist()
+            angle = math.pi * k / self.num_classes
+            where = (3 + 2 * length) * (x * math.cos(angle) + y * math.sin(angle)) + phase
+            waves.append(torch.sin(2 * math.pi * where))
+        wave = torch.stack(waves).sum(dim=0) / max(1, len(waves) - 1)
         noise = self.noise * torch.randn(self.shape, generator=generator)
         pixels = ((0.5 + 0.25 * wave + noise).clamp(0, 1) * 255).round().to(torch.uint8)  # (C, H, W)
         return pixels.permute(1, 2, 0).numpy()

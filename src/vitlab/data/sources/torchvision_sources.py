@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from filelock import FileLock
 
 from vitlab.data.source import ArrayPool, Pool
 from vitlab.data.sources.file_pool import FilePool
+from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.errors import ConfigError, DataError
 
 
@@ -18,7 +20,10 @@ class Layout(NamedTuple):
 
     splits: dict[str, dict[str, Any]]
     in_chans: int | None  # of its pixels; None for files, which may differ
-    unpacked: tuple[str, ...] = ()  # folders that are taken as complete as soon as they are there
+    unpacked: tuple[str, ...] = ()  # folders, or files, that are taken as complete as soon as they are there
+    first_label: int = 0
+    class_names: tuple[str, ...] = ()  # where torchvision says none
+    needs: str | None = None  # a package
 
 
 SWITCH = {"train": {"train": True}, "test": {"train": False}}
@@ -37,6 +42,17 @@ LAYOUTS = {
     "Flowers102": Layout(NAMES | {"val": {"split": "val"}}, None, ("flowers-102/jpg",)),
     "Food101": Layout(NAMES, None, ("food-101",)),
     "EuroSAT": Layout({"train": {}}, None, ("eurosat/2750",)),
+    "Caltech101": Layout({"train": {}}, None, ("caltech101/101_ObjectCategories", "caltech101/caltech-101")),
+    "DTD": Layout(NAMES | {"val": {"split": "val"}}, None, ("dtd/dtd",)),
+    "SUN397": Layout({"train": {}}, None, ("SUN397",)),
+    "CLEVRClassification": Layout(  # the number of objects; the published test set has no labels
+        {"train": {"split": "train"}, "test": {"split": "val"}},
+        None,
+        ("clevr/CLEVR_v1.0",),
+        first_label=3,
+        class_names=tuple(f"{number} objects" for number in range(3, 11)),
+    ),
+    "PCAM": Layout(NAMES | {"val": {"split": "val"}}, 3, PATCHES, class_names=("normal", "tumor"), needs="h5py"),
 }
 
 
@@ -54,6 +70,9 @@ class TorchvisionSource:
         self.layout = LAYOUTS[dataset]
         self.root = Path(root)
         self.in_chans = self.layout.in_chans
+        needs = self.layout.needs
+        if needs is not None and find_spec(needs) is None:
+            raise ConfigError(f"data.source.dataset {dataset} needs the package {needs}; pip install {needs}")
         self.class_names: list[str] = []
 
     def prepare(self) -> None:
@@ -69,14 +88,16 @@ class TorchvisionSource:
 
     @property
     def _unfinished(self) -> Path:
-        """A file that is there while a process unpacks: it names the folders that this process makes."""
+        """A file that is there while a process unpacks: it names what this process makes."""
         return self.root / f".{self.dataset}.unfinished"
 
     def _complete(self) -> bool:
         if self._unfinished.exists():
             return False
         try:
-            return all(self._torchvision(split, download=False) for split in self.layout.splits)
+            for split in self.layout.splits:
+                self._torchvision(split, download=False)
+            return True
         except DataError:
             return False
 
@@ -95,8 +116,10 @@ class TorchvisionSource:
 
     def _remove_unfinished(self) -> None:
         """Remove what was half unpacked, which torchvision would take for the whole; archives stay."""
-        for folder in self._unfinished.read_text().splitlines():
-            shutil.rmtree(self.root / folder, ignore_errors=True)
+        for name in self._unfinished.read_text().splitlines():
+            if (self.root / name).is_file():
+                (self.root / name).unlink()
+            shutil.rmtree(self.root / name, ignore_errors=True)
         self._unfinished.unlink()
 
     def open(self) -> dict[str, Pool]:
@@ -116,16 +139,19 @@ class TorchvisionSource:
 
     def _pool(self, split: str) -> Pool:
         dataset = self._torchvision(split, download=False)
-        if self.in_chans is None:
+        if self.dataset == "PCAM":
+            pool: Pool = patches(dataset)
+        elif self.in_chans is None:
             paths, labels = files_of(dataset)
-            targets = np.asarray(labels, dtype=np.int64)
-            pool: Pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
+            targets = np.asarray(labels, dtype=np.int64) - self.layout.first_label
+            pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
         else:
             pixels, targets = arrays_of(dataset)
             pool = ArrayPool(pixels, targets, f"{self.dataset} {split}")
         if split == "train":
-            numbers = range(int(targets.max()) + 1)
-            self.class_names = [str(name) for name in getattr(dataset, "classes", numbers)]
+            given = self.layout.class_names or getattr(dataset, "classes", getattr(dataset, "categories", None))
+            numbers = range(int(pool.targets.max()) + 1)
+            self.class_names = [str(name) for name in given or numbers]
         return pool
 
 
@@ -141,4 +167,12 @@ def files_of(dataset: Any) -> tuple[list[Any], list[int]]:
     """Paths and classes (n,) of a torchvision data set that reads files."""
     if hasattr(dataset, "samples"):
         return [path for path, _ in dataset.samples], [label for _, label in dataset.samples]
-    return getattr(dataset, "_image_files", None) or dataset._images, dataset._labels
+    if hasattr(dataset, "categories"):  # Caltech-101
+        folder = os.path.join(dataset.root, "101_ObjectCategories")
+        names = [f"{dataset.categories[k]}/image_{i:04d}.jpg" for k, i in zip(dataset.y, dataset.index, strict=True)]
+        return [os.path.join(folder, name) for name in names], dataset.y
+    paths, labels = getattr(dataset, "_image_files", None) or dataset._images, dataset._labels
+    if type(dataset).__name__ == "SUN397":  # as the disk lists them
+        order = sorted(range(len(paths)), key=paths.__getitem__)
+        return [paths[i] for i in order], [labels[i] for i in order]
+    return paths, labels

@@ -1,0 +1,52 @@
+"""A sweep over seeds as means with their confidence intervals: what differs by more than chance."""
+
+import csv
+import json
+import math
+import os
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+CONFIDENCE = 0.95
+COLUMNS = ("metric", "runs", "mean", "±", "values")
+
+
+def half_width(values: list[float]) -> float:
+    """Of the interval that holds the mean with 95 % confidence, by Student's t distribution. 0 for a single value, NaN
+    where one is not finite."""
+    from scipy.stats import t
+
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    if len(values) < 2:
+        return 0.0
+    return float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+
+
+def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """seeds.csv in a sweep's folder: of jobs that differ in their seed alone, the mean of every test metric, half the
+    width of its 95 % interval, and the values. Nothing is written where no seed was run beside another."""
+    groups: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for outcome in outcomes:
+        result = sweep / outcome["folder"] / "result.json"
+        if outcome["status"] == "done" and "seed" in outcome["overrides"] and result.is_file():
+            key = tuple((name, value) for name, value in outcome["overrides"].items() if name != "seed")
+            for metric, value in json.loads(result.read_text())["test"].items():
+                groups[key][metric].append(value)
+    rows = [
+        {**dict(key), "metric": metric, "runs": len(values), "mean": mean(values), "±": half_width(values)}
+        | {"values": " ".join(f"{value:.4f}" for value in values)}
+        for key, metrics in groups.items()
+        for metric, values in metrics.items()
+    ]
+    if not any(len(values) > 1 for metrics in groups.values() for values in metrics.values()):
+        return []
+    temporary = sweep / ".seeds.csv.new"
+    with open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, sweep / "seeds.csv")
+    return rows

@@ -1,0 +1,145 @@
+"""How well classes can be told from the features themselves, as they come to be: nearest neighbours and few-shot
+regression at validation, for runs whose own metrics do not say (self-supervised ones), or say too late.
+
+n images, D features
+"""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+
+from vitlab.counted import counted_seed
+from vitlab.data.batch_size import divide_batch
+from vitlab.data.evaluation import evaluation_batches
+from vitlab.errors import ConfigError
+from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
+
+
+class FeatureProbe(Callback):
+    """Logs val/knn_acc1 and, for each of `shots`, val/5shot_acc1 at the validations of every `every_n_epochs`-th epoch:
+    classes of the val split by the features of at most `max_train` training images, the same ones each time.
+
+    `k` neighbours vote, with `temperature`; `l2` regularizes the regression. The weights are those that validation
+    sees, averages among them, in its precision. Training is what it would be without. Each of several ranks takes its
+    share of the images, then all of them have all features and compute the same figures. Raises ValueError for numbers
+    out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_n_epochs: int,
+        max_train: int | None,
+        k: int,
+        temperature: float,
+        shots: list[int],
+        l2: float,
+        seed: int,
+    ):
+        for key, value in {"every_n_epochs": every_n_epochs, "max_train": max_train, "k": k}.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{key} {value} is not at least 1")
+        if any(not isinstance(count, int) or count < 1 for count in shots):
+            raise ValueError(f"shots {shots} holds other things than whole numbers of at least 1")
+        for key, number in {"temperature": temperature, "l2": l2}.items():
+            if number <= 0:
+                raise ValueError(f"{key} {number} is not above 0")
+        self.every_n_epochs = every_n_epochs
+        self.max_train = max_train
+        self.k = k
+        self.temperature = temperature
+        self.shots = shots
+        self.l2 = l2
+        self.seed = seed
+        self.figures: dict[str, float] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return ["val/knn_acc1", *(f"val/{shots}shot_acc1" for shots in self.shots)]
+
+    def check(self, datamodule: Any, world_size: int) -> None:
+        """Raise ConfigError for data that cannot be probed so."""
+        if datamodule.multilabel:
+            raise ConfigError("callbacks.feature_probe tells one class of an image, and this data may have several")
+        known = len(self.places(len(datamodule.splits["train"])))
+        if self.k > known:
+            raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")
+        if len(datamodule.splits["val"]) < world_size:
+            raise ConfigError(f"callbacks.feature_probe needs a val image for each of the {world_size} devices")
+
+    def places(self, n: int) -> list[int]:
+        """Which training images are looked at: all n, or a choice that the seed alone decides."""
+        if self.max_train is None or self.max_train >= n:
+            return list(range(n))
+        generator = torch.Generator().manual_seed(counted_seed("feature_probe", self.seed))
+        return torch.randperm(n, generator=generator)[: self.max_train].sort().values.tolist()
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        for name in self.names:  # Lightning would go on showing those of an earlier epoch
+            trainer.callback_metrics.pop(name, None)
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Here averages are in place, whichever callback comes first."""
+        due = trainer.state.fn == "fit" and (trainer.current_epoch + 1) % self.every_n_epochs == 0
+        if batch_idx == 0 and due and not trainer.sanity_checking and not trainer.fast_dev_run:
+            with torch.random.fork_rng(devices=[]):  # a loader draws a seed for its workers
+                self.figures = self.probe(trainer, pl_module)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.figures:
+            self.log_dict(self.figures, logger=False)
+            for logger in trainer.loggers:
+                logger.log_metrics(self.figures, step=trainer.global_step)
+        self.figures = {}
+
+    def probe(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, float]:
+        datamodule, device = trainer.datamodule, pl_module.device
+        train = self.features(trainer, pl_module, "train", self.places(len(datamodule.splits["train"])))
+        val = self.features(trainer, pl_module, "val", None)
+        options: dict[str, Any] = {"num_classes": datamodule.num_classes}
+        classes = nearest_neighbours(
+            train.values.to(device),
+            train.target.to(device),
+            val.values.to(device),
+            k=[min(self.k, len(train.values))],  # some may be unreadable
+            temperature=self.temperature,
+            **options,
+        )
+        told = [classes.cpu()]
+        for shots in self.shots:
+            few = few_of_each_class(train.target, shots, self.seed)
+            told.append(ridge(train.values[few], train.target[few], l2=[self.l2], **options).classes(val.values))
+        right = [float((said[0] == val.target).float().mean()) for said in told]
+        return dict(zip(self.names, right, strict=True))
+
+    def features(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str, places: list[int] | None
+    ) -> Features:
+        datamodule = trainer.datamodule
+        size, _ = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, trainer.world_size)
+        batches = evaluation_batches(
+            datamodule,
+            split,
+            batch_size=size,
+            device=pl_module.device,
+            places=places,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            processes=trainer.num_devices,
+        )
+        with trainer.precision_plugin.forward_context():
+            parts = extract(pl_module.model, batches)
+        return joined(gathered(parts, trainer.world_size))
+
+
+def gathered(parts: list[Features], world_size: int) -> list[Features]:
+    """Those of all ranks."""
+    if world_size == 1:
+        return parts
+    of_ranks: list[Any] = [None] * world_size
+    torch.distributed.all_gather_object(of_ranks, parts)
+    return [part for parts in of_ranks for part in parts]

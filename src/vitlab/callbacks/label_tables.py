@@ -1,0 +1,107 @@
+"""What an evaluation report says of samples that have one class, and of samples that may have several.
+
+n samples, B batch, K classes. A row begins with the sample's place in the split and its loss.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+from vitlab.callbacks.figures import bar_figure, confusion_figure
+from vitlab.data.targets import classes_of, words
+from vitlab.tasks.average_precision import average_precision
+
+NAMED = 3  # classes above a picture
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """One kind of labels, as functions: of a batch's target and probabilities (B, K) the columns of its rows; of the
+    class names the heads of those columns in a file, and of a row what stands there and above a picture; of all rows
+    the figure of the whole split, and its name."""
+
+    columns: Callable[[Tensor, Tensor], Tensor]
+    heads: Callable[[list[str]], list[str]]
+    words: Callable[[np.ndarray, list[str]], list[str | float]]
+    title: Callable[[np.ndarray, list[str]], str]
+    figure: Callable[[np.ndarray, list[str], str], Figure]
+    figure_name: str
+
+
+# -- one class
+
+
+def one_columns(target: Tensor, probabilities: Tensor) -> Tensor:
+    """True and predicted class, and its probability. (B,), (B, K) -> (B, 3)"""
+    probability, predicted = probabilities.max(dim=1)
+    return torch.stack([target.float(), predicted.float(), probability], dim=1)
+
+
+def one_words(row: np.ndarray, names: list[str]) -> list[str | float]:
+    true, predicted, probability = row.tolist()
+    return [names[int(true)], names[int(predicted)], round(probability, 6)]
+
+
+def one_title(row: np.ndarray, names: list[str]) -> str:
+    true, predicted, probability = one_words(row, names)
+    return f"{true}, said {predicted}\nwith {probability:.2f}"
+
+
+def one_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
+    matrix = multiclass_confusion_matrix(
+        torch.from_numpy(table[:, 1]).long(), torch.from_numpy(table[:, 0]).long(), num_classes=len(names)
+    ).numpy()
+    wrong = int(matrix.sum() - matrix.trace())
+    return confusion_figure(matrix, names, f"{split}: {wrong} of {len(table)} wrong")
+
+
+# -- several classes
+
+
+def several_columns(target: Tensor, probabilities: Tensor) -> Tensor:
+    """Whether each class is there, and its probability. (B, K), (B, K) -> (B, 2·K)"""
+    return torch.cat([target, probabilities], dim=1)
+
+
+def several_words(row: np.ndarray, names: list[str]) -> list[str | float]:
+    true, probabilities = np.split(row, 2)
+    return [words(true, names), *(round(p, 6) for p in probabilities.tolist())]
+
+
+def several_title(row: np.ndarray, names: list[str]) -> str:
+    """One below the other: classes that are there, then those of the highest probability."""
+    true, probabilities = np.split(row, 2)
+    there = [names[k] for k in classes_of(true)]
+    more = [f"and {len(there) - NAMED} more"] if len(there) > NAMED else []
+    said = [f"{names[k]} {probabilities[k]:.2f}" for k in probabilities.argsort()[::-1][:NAMED]]
+    return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])
+
+
+def several_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
+    true, probabilities = (torch.from_numpy(part) for part in np.split(table, 2, axis=1))
+    precisions = average_precision(probabilities, true > 0.5).numpy()
+    heading = f"{split}: average precision of each class, {np.nanmean(precisions):.3f} in the mean"
+    return bar_figure(precisions, names, heading)
+
+
+ONE_CLASS = LabelTable(
+    one_columns,
+    lambda names: ["true", "predicted", "probability"],
+    one_words,
+    one_title,
+    one_figure,
+    "confusion_matrix",
+)
+SEVERAL_CLASSES = LabelTable(
+    several_columns,
+    lambda names: ["true", *names],
+    several_words,
+    several_title,
+    several_figure,
+    "average_precision",
+)

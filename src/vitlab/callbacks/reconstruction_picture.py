@@ -1,0 +1,81 @@
+"""What a masked autoencoder sees of images, what it makes of them, and the images (He et al., 2022, arXiv:2111.06377,
+figure 2).
+
+B images, C channels, H W image height and width, P patch_size, N patches
+"""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+
+from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.data.batch import Batch, Sample, collate
+from vitlab.errors import ConfigError
+from vitlab.layers import unpatchify
+from vitlab.views import pick
+from vitlab.views.capture import evaluating
+
+GRAY = 0.5  # of hidden patches
+IMAGES_IN_A_ROW = 3
+
+
+class ReconstructionPicture(Callback):
+    """Saves pictures/reconstruction.png and logs it: for `num_images` images, evenly spaced in the split, the patches
+    that are seen, the hidden ones predicted, and the image. After every `every_n_validations`th validation of a start,
+    and of the best model after the test. Raises ConfigError for a task that predicts no patches."""
+
+    def __init__(self, *, num_images: int, every_n_validations: int):
+        for key, value in {"num_images": num_images, "every_n_validations": every_n_validations}.items():
+            if value < 1:
+                raise ValueError(f"{key} {value} is not at least 1")
+        self.num_images = num_images
+        self.every_n_validations = every_n_validations
+        self.validations = 0
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if not hasattr(pl_module, "reconstructed"):
+            raise ConfigError("callbacks.reconstruction draws predicted patches; it needs task=masked_autoencoding")
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.validations += not trainer.sanity_checking
+        if not trainer.sanity_checking and self.validations % self.every_n_validations == 0:
+            self.draw(trainer, pl_module, "val", f", after {trainer.global_step:,} steps")
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.draw(trainer, pl_module, trainer.datamodule.test_split)
+
+    def draw(self, trainer: pl.Trainer, task: Any, split: str, when: str = "") -> None:
+        if not trainer.is_global_zero:
+            return
+        datamodule = trainer.datamodule
+        images = datamodule.evaluated(split)
+        chosen = [images[(0, place)] for place in pick(len(images), self.num_images)]
+        samples = [sample for sample in chosen if isinstance(sample, Sample)]
+        if not samples:
+            print("no picture of reconstructions: none of the images chosen can be read")
+            return
+        batch = datamodule.preprocessing.finished(collate(samples).to(task.device))
+        with evaluating(task.model):
+            predicted, mask = task.reconstructed(batch)
+        pictures = triples(predicted, mask, batch, datamodule.preprocessing)
+        titles = ["seen", "predicted", "image"] * len(samples)
+        heading = f"{split}: {mask.float().mean():.0%} of the patches hidden{when}"
+        figure = image_grid(pictures, titles, columns=3 * min(IMAGES_IN_A_ROW, len(samples)), heading=heading)
+        save_figure(trainer, figure, "reconstruction")
+
+
+def triples(predicted: Tensor, mask: Tensor, batch: Batch, preprocessing: Any) -> list[Tensor]:
+    """Patches (B, N, C·P·P) and those that are hidden (B, N) -> images (C, H, W) in [0, 1]: seen, predicted, and the
+    image itself, of each in turn."""
+
+    def images(patches: Tensor) -> Tensor:
+        return preprocessing.denormalize(unpatchify(patches, preprocessing.patch_size, batch.grid))  # type: ignore[arg-type]
+
+    hidden = mask[..., None].expand_as(batch.inputs).type_as(batch.inputs)
+    hidden = unpatchify(hidden, preprocessing.patch_size, batch.grid) > 0.5  # type: ignore[arg-type]
+    whole = images(batch.inputs)
+    rows = torch.stack([whole.masked_fill(hidden, GRAY), images(predicted), whole], dim=1)  # (B, 3, C, H, W)
+    return list(rows.flatten(0, 1).cpu())

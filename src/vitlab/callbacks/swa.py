@@ -1,0 +1,41 @@
+"""Stochastic weight averaging (Izmailov et al., 2018, arXiv:1803.05407)."""
+
+from vitlab.callbacks.weight_averaging import WeightAverage
+from vitlab.errors import ConfigError
+
+
+class SWA(WeightAverage):
+    """The mean of the weights at every `every_n_steps`-th optimizer step, from `start_ratio` of the run on: the paper's
+    algorithm 1, whose learning rate stays high (schedule=constant).
+
+    A model with BatchNorm is evaluated with the running statistics of its newest weights, where the paper takes those
+    of the mean from another pass over the data, so it does worse than it could; LayerNorm, as in ViTs, has none. A run
+    that is made longer begins its mean anew at the new start. Raises ValueError for a `start_ratio` outside [0, 1).
+    """
+
+    def __init__(self, *, start_ratio: float, every_n_steps: int):
+        if not 0 <= start_ratio < 1:
+            raise ValueError(f"swa start_ratio {start_ratio} is not in [0, 1)")
+        if every_n_steps < 1:
+            raise ValueError(f"swa every_n_steps {every_n_steps} is not at least 1")
+        super().__init__()
+        self.start_ratio = start_ratio
+        self.every_n_steps = every_n_steps
+        self.first_step = 0
+
+    def plan(self, num_steps: int) -> None:
+        self.first_step = round(self.start_ratio * num_steps) or self.every_n_steps
+        if self.first_step > num_steps:
+            raise ConfigError(
+                f"callbacks.swa.every_n_steps {self.every_n_steps} is longer than the run of {num_steps} optimizer "
+                "steps, so that nothing would be averaged; make it shorter"
+            )
+
+    def due(self, step: int) -> bool:
+        return step >= self.first_step and (step - self.first_step) % self.every_n_steps == 0
+
+    def begun(self, step: int) -> bool:
+        return step >= self.first_step
+
+    def share(self, step: int) -> float:
+        return 1.0 if step == self.first_step else 1 / (self.count + 1)

@@ -1,0 +1,17 @@
+"""What a frozen model makes of images, and how much of their classes can be read from it without training."""
+
+from vitlab.features.extraction import Features, extract, joined
+from vitlab.features.interval import wilson_interval
+from vitlab.features.least_squares import Regression, few_of_each_class, ridge
+from vitlab.features.nearest_neighbours import nearest_neighbours
+
+__all__ = [
+    "Features",
+    "Regression",
+    "extract",
+    "few_of_each_class",
+    "joined",
+    "nearest_neighbours",
+    "ridge",
+    "wilson_interval",
+]

@@ -1,0 +1,41 @@
+"""Features of images: what the head of a model sees of them.
+
+n images, B batch, D features, K classes
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.data.batch import Batch
+from vitlab.errors import DataError
+from vitlab.models import represent
+
+
+class Features(NamedTuple):
+    """Of n images: `values` (n, D) float32, `target` (n,) classes or (n, K), and `places` (n,) in their split."""
+
+    values: Tensor
+    target: Tensor
+    places: Tensor
+
+
+@torch.no_grad()
+def extract(model: nn.Module, batches: Iterable[Batch]) -> list[Features]:
+    """The features of every batch, on the CPU. The model is in evaluation mode, and the batches are on its device."""
+    assert not model.training, "dropout would take part"
+    return [
+        Features(represent(model, *batch.arguments()).float().cpu(), batch.target.cpu(), batch.index.cpu())
+        for batch in batches
+    ]
+
+
+def joined(parts: list[Features]) -> Features:
+    """Those of all batches, and of all ranks, in the order of the split. Raises DataError when there are none."""
+    if not parts:
+        raise DataError("there are no features, for no image can be read")
+    values, target, places = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    order = places.argsort()
+    return Features(values[order], target[order], places[order])

@@ -1,0 +1,40 @@
+"""Less memory for more time: blocks are computed again in the backward pass (Chen et al., 2016, arXiv:1604.06174).
+
+Of each block only its input is kept, in place of all that its backward pass needs: for one forward pass more.
+"""
+
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+LISTS = ("blocks", "decoder_blocks")
+
+
+def checkpoint_activations(model: nn.Module) -> None:
+    """Make every block of `blocks` and `decoder_blocks`, wherever the model has such lists, do so when it trains, in
+    place; names and numbers stay what they are.
+
+    Dropout and drop path draw again what they drew. Raises ValueError for a model without blocks, and for one whose
+    blocks hold BatchNorm, which would count each batch twice.
+    """
+    kind = type(model).__name__
+    lists = [module for name, module in model.named_modules() if name.split(".")[-1] in LISTS]
+    blocks = [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]
+    if not blocks:
+        raise ValueError(f"{kind} has no blocks whose activations could be computed again; set it to false")
+    if any(isinstance(module, _BatchNorm) for block in blocks for module in block.modules()):
+        raise ValueError(f"the blocks of {kind} hold BatchNorm, which would count each batch twice; set it to false")
+    for block in blocks:
+        block.forward = MethodType(recomputed, block)  # bound: a deep copy of the block runs the copy
+
+
+def recomputed(block: nn.Module, *inputs: Any) -> Tensor:
+    """The block's own forward; when training, with its inputs for all memory."""
+    forward = type(block).forward
+    if not (block.training and torch.is_grad_enabled()):
+        return forward(block, *inputs)
+    return checkpoint(forward, block, *inputs, use_reentrant=False)

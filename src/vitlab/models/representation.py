@@ -1,0 +1,55 @@
+"""Where a model's backbone ends and its head begins, whatever library it is of.
+
+B batch, C channels, H W image height and width, N patches, P patch_size, D features
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitlab.models.masked_autoencoder import MaskedAutoencoder
+from vitlab.models.vit import VisionTransformer
+
+
+def heads_of(model: nn.Module) -> list[nn.Linear]:
+    """The linear layers that give the logits, in the order in which a distilled model has them: those of our models,
+    those that a model of timm names, else the last one. None where there is no such layer."""
+    if isinstance(model, VisionTransformer | MaskedAutoencoder):
+        return model.heads()
+    of_timm: Any = model
+    named = of_timm.get_classifier() if hasattr(model, "get_classifier") else None
+    layers = named if isinstance(named, tuple) else (named or model,)
+    linear = [module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)]
+    return linear if named is not None else linear[-1:]
+
+
+def head_names(model: nn.Module) -> set[str]:
+    """Names of the head's parameters."""
+    heads = {id(head) for head in heads_of(model)}
+    modules = ((path, module) for path, module in model.named_modules() if id(module) in heads)
+    return {f"{path}.{name}" for path, module in modules for name, _ in module.named_parameters()}
+
+
+def represent(model: nn.Module, *inputs: Any) -> Tensor:
+    """What the (first) head sees of images (B, C, H, W), or of patches (B, N, C·P·P) and their grid. -> (B, D)
+
+    Raises ValueError for a model without a linear head.
+    """
+    if isinstance(model, VisionTransformer | MaskedAutoencoder):
+        return model.represent(*inputs)
+    heads = heads_of(model)
+    if not heads:
+        raise ValueError(f"{type(model).__name__} has no linear layer, and so no head to tell from its backbone")
+    seen: list[Tensor] = []
+    hook = heads[0].register_forward_pre_hook(lambda head, given: seen.append(given[0]))
+    try:
+        model.forward(*inputs)  # not model(...), which may be compiled, and pass the hook by
+    finally:
+        hook.remove()
+    return seen[-1].flatten(1)
+
+
+def encoder_of(model: nn.Module) -> VisionTransformer | None:
+    """The Vision Transformer that a model is, or that a masked autoencoder trains; None for other models."""
+    inner = model.encoder if isinstance(model, MaskedAutoencoder) else model
+    return inner if isinstance(inner, VisionTransformer) else None

@@ -1,0 +1,94 @@
+"""An optimizer and the learning rates it starts from: what conf/optimizer/ states."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from vitlab.optim.parameter_groups import PARTS, parameter_groups
+
+SCALINGS: dict[str, Callable[[float], float]] = {"none": lambda ratio: 1.0, "linear": float, "sqrt": math.sqrt}
+
+NOTHING_APART = {
+    "layer_decay": 1.0,
+    "head_multiplier": 1.0,
+    "backbone_multiplier": 1.0,
+    "trained": "all",
+    "unfreeze_step": None,
+}
+
+
+class Optimization:
+    """`algorithm` makes the optimizer; conf/optimizer/_optimizer.yaml says what each key means.
+
+    With lr_scaling "linear" (Goyal et al., 2017, arXiv:1706.02677) or "sqrt" (Krizhevsky, 2014, arXiv:1404.5997) the
+    learning rate is the one for `lr_scaling_batch` images, scaled to the global batch: `scaled_lr`. Raises ValueError
+    for values out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        algorithm: Callable[..., Optimizer],
+        lr: float,
+        lr_scaling: str,
+        lr_scaling_batch: int,
+        global_batch_size: int,
+        weight_decay: float,
+        layer_decay: float,
+        head_multiplier: float,
+        backbone_multiplier: float,
+        trained: str,
+        unfreeze_step: int | None,
+        hidden_only: bool,
+    ):
+        for key, value, options in (("lr_scaling", lr_scaling, SCALINGS), ("trained", trained, PARTS)):
+            if value not in options:
+                raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")
+        positive = {"lr": lr, "lr_scaling_batch": lr_scaling_batch, "head_multiplier": head_multiplier}
+        for key, number in (positive | {"backbone_multiplier": backbone_multiplier}).items():
+            if not (number > 0 and math.isfinite(number)):
+                raise ValueError(f"{key} {number} is not above 0; parts that are not to learn are left out by trained")
+        if not (weight_decay >= 0 and math.isfinite(weight_decay)):
+            raise ValueError(f"weight_decay {weight_decay} is not at least 0")
+        if unfreeze_step is not None and (unfreeze_step < 1 or trained == "all"):
+            raise ValueError(
+                f"unfreeze_step {unfreeze_step} is the step, from 1, at which what trained=head or attention leaves "
+                "out starts to learn; with trained=all it is null"
+            )
+        self.algorithm = algorithm
+        self.lr_scale = SCALINGS[lr_scaling](global_batch_size / lr_scaling_batch)
+        self.scaled_lr = lr * self.lr_scale
+        self.options: dict[str, Any] = {
+            "weight_decay": weight_decay,
+            "layer_decay": layer_decay,
+            "head_multiplier": head_multiplier,
+            "backbone_multiplier": backbone_multiplier,
+            "trained": trained,
+            "unfreeze_step": unfreeze_step,
+            "hidden_only": hidden_only,
+        }
+
+    def groups(self, model: nn.Module, head: Collection[str]) -> list[dict[str, Any]]:
+        """Parameter groups of the model, whose head's parameters are named."""
+        return parameter_groups(model, lr=self.scaled_lr, head=head, **self.options)
+
+    def groups_at(self, rates: Mapping[float, nn.Module]) -> list[dict[str, Any]]:
+        """Parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`, scaled
+        like it. Raises ValueError for a rate that is not above 0, and for options that tell layers and parts apart."""
+        for key, value in NOTHING_APART.items():
+            if self.options[key] != value:
+                raise ValueError(f"{key} {self.options[key]} means nothing for heads alone; leave it at {value}")
+        groups = []
+        for rate, head in rates.items():
+            if not (rate > 0 and math.isfinite(rate)):
+                raise ValueError(f"lr_grid holds {rate}, which is not above 0")
+            names = {name for name, _ in head.named_parameters()}
+            for group in parameter_groups(head, lr=rate * self.lr_scale, head=names, **self.options):
+                groups.append({**group, "name": f"lr {rate:g}, {group['name']}"})
+        return groups
+
+    def optimizer(self, groups: list[dict[str, Any]]) -> Optimizer:
+        return self.algorithm([{key: value for key, value in group.items() if key != "names"} for group in groups])

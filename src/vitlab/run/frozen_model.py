@@ -1,0 +1,139 @@
+"""A model that is looked at as it is, and images to look at it with: a finished run's, or those of a config.
+
+n images, D features
+"""
+
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.progress import track
+from torch import nn
+
+from vitlab.data import ImageDataModule
+from vitlab.data.decoding import MODES
+from vitlab.data.evaluation import evaluation_batches
+from vitlab.errors import ConfigError
+from vitlab.features import Features, extract, joined
+from vitlab.run.build import build, plain
+from vitlab.run.command import Job
+from vitlab.run.model import build_model, load_pretrained
+from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.saved_run import SavedRun
+from vitlab.run.training import check_agreement
+
+SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are
+OF_TRAINING = {  # left out
+    "cache": "none",
+    "train_transform": None,
+    "shuffle_window": None,
+    "class_balance": 0.0,
+    "labels_per_class": None,
+}
+PRECISIONS = {"32-true": False, "bf16-mixed": True}
+
+
+@dataclass(frozen=True)
+class FrozenModel:
+    """A model in evaluation mode on its device, the data it is shown, set up, and in plain types what they are.
+
+    `folder` is that of the run, None without one; `images` names the data set where it was chosen.
+    """
+
+    model: nn.Module
+    datamodule: ImageDataModule
+    device: torch.device
+    facts: dict[str, Any]
+    folder: Path | None
+    images: str | None
+
+    @classmethod
+    def open(cls, cfg: DictConfig) -> "FrozenModel":
+        """That of `cfg.run`, a run folder or checkpoint, shown its own images or those of data=, as it saw its own;
+        without a run, that of model= with the images of data=. Raises ConfigError, CheckpointError or DataError."""
+        if not isinstance(cfg.batch_size, int) or cfg.batch_size < 1:
+            raise ConfigError(f"batch_size {cfg.batch_size} is not a whole number of at least 1")
+        if cfg.precision not in PRECISIONS:
+            raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
+        chosen = Job.current().choices.get("data")
+        if cfg.run is not None:
+            check_overrides()
+            saved = SavedRun.open(cfg.run)
+            data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
+            datamodule, model = shown(data), saved.task().model
+            origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
+        else:
+            if cfg.get("model") is None or cfg.get("data") is None:
+                raise ConfigError(
+                    "there is nothing to look at; give run=<run folder or checkpoint>, or model= and data="
+                )
+            check_agreement(cfg)
+            data = plain(cfg)["data"]
+            datamodule = shown(data)
+            pl.seed_everything(cfg.seed, workers=False, verbose=False)
+            model = build_model(cfg.model)
+            if (report := load_pretrained(model, cfg.model)) is not None:
+                report.show()
+            origin, node, folder = None, plain(cfg)["model"], None
+        datamodule.prepare_data()
+        datamodule.setup()
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        speed_up_float32_products()
+        facts = {
+            "checkpoint": origin,
+            "model": node,
+            "source": data["source"],
+            "fingerprint": datamodule.fingerprint,
+            "preprocessing": {key: data[key] for key in SEEN},
+            "precision": cfg.precision,
+        }
+        return cls(model.to(device).eval(), datamodule, device, facts, folder, chosen)
+
+    def features(self, split: str, cfg: DictConfig) -> Features:
+        """Of every image of a split that can be read, in its order, with a progress bar."""
+        batches = evaluation_batches(self.datamodule, split, batch_size=cfg.batch_size, device=self.device)
+        total = -(-len(self.datamodule.splits[split]) // cfg.batch_size)
+        reduced = torch.autocast(self.device.type, torch.bfloat16) if PRECISIONS[cfg.precision] else nullcontext()
+        quiet = not sys.stdout.isatty()
+        told = track(batches, total=total, description=f"features of {split}", transient=True, disable=quiet)
+        with reduced:
+            return joined(extract(self.model, told))
+
+
+def check_overrides() -> None:
+    """Raise ConfigError for what cannot be chosen beside run=, which brings it."""
+    for override in Job.current().overrides:
+        key = override.lstrip("+~").split("=")[0]
+        head, _, name = key.partition(".")
+        if head in ("model", "crop") or (head == "data" and name.split(".")[0] in (*SEEN, "image_mode", "train_crop")):
+            raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
+
+
+def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:
+    """The data node of a run, changed by the keys of cfg.data, or, where a data set was chosen, its node, with images
+    brought to the shape and the colours that the run knows."""
+    if not chosen:
+        merged = OmegaConf.merge(own, cfg.get("data") or {})
+        assert isinstance(merged, DictConfig)
+        return plain(merged)
+    view = {key: own[key] for key in SEEN}
+    view["image_mode"] = own["image_mode"] or MODES.get(own["in_chans"])
+    others = (key for key in cfg.data if key not in {*view, "train_crop"})
+    return {**{str(key): resolved(cfg.data, str(key)) for key in others}, **view}
+
+
+def resolved(node: DictConfig, key: str) -> Any:
+    """A value with its references, which may lead outside of the node, as plain types."""
+    value = node[key]
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def shown(data: dict[str, Any]) -> ImageDataModule:
+    """A datamodule that only evaluates: nothing of what is done to training images; nothing is opened yet."""
+    node = {**data, **OF_TRAINING, "train_crop": data["eval_crop"], "global_batch_size": 1, "device_batch_size": None}
+    return build(OmegaConf.create(node), "data")

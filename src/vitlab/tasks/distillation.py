@@ -1,0 +1,133 @@
+"""Distillation: learning from labels and from a teacher (Touvron et al., 2021, arXiv:2012.12877, section 4; Hinton et
+al., 2015, arXiv:1503.02531).
+
+B batch, C channels, H W image height and width, P patch_size, N patches, K classes, λ teacher_share, τ temperature
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+
+from vitlab.data.batch import Batch
+from vitlab.errors import ConfigError
+from vitlab.layers import unpatchify
+from vitlab.losses import hard_distillation, soft_distillation
+from vitlab.models import DistilledVisionTransformer
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.teacher import Teacher
+
+MODES = ("soft", "hard")
+
+
+class Distillation(Classification):
+    """(1 - λ)·loss + λ·τ²·KL(teacher ‖ student), equation 2 in mode "soft", or (1 - λ)·loss + λ·cross-entropy with the
+    teacher's class, equation 3 with λ ½, in mode "hard". The teacher sees the same (augmented, mixed) images.
+
+    The class token of a DistilledVisionTransformer learns from the labels, its distillation token from the teacher; the
+    one head of another model learns from both. `teacher` is None where nothing is learned any more. In training
+    teacher_acc1 tells how often the teacher is right. Raises ValueError for another mode, and for λ or τ out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        teacher: Teacher | None,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        loss: Any,
+        mode: str,
+        teacher_share: float,
+        temperature: float,
+        num_classes: int,
+        class_weights: str | list[float] | None,
+        monitor: str,
+        seed: int,
+    ):
+        if mode not in MODES:
+            raise ValueError(f"mode '{mode}' is not one of: {', '.join(MODES)}")
+        if not 0 <= teacher_share <= 1:
+            raise ValueError(f"teacher_share {teacher_share} is not in [0, 1]")
+        if temperature <= 0:
+            raise ValueError(f"temperature {temperature} is not above 0")
+        super().__init__(
+            model=model,
+            optimization=optimization,
+            schedule=schedule,
+            loss=loss,
+            num_classes=num_classes,
+            class_weights=class_weights,
+            monitor=monitor,
+            seed=seed,
+        )
+        self.compilable = not isinstance(model, DistilledVisionTransformer)
+        self.teacher = teacher
+        self.mode = mode
+        self.teacher_share = teacher_share
+        self.temperature = temperature
+
+    def new_metrics(self, stage: str) -> MetricCollection:
+        metrics = super().new_metrics(stage)
+        if stage == "fit":
+            metrics.add_metrics({"teacher_acc1": self.accuracy(1)})
+        return metrics
+
+    def plan(self, num_steps: int, datamodule: Any) -> None:
+        super().plan(num_steps, datamodule)
+        if datamodule.train_crop.output_size() is None:
+            raise ConfigError("a teacher sees images of one size; task=distillation takes no crop=native")
+        assert self.teacher is not None, "a run that learns has its teacher"
+        known = self.teacher.class_names
+        if known is not None and known != list(datamodule.class_names):
+            raise ConfigError(
+                f"the teacher tells {summary(known)} apart, and the data has {summary(datamodule.class_names)}; give "
+                "one of the same classes"
+            )
+        self.patch_size = datamodule.preprocessing.patch_size
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        assert self.teacher is not None
+        self.teacher.to(self.device)
+
+    def on_fit_end(self) -> None:
+        """What learns no more needs no memory of the device."""
+        assert self.teacher is not None
+        self.teacher.to(torch.device("cpu"))
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        assert self.teacher is not None
+        taught = self.teacher(self.images(batch))
+        from_labels, from_teacher = self.both_logits(batch)
+        logits = (from_labels.detach() + from_teacher.detach()) / 2
+        for name, metric in self.metrics["fit"].items():
+            metric.update(taught if name == "teacher_acc1" else logits, class_of(batch.target))
+        learned = self.loss(from_labels, batch.target, class_weights=self.class_factors)
+        if self.mode == "soft":
+            copied = soft_distillation(from_teacher, taught, self.temperature)
+        else:
+            copied = hard_distillation(from_teacher, taught)
+        return (1 - self.teacher_share) * learned + self.teacher_share * copied
+
+    def both_logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Those that learn from labels, and those that learn from the teacher. -> 2 x (B, K)"""
+        if isinstance(self.model, DistilledVisionTransformer):
+            from_labels, from_teacher = self.model.both_logits(*batch.arguments()).unbind(dim=1)
+            return from_labels, from_teacher
+        logits = self(*batch.arguments())
+        return logits, logits
+
+    def images(self, batch: Batch) -> Tensor:
+        """Patches put together again. -> (B, C, H, W)"""
+        if self.patch_size is None:
+            return batch.inputs
+        return unpatchify(batch.inputs, self.patch_size, batch.grid)  # type: ignore[arg-type]  # of one size: see plan
+
+
+def summary(names: list[str]) -> str:
+    """So many classes, and the first of them."""
+    return f"{len(names)} classes ({', '.join(map(str, names[:3]))}{' …' if len(names) > 3 else ''})"

@@ -1,0 +1,218 @@
+"""Linear probing: how well a linear classifier does on the features of a frozen model, at every learning rate of a grid
+at once (He et al., 2022, arXiv:2111.06377, appendix A.1; Oquab et al., 2024, arXiv:2304.07193, appendix B.3).
+
+B batch, D features, K classes, L learning rates
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pytorch_lightning.callbacks import WeightAveraging
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from vitlab.data.batch import Batch
+from vitlab.errors import ConfigError
+from vitlab.models import heads_of, represent
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.classification import Classification, class_of
+
+
+class LinearProbe(Classification):
+    """One linear head for each learning rate of `lr_grid`, which the optimizer's lr_scaling scales; its lr is not used.
+    All start alike, see the same features of the model, which stays as it is, and learn as if each were alone.
+
+    `batch_norm` normalises the features first, without a learned scale (He et al.). A validation scores every head:
+    val/acc1 and val/loss are those of the best by val/acc1, the others have names such as val/acc1_lr_0.1. The best
+    then becomes the model's own head, batch normalisation and all, so that the model is a classifier like any other.
+    In training, the loss is the mean of all heads' and the accuracy that of the last best. Raises ValueError for a grid
+    that is empty or names a rate twice, and for a model whose head is not one linear layer of K classes.
+    """
+
+    compilable = False
+    heads: Any  # L linear heads
+    best: Tensor  # (1,), which head was the best
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        loss: Any,
+        lr_grid: list[float],
+        batch_norm: bool,
+        num_classes: int,
+        class_weights: str | list[float] | None,
+        monitor: str,
+        seed: int,
+    ):
+        if not lr_grid or len(set(lr_grid)) < len(lr_grid):
+            raise ValueError(f"lr_grid {lr_grid} is not a list of learning rates, each once")
+        own = heads_of(model)
+        if len(own) != 1 or own[0].out_features != num_classes:
+            raise ValueError(
+                f"{type(model).__name__} has not one linear head of {num_classes} classes, which a linear probe would "
+                "take the place of; choose another model"
+            )
+        self.lr_grid = lr_grid
+        super().__init__(
+            model=model,
+            optimization=optimization,
+            schedule=schedule,
+            loss=loss,
+            num_classes=num_classes,
+            class_weights=class_weights,
+            monitor=monitor,
+            seed=seed,
+        )
+        norm = nn.BatchNorm1d(own[0].in_features, affine=False, eps=1e-6)  # the authors' epsilon
+        self.norm: nn.Module = norm if batch_norm else nn.Identity()
+        self.register_buffer("best", torch.zeros(1, dtype=torch.long))
+        self.head_scores = HeadScores(len(lr_grid), min(5, num_classes))
+        self.figures: dict[str, list[float]] = {}  # of every head, at the last validation
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Nothing of the model learns; its heads do, beside it."""
+        self.heads = nn.ModuleList(copy.deepcopy(heads_of(self.model)[0]) for _ in self.lr_grid)
+        self.heads.requires_grad_(True)
+        self.model.requires_grad_(False)
+        return self.optimization.groups_at(dict(zip(self.lr_grid, self.heads, strict=True)))
+
+    def plan(self, num_steps: int, datamodule: Any) -> None:
+        super().plan(num_steps, datamodule)
+        if any(isinstance(callback, WeightAveraging) for callback in datamodule.trainer.callbacks):
+            raise ConfigError(
+                "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "
+                "and callbacks.swa"
+            )
+
+    # -- training
+
+    def all_logits(self, batch: Batch) -> Tensor:
+        """Of every head. -> (B, L, K)"""
+        with torch.no_grad():
+            features = represent(self.model, *batch.arguments())  # (B, D)
+        with torch.autocast(self.device.type, enabled=False):
+            features = self.norm(features.float())
+            weight = torch.cat([head.weight for head in self.heads])  # (L·K, D)
+            bias = torch.cat([head.bias for head in self.heads])
+            return F.linear(features, weight, bias).unflatten(1, (len(self.heads), -1))
+
+    def forward(self, *inputs: Any) -> Tensor:
+        """Logits of the model's own head (B, K)."""
+        features = represent(self.model, *inputs)
+        with torch.autocast(self.device.type, enabled=False):  # fp32: a folded mean drowns small features in bf16
+            return heads_of(self.model)[0](features.float())
+
+    def all_losses(self, loss: Callable[..., Tensor], logits: Tensor, target: Tensor, **options: Any) -> Tensor:
+        """(B, L, K) and (B,) or (B, K) -> (B, L)"""
+        L = logits.shape[1]
+        return loss(logits.flatten(0, 1), target.repeat_interleave(L, dim=0), **options).unflatten(0, (-1, L))
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        logits = self.all_logits(batch)
+        self.count("fit", logits.detach().index_select(1, self.best)[:, 0], batch.target)
+        losses = self.all_losses(self.loss, logits, batch.target, class_weights=self.class_factors)
+        return losses.sum(dim=1)  # a sum: each head learns as if it were alone
+
+    def training_metrics(self) -> dict[str, float]:
+        values = super().training_metrics()
+        return values | {"train/loss": values["train/loss"] / len(self.heads)}
+
+    def clip_gradients(self, limit: float) -> None:
+        """Each head by itself; train/grad_norm is their mean."""
+        for head in self.heads:
+            self.grad_norm.update(nn.utils.clip_grad_norm_(head.parameters(), limit))
+
+    # -- evaluation
+
+    def on_validation_epoch_start(self) -> None:
+        """All ranks score with the first one's statistics, which the others take over at their next step only."""
+        if self.trainer.world_size > 1:
+            for buffer in self.norm.buffers():
+                torch.distributed.broadcast(buffer, src=0)
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        if stage != "val":
+            return super().evaluated(batch, stage)
+        logits = self.all_logits(batch).float()
+        losses = self.all_losses(self.plain_loss, logits, batch.target)
+        self.head_scores.update(logits, losses, class_of(batch.target))
+        return losses.mean(dim=1), {}
+
+    def scores(self, stage: str) -> dict[str, Tensor]:
+        """In validation those of the best head, which becomes the model's own."""
+        if stage != "val":
+            return super().scores(stage)
+        self.losses[stage].reset()  # of all heads together
+        found = {name: value.reshape(-1) for name, value in self.head_scores.compute().items()}  # (L,) each
+        self.head_scores.reset()
+        self.figures = {name: value.tolist() for name, value in found.items()}
+        order = list(zip(self.figures["acc1"], [-loss for loss in self.figures["loss"]], strict=True))
+        self.best.fill_(order.index(max(order)))
+        self.give_head()
+        if not self.trainer.sanity_checking:
+            for logger in self.trainer.loggers:
+                logger.log_metrics(self.by_name(), step=self.global_step)
+        return {name: value[self.best[0]] for name, value in found.items()}
+
+    def by_name(self) -> dict[str, float]:
+        """The figures of every head by their names in logs."""
+        return {
+            f"val/{name}_lr_{lr:g}": value
+            for name in ("acc1", "loss")
+            for lr, value in zip(self.lr_grid, self.figures[name], strict=True)
+        }
+
+    @torch.no_grad()
+    def give_head(self) -> None:
+        """Write the best head into the model: w·(x - μ)/σ + b is (w/σ)·x + (b - (w/σ)·μ)."""
+        head, own = self.heads[int(self.best)], heads_of(self.model)[0]
+        weight, bias = head.weight.double(), head.bias.double()
+        if isinstance(self.norm, nn.BatchNorm1d):
+            mean, variance = self.norm.running_mean, self.norm.running_var
+            assert mean is not None
+            assert variance is not None
+            weight = weight / (variance.double() + self.norm.eps).sqrt()
+            bias = bias - weight @ mean.double()
+        own.weight.copy_(weight)
+        own.bias.copy_(bias)
+
+    def on_test_start(self) -> None:
+        """After training, the heads beside each other; the model has the best one of the best validation."""
+        super().on_test_start()
+        if not self.figures or not self.trainer.is_global_zero:
+            return
+        table = Table("lr", "val/acc1", "val/loss", "", title="heads at the last validation", title_justify="left")
+        for number, lr in enumerate(self.lr_grid):
+            kept = "kept" if number == int(self.best) else ""
+            table.add_row(f"{lr:g}", f"{self.figures['acc1'][number]:.2%}", f"{self.figures['loss'][number]:.4f}", kept)
+        Console().print(table)
+
+
+class HeadScores(Metric):
+    """Top-1, top-k and loss of L heads on the same samples: `acc1`, `acc5` and `loss`, (L,) each."""
+
+    def __init__(self, num_heads: int, top_k: int):
+        super().__init__()
+        self.top_k = top_k
+        for name in ("top1", "top5", "total"):
+            self.add_state(name, default=torch.zeros(num_heads), dist_reduce_fx="sum")
+        self.add_state("count", default=torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, logits: Tensor, losses: Tensor, target: Tensor) -> None:
+        """(B, L, K), (B, L), (B,)"""
+        hits = logits.topk(self.top_k, dim=2).indices == target[:, None, None]  # (B, L, top_k)
+        self.top1 += hits[..., 0].sum(dim=0)
+        self.top5 += hits.any(dim=2).sum(dim=0)
+        self.total += losses.sum(dim=0)
+        self.count += len(target)
+
+    def compute(self) -> dict[str, Tensor]:
+        return {"loss": self.total / self.count, "acc1": self.top1 / self.count, "acc5": self.top5 / self.count}

@@ -1,0 +1,90 @@
+"""Masked autoencoding: the hidden patches of an image are predicted from those that are seen (He et al., 2022,
+arXiv:2111.06377).
+
+B batch, C channels, P patch_size, N patches, K patches that are seen
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.counted import counted_numbers
+from vitlab.data.batch import Batch
+from vitlab.errors import ConfigError
+from vitlab.layers import hidden_patches, num_hidden, random_keep
+from vitlab.losses import masked_reconstruction, restored_patches
+from vitlab.models import MaskedAutoencoder
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.task import Task
+
+
+class MaskedAutoencoding(Task):
+    """Of each image `mask_ratio` of the patches are hidden, others at each step; in evaluation always the same of an
+    image, whatever the batch. Labels are not looked at.
+
+    `normalize_target`: each patch is predicted less its own mean, over its own standard deviation. Raises ValueError
+    for a model that is no masked autoencoder, and a ratio that hides or leaves nothing.
+    """
+
+    model: MaskedAutoencoder
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        mask_ratio: float,
+        normalize_target: bool,
+        monitor: str,
+        seed: int,
+    ):
+        if not isinstance(model, MaskedAutoencoder):
+            raise ValueError(
+                f"the model is a {type(model).__name__}, and predicts no patches; choose a masked autoencoder, such as "
+                "model=mae_b16"
+            )
+        h, w = model.encoder.patch_embed.grid
+        num_hidden(h * w, mask_ratio)  # refuses ratios out of range now
+        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        self.mask_ratio = mask_ratio
+        self.normalize_target = normalize_target
+
+    def plan(self, num_steps: int, datamodule: Any) -> None:
+        super().plan(num_steps, datamodule)
+        if None in (datamodule.train_crop.output_size(), datamodule.eval_crop.output_size()):
+            raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")
+
+    def forward(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Patches, of which those with the most noise (B, N) are hidden -> prediction (B, N, C·P·P), and true where a
+        patch was hidden (B, N)"""
+        keep = random_keep(noise, self.mask_ratio)  # (B, K)
+        return self.model(*batch.arguments(), keep), hidden_patches(keep, noise.shape[1])
+
+    def loss(self, batch: Batch, noise: Tensor) -> Tensor:
+        """-> (B,)"""
+        prediction, mask = self(batch, noise)
+        return masked_reconstruction(prediction, batch.inputs, mask, normalize=self.normalize_target)
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        return self.loss(batch, torch.rand(batch.inputs.shape[:2], device=batch.inputs.device))
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        return self.loss(batch, self.counted_noise(batch)), {}
+
+    def counted_noise(self, batch: Batch) -> Tensor:
+        """A function of the seed and the place of each image in its split. -> (B, N)"""
+        index = batch.index.cpu()
+        counters = torch.stack([torch.full_like(index, self.seed), index], dim=1).numpy()
+        noise = counted_numbers("mask", counters, batch.inputs.shape[1])
+        return torch.from_numpy(noise).float().to(batch.inputs.device)
+
+    def reconstructed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """As in evaluation: patches (B, N, C·P·P), predicted where they were hidden, and true there (B, N). A target
+        that was normalised gets the mean and deviation of the true patch back, which the model does not predict."""
+        prediction, mask = self(batch, self.counted_noise(batch))
+        if self.normalize_target:
+            prediction = restored_patches(prediction, batch.inputs)
+        return torch.where(mask[..., None], prediction.float(), batch.inputs), mask

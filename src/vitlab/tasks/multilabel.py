@@ -1,0 +1,54 @@
+"""Image classification with several classes an image, or none: each class is a question of its own.
+
+B batch, K classes
+"""
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import BinaryF1Score
+
+from vitlab.tasks.average_precision import MeanAveragePrecision
+from vitlab.tasks.supervised import Supervised
+
+
+class MultilabelClassification(Supervised):
+    """A loss on targets (B, K), 1 where the image has the class; mean average precision, F1 of all answers at a
+    probability of 0.5, and loss.
+
+    Raises ValueError for a loss in which classes compete, as in that of a softmax.
+    """
+
+    several_labels = True
+
+    @staticmethod
+    def monitors() -> list[str]:
+        return ["val/loss", "val/map", "val/f1"]
+
+    def new_metrics(self, stage: str) -> MetricCollection:
+        metrics: dict[str, Metric] = {"f1": BinaryF1Score(validate_args=False)}
+        if stage != "fit":  # it keeps all scores
+            metrics["map"] = MeanAveragePrecision()
+        return MetricCollection(metrics, compute_groups=False)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(B, K) -> (B, K), of each class by itself."""
+        return logits.float().sigmoid()
+
+    def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
+        """Of mixed images those classes count that at least half of the image has."""
+        present = target >= 0.5
+        for name, metric in self.metrics[stage].items():
+            if name == "map":
+                metric.update(logits, present)
+            else:
+                metric.update(logits.flatten() > 0, present.flatten())
+
+    def try_loss(self) -> None:
+        super().try_loss()
+        K = self.num_classes
+        if self.plain_loss(torch.full((1, K), 30.0), torch.ones(1, K)) > 1e-3:  # an image of all classes, as is said
+            raise ValueError(
+                "the classes compete in this loss, and an image may have several of them; set loss=sigmoid_mean or "
+                "loss=sigmoid"
+            )

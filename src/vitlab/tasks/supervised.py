@@ -1,0 +1,114 @@
+"""Learning from labels: what tasks share whose images have one class, or several.
+
+B batch, K classes
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.data.batch import Batch
+from vitlab.errors import ConfigError
+from vitlab.models import MaskedAutoencoder
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.task import Task
+
+UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
+
+
+class Predictions(NamedTuple):
+    """What an evaluation step says of each sample: logits (B, K) and loss (B,), for callbacks."""
+
+    logits: Tensor
+    loss: Tensor
+
+
+class Supervised(Task):
+    """A loss on the logits of K classes and a target (B,) or (B, K).
+
+    `loss` is a partial of a function of logits, target and its options, which hold in training; evaluation takes the
+    function without them, but in the same units. `class_weights` are one factor on the loss for each class, or
+    "balanced": inverse to how often a class is in the training split, 1 in the mean over its samples. Raises ValueError
+    for other words, or another number of factors than classes.
+    """
+
+    several_labels: bool  # whether an image may have several classes
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        loss: Any,
+        num_classes: int,
+        class_weights: str | list[float] | None,
+        monitor: str,
+        seed: int,
+    ):
+        if isinstance(model, MaskedAutoencoder):
+            raise ValueError(
+                "the model is a MaskedAutoencoder, which has no head for classes; choose another, or "
+                "task=masked_autoencoding"
+            )
+        self.num_classes = num_classes
+        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        if not isinstance(class_weights, list) and class_weights not in (None, "balanced"):
+            raise ValueError(f"class_weights {class_weights} is neither balanced nor a list of factors")
+        factors = torch.tensor(class_weights, dtype=torch.float32) if isinstance(class_weights, list) else None
+        if factors is not None and (len(factors) != num_classes or not (factors.isfinite() & (factors >= 0)).all()):
+            raise ValueError(
+                f"class_weights holds {len(factors)} factors; give {num_classes}, one for each class, none below 0"
+            )
+        self.loss = loss
+        self.plain_loss = partial(loss.func, **{k: v for k, v in loss.keywords.items() if k in UNITS})
+        self.try_loss()
+        self.class_weights = class_weights
+        self.register_buffer("class_factors", factors, persistent=False)
+
+    # -- what a kind of label says
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(B, K) -> (B, K)"""
+        raise NotImplementedError
+
+    def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
+        """Take a batch into the metrics of a stage."""
+        raise NotImplementedError
+
+    def try_loss(self) -> None:
+        """Raise ValueError now for options that the loss refuses."""
+        self.loss(torch.zeros(1, self.num_classes), torch.zeros(1, self.num_classes))
+
+    # -- what they share
+
+    def plan(self, num_steps: int, datamodule: Any) -> None:
+        super().plan(num_steps, datamodule)
+        if datamodule.multilabel and not self.several_labels:
+            raise ConfigError("the images of this data may have several classes each; set task=multilabel")
+        if self.several_labels and not datamodule.multilabel:
+            raise ConfigError("the images of this data have one class each; set task=classification")
+        if self.class_weights == "balanced":
+            counts = torch.as_tensor(datamodule.class_counts())
+            if not counts.min():
+                name = datamodule.class_names[int(counts.argmin())]
+                raise ConfigError(f"task.class_weights=balanced needs images of every class, and '{name}' has none")
+            self.class_factors = counts.sum() / (len(counts) * counts)
+
+    def forward(self, *inputs: Any) -> Tensor:
+        """Patches (B, N, C·P·P) and their grid, or images (B, C, H, W) -> logits (B, K)."""
+        return self.model(*inputs)
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        logits = self(*batch.arguments())
+        self.count("fit", logits.detach(), batch.target)
+        return self.loss(logits, batch.target, class_weights=self.class_factors)
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        logits = self(*batch.arguments()).float()
+        loss = self.plain_loss(logits, batch.target)
+        self.count(stage, logits, batch.target)
+        return loss, {"predictions": Predictions(logits, loss)}

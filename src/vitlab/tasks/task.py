@@ -1,0 +1,243 @@
+"""What every way to train shares: optimizer steps, exact evaluation, checkpoints. A regime says its loss and metrics.
+
+B batch
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.types import STEP_OUTPUT, OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torchmetrics import MeanMetric, MetricCollection, SumMetric
+
+from vitlab.counted import counted_seed, seed_device
+from vitlab.data.batch import Batch
+from vitlab.errors import DataError
+from vitlab.models import head_names
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.progress import place_loops
+
+STAGES = ("fit", "val", "test")
+
+
+class Task(pl.LightningModule):
+    """A model, and what is minimised: a regime gives `training_losses`, `evaluated` and the names it may be judged by.
+
+    `schedule` takes a number of optimizer steps. Metrics stay on the device; training sums are read once per logging
+    interval, through `training_metrics`. `record` is what checkpoints say about the run, in plain types; `num_steps`
+    is how many optimizer steps the run has, known from `plan` on. Raises ValueError for a `monitor` that nobody logs.
+    """
+
+    compilable = True  # whether training calls the model itself, not a part of it
+    losses: Any  # metrics by stage
+    metrics: Any
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        monitor: str,
+        seed: int,
+    ):
+        super().__init__()
+        if monitor not in self.monitors():
+            raise ValueError(
+                f"monitor '{monitor}' is a metric that nobody logs; use one of: {', '.join(self.monitors())}"
+            )
+        self.model = model
+        self.optimization = optimization
+        self.schedule = schedule
+        self.seed = seed
+        self.groups = self.parameter_groups()
+        self.num_steps = 0
+        self.record: dict[str, Any] = {}
+        self.losses = nn.ModuleDict({stage: MeanMetric(nan_strategy="disable") for stage in STAGES})
+        self.metrics = nn.ModuleDict({stage: self.new_metrics(stage) for stage in STAGES})
+        self.grad_norm = MeanMetric(nan_strategy="disable")
+        self.scored = SumMetric(nan_strategy="disable")
+
+    # -- what a regime says
+
+    @staticmethod
+    def monitors() -> list[str]:
+        """Names that a run may be judged by."""
+        return ["val/loss"]
+
+    def new_metrics(self, stage: str) -> MetricCollection:
+        """What is measured beside the loss in a stage of `STAGES`, by its name without the split."""
+        return MetricCollection({})
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        """-> (B,), whose mean is minimised."""
+        raise NotImplementedError
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        """The loss of each sample (B,), and what callbacks may want to know of them, by name."""
+        raise NotImplementedError
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return self.optimization.groups(self.model, head_names(self.model))
+
+    def plan(self, num_steps: int, datamodule: Any) -> None:
+        """Take what is known before the first step: how many there are, and the data. Raises ConfigError when the data
+        is of another kind than the task learns from."""
+        self.num_steps = num_steps
+
+    # -- training
+
+    def train(self, mode: bool = True) -> "Task":
+        """Parts that do not learn (yet) stay as they are in evaluation: dropout off, statistics still."""
+        super().train(mode)
+        step = self._trainer.global_step if self._trainer is not None else 0
+        groups = [group for group in self.groups if group["from_step"] <= step]
+        if {name for group in groups for name in group["names"]} <= head_names(self.model):
+            self.model.eval()
+        learning = {id(parameter) for group in groups for parameter in group["params"]}
+        for module in self.model.modules() if mode else ():
+            parameters = [id(parameter) for parameter in module.parameters()]
+            if parameters and learning.isdisjoint(parameters):
+                module.eval()
+        return self
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        if self.global_step and self.global_step in {group["from_step"] for group in self.groups}:
+            self.train()
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        micro_batch = batch_idx % self.trainer.accumulate_grad_batches
+        seed_device(self.device, counted_seed("device", self.seed, self.global_step, micro_batch, self.global_rank))
+        loss = self.training_losses(batch)
+        self.losses["fit"].update(loss.detach())
+        return loss.mean()
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """What learns only from a later step on takes no part in this one. Its gradients are there, as several devices
+        agree once on which they exchange."""
+        for group in optimizer.param_groups:
+            if self.global_step < group["from_step"]:
+                for parameter in group["params"]:
+                    parameter.grad = None
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Lightning's own refuses fused optimizers, whose gradients are still scaled for float16 at this point."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            scaler.unscale_(optimizer)
+        self.clip_gradients(float("inf") if gradient_clip_val is None else gradient_clip_val)
+
+    def clip_gradients(self, limit: float) -> None:
+        """Clip their total norm, and keep it."""
+        self.grad_norm.update(nn.utils.clip_grad_norm_(self.parameters(), limit))
+
+    def training_metrics(self) -> dict[str, float]:
+        """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
+        values = {"train/loss": self.losses["fit"].compute(), "train/grad_norm": self.grad_norm.compute()}
+        values |= {f"train/{name}": value for name, value in self.metrics["fit"].compute().items()}
+        for metric in (self.losses["fit"], self.grad_norm, self.metrics["fit"]):
+            metric.reset()
+        return dict(zip(values, torch.stack([v.float() for v in values.values()]).tolist(), strict=True))
+
+    # -- evaluation
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
+        return self._evaluation_step(batch, "val")
+
+    def test_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
+        return self._evaluation_step(batch, "test")
+
+    def _evaluation_step(self, batch: Batch, stage: str) -> dict[str, Any] | None:
+        if not len(batch.target):  # no image of it could be read
+            return None
+        loss, outputs = self.evaluated(batch, stage)
+        self.losses[stage].update(loss)
+        self.scored.update(len(loss))
+        return outputs
+
+    def on_validation_epoch_end(self) -> None:
+        self._close_evaluation("val", "val")
+
+    def on_test_epoch_end(self) -> None:
+        self._close_evaluation("test", self.trainer.datamodule.test_split)
+
+    def _close_evaluation(self, stage: str, split: str) -> None:
+        """Log the metrics of a split, once every sample is known to have been scored."""
+        self._check_count(split, int(self.scored.compute()))
+        self.scored.reset()
+        figures = {f"{split}/{name}": float(value) for name, value in self.scores(stage).items()}
+        self.log_dict(figures, logger=False)
+        if self.trainer.sanity_checking:
+            return
+        for logger in self.trainer.loggers:
+            logger.log_metrics(figures, step=self.global_step)
+
+    def scores(self, stage: str) -> dict[str, Tensor]:
+        """Loss and metrics of a stage by their names without the split; they begin anew."""
+        values = {"loss": self.losses[stage].compute(), **self.metrics[stage].compute()}
+        self.losses[stage].reset()
+        self.metrics[stage].reset()
+        return values
+
+    def _check_count(self, split: str, scored: int) -> None:
+        skipped = self.count_skipped(split)
+        expected = len(self.trainer.datamodule.splits[split])
+        if not partial_evaluation(self.trainer) and scored + skipped != expected:
+            raise DataError(
+                f"{scored} samples of the {split} split were scored and {skipped} skipped, but it holds {expected}"
+            )
+
+    def count_skipped(self, split: str) -> int:
+        """Images of a split that no process could read."""
+        own = torch.tensor(len(self.trainer.datamodule.skipped[split]), device=self.device)
+        return int(self.trainer.strategy.reduce(own, reduce_op="sum"))
+
+    # -- optimization
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        optimizer = self.optimization.optimizer(self.groups)
+        self._configured = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+        scheduler = LambdaLR(optimizer, self.schedule(self.num_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """The config is the truth: a resumed run takes learning rate and the like from it, not from the checkpoint."""
+        self.train()  # Lightning leaves every part in the mode that it finds it in
+        scheduler = self.lr_schedulers()
+        factor = self.schedule(self.num_steps)(self.global_step)
+        for group, configured in zip(self.optimizers().param_groups, self._configured, strict=True):
+            group.update(configured)
+            group["initial_lr"] = configured["lr"]
+            group["lr"] = configured["lr"] * factor
+        scheduler.base_lrs = [configured["lr"] for configured in self._configured]
+
+    # -- checkpoints
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["run"] = self.record
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Where a run goes on is told by its number of optimizer steps alone."""
+        if "loops" in checkpoint:
+            steps = self.trainer.datamodule.trained_steps_per_epoch()
+            place_loops(checkpoint["loops"]["fit_loop"], checkpoint["global_step"], steps, self.trainer)
+
+
+def partial_evaluation(trainer: pl.Trainer) -> bool:
+    """Whether this trainer leaves samples out on purpose: fast_dev_run or limit_val_batches, limit_test_batches."""
+    limit = trainer.limit_val_batches if trainer.validating or trainer.training else trainer.limit_test_batches
+    return bool(trainer.fast_dev_run) or trainer.sanity_checking or leaves_out(limit)
+
+
+def leaves_out(limit: int | float) -> bool:
+    """Whether a limit of Lightning's is below everything: 1.0 is all batches, and 1 is one."""
+    return isinstance(limit, int) or limit != 1.0

@@ -1,0 +1,44 @@
+"""Means over seeds: of jobs that differ in nothing else, with Student's interval."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from hydra_plugins.vitlab_plugins.seed_table import half_width, write_seed_table
+
+
+def outcome(sweep, folder, accuracy, status="done", **overrides):
+    (sweep / folder).mkdir()
+    if accuracy is not None:
+        (sweep / folder / "result.json").write_text(json.dumps({"test": {"test/acc1": accuracy, "test/loss": 1.0}}))
+    return {"folder": folder, "status": status, "overrides": overrides}
+
+
+def test_the_interval_is_that_of_students_test():
+    values = [0.9, 0.95, 0.97, 0.91, 0.93]
+    interval = ttest_1samp(values, 0).confidence_interval(0.95)
+    assert half_width(values) == pytest.approx((interval.high - interval.low) / 2)
+    assert half_width([0.5]) == 0
+
+
+def test_jobs_that_differ_in_their_seed_alone_share_a_row(tmp_path):
+    outcomes = [
+        outcome(tmp_path, "a", 0.8, seed="0", lr="1"),
+        outcome(tmp_path, "b", 0.9, seed="1", lr="1"),
+        outcome(tmp_path, "c", 0.5, seed="0", lr="2"),
+        outcome(tmp_path, "d", None, seed="1", lr="2", status="failed"),
+    ]
+    rows = write_seed_table(tmp_path, outcomes)
+    found = {(row["lr"], row["metric"]): (row["runs"], row["mean"]) for row in rows}
+    assert found[("1", "test/acc1")] == (2, pytest.approx(np.mean([0.8, 0.9])))
+    assert found[("2", "test/acc1")] == (1, 0.5)
+    with open(tmp_path / "seeds.csv", newline="", encoding="utf-8") as file:
+        assert next(csv.DictReader(file))["values"] == "0.8000 0.9000"
+
+
+def test_a_sweep_without_seeds_has_no_such_table(tmp_path):
+    assert write_seed_table(tmp_path, [outcome(tmp_path, "a", 0.8, lr="1"), outcome(tmp_path, "b", 0.9, lr="2")]) == []
+    assert not (tmp_path / "seeds.csv").exists()

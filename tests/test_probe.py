@@ -1,0 +1,210 @@
+"""python src/probe.py and python src/features.py, as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from PIL import Image
+from safetensors import safe_open
+from sklearn.neighbors import KNeighborsClassifier
+from torchvision.models import resnet18
+
+from vitlab.data import Digits, Synthetic
+from vitlab.run.saved_run import SavedRun
+
+WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.num_workers=0"]
+
+
+def features_of(run, path):
+    assert run.status == 0, run.err
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def of_split(arrays, split):
+    of = arrays["splits"] == split
+    return arrays["features"][of], arrays["labels"][of]
+
+
+def represented(folder, images):
+    """What the model of a run makes of uint8 images (n, C, H, W), by the run's own mean and std."""
+    saved = SavedRun.open(str(folder))
+    data, model = saved.config.data, saved.task().model.eval()
+    mean, std = (torch.tensor(list(values)).view(1, -1, 1, 1) for values in (data.mean, data.std))
+    with torch.no_grad():
+        return model.represent((images / 255 - mean) / std).numpy()
+
+
+@pytest.fixture(scope="module")
+def probed(digits_run, tmp_path_factory):
+    """Where the shared run is probed: other tests see it without the result."""
+    return tmp_path_factory.mktemp("probed") / "probe.json"
+
+
+def test_the_features_of_a_run_tell_classes_and_the_test_split_only_scores(cli, digits_run, probed):
+    run = cli("probe", f"run={digits_run}", f"output={probed}")
+    assert run.status == 0, run.err
+    content = json.loads(probed.read_text())
+    assert content["images_used"] == {"train": 1258, "val": 180, "test": 359}
+    assert content["features"] == 32
+    rows = {row["probe"]: row for row in content["probes"]}
+    assert list(rows) == ["k-NN", "1-shot", "5-shot", "10-shot", "25-shot"]
+    for row in rows.values():
+        low, high = row["test/interval"]
+        assert low < row["test/acc1"] < high
+        assert row["test/acc1"] == pytest.approx(round(row["test/acc1"] * 359) / 359)
+        assert f"{row['test/acc1']:.2%}" in run.out
+    assert 0.2 < rows["k-NN"]["test/acc1"] < 0.9  # chance is 10%
+    assert rows["1-shot"]["test/acc1"] < rows["25-shot"]["test/acc1"]
+    assert rows["25-shot"]["test/acc1"] > 0.4
+
+    # the same by scikit-learn, from the file of features: k is the best on val, the first of equals
+    arrays = features_of(cli("features", f"run={digits_run}", "output=f.npz"), "f.npz")
+    scores = {}
+    for k in (5, 10, 20, 50, 100, 200):
+        neighbours = KNeighborsClassifier(
+            k, metric="cosine", algorithm="brute", weights=lambda distance: np.exp(-distance.astype(float) / 0.07)
+        ).fit(*of_split(arrays, "train"))
+        scores[k] = [neighbours.score(*of_split(arrays, split)) for split in ("val", "test")]
+    chosen = rows["k-NN"]["chosen"]["k"]
+    found = [rows["k-NN"]["val/acc1"], rows["k-NN"]["test/acc1"]]
+    assert found == pytest.approx(scores[chosen], abs=1.5 / 180)
+    assert found[0] >= max(score for score, _ in scores.values()) - 1.5 / 180
+
+
+def test_the_file_of_features_holds_every_image_once_and_says_what_made_it(cli, digits_run):
+    arrays = features_of(cli("features", f"run={digits_run}", "output=deep/f.npz"), "deep/f.npz")
+    assert arrays["features"].shape == (1797, 32)
+    assert arrays["features"].dtype == np.float32
+    assert len(set(arrays["names"].tolist())) == 1797
+    assert arrays["class_names"].tolist() == [str(number) for number in range(10)]
+    assert [(arrays["splits"] == split).sum() for split in ("train", "val", "test")] == [1258, 180, 359]
+    pool = Digits().open()["train"]
+    by_name = {pool.name(i): i for i in range(len(pool))}
+    order = [by_name[name] for name in arrays["names"].tolist()]
+    assert np.array_equal(arrays["labels"], pool.targets[order])
+    pixels = [Image.fromarray(pool.load(i)).resize((32, 32), Image.Resampling.BILINEAR) for i in order[:40]]
+    images = torch.from_numpy(np.stack([np.asarray(image) for image in pixels]))[:, None]
+    np.testing.assert_allclose(arrays["features"][:40], represented(digits_run, images), atol=2e-5)
+    about = json.loads(str(arrays["metadata"]))
+    assert about["checkpoint"].endswith("best.ckpt")
+    assert about["preprocessing"]["image_size"] == 32
+    assert about["model"]["embed_dim"] == 32
+    assert about["versions"]["torch"]
+
+
+def test_safetensors_hold_the_same(cli, digits_run, tmp_path):
+    arrays = features_of(cli("features", f"run={digits_run}", "output=f.npz", "split=val"), "f.npz")
+    assert cli("features", f"run={digits_run}", "output=f.safetensors", "split=val").status == 0
+    with safe_open(tmp_path / "f.safetensors", "numpy") as file:
+        header = {key: json.loads(value) for key, value in file.metadata().items()}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    for key in ("features", "labels"):
+        assert np.array_equal(tensors[key], arrays[key])
+    assert json.loads(tensors["names"].tobytes()) == arrays["names"].tolist()
+    assert [header["splits"][place] for place in tensors["splits"]] == arrays["splits"].tolist() == ["val"] * 180
+    assert header["class_names"] == arrays["class_names"].tolist()
+    assert header["metadata"] == json.loads(str(arrays["metadata"]))
+    assert {path.name for path in tmp_path.iterdir()} == {"f.npz", "f.safetensors"}  # nothing half-written
+
+
+def test_a_run_sees_other_images_as_it_saw_its_own(cli, digits_run):
+    """In its colours and size, normalised by its mean and std, and the classes may be others."""
+    arrays = features_of(cli("features", f"run={digits_run}", *WAVES, "output=f.npz"), "f.npz")
+    pool = Synthetic(num_samples=60, num_classes=4, in_chans=3, image_size=32, noise=0.1).open()["train"]
+    by_name = {pool.name(i): i for i in range(len(pool))}
+    order = [by_name[name] for name in arrays["names"].tolist()]
+    grays = np.stack([np.asarray(Image.fromarray(pool.load(i)).convert("L")) for i in order])
+    expected = represented(digits_run, torch.from_numpy(grays)[:, None])
+    np.testing.assert_allclose(arrays["features"], expected, atol=2e-5)
+    assert len(order) == 60
+    run = cli("probe", f"run={digits_run}", *WAVES, "output=waves.json")
+    assert run.status == 0, run.err
+    assert "classes have not enough images for 25-shot" in run.out
+
+
+def test_a_model_without_a_run(cli, tmp_path):
+    """Its seed says all of random weights; torchvision's own network gives the same features."""
+    options = ["model=resnet18", "model.in_chans=3", "data.image_size=16", "data.source.noise=0", *WAVES]
+    arrays = features_of(cli("features", *options, "output=f.npz", "seed=3"), "f.npz")
+    pl.seed_everything(3, verbose=False)
+    model = resnet18(weights=None, num_classes=4).eval()
+    model.fc = torch.nn.Identity()
+    pool = Synthetic(num_samples=60, num_classes=4, in_chans=3, image_size=16, noise=0.0).open()["train"]
+    by_name = {pool.name(i): i for i in range(len(pool))}
+    order = [by_name[name] for name in arrays["names"].tolist()]
+    images = torch.from_numpy(np.stack([pool.load(i) for i in order])).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = model((images / 255 - 0.5) / 0.25).numpy()
+    np.testing.assert_allclose(arrays["features"], expected, atol=1e-4)
+    run = cli("probe", *options, "shots=[1]", "k=[1,3,1000]", "precision=bf16-mixed")
+    assert run.status == 0, run.err
+    (output,) = (tmp_path / "runs" / "probe" / "resnet18_synthetic").iterdir()
+    assert [row["probe"] for row in json.loads(output.read_text())["probes"]] == ["k-NN", "1-shot"]
+
+
+def test_unreadable_images_are_left_out_and_counted(cli, tmp_path):
+    for k in range(30):
+        folder = tmp_path / "images" / "train" / "ab"[k % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8, 3), 8 * k, dtype=np.uint8)).save(folder / f"{k:02}.png")
+    (tmp_path / "images" / "train" / "a" / "06.png").write_bytes(b"no picture")
+    options = ["data=folder", "data.source.root=images", "data.source.index_root=index", "data.num_classes=2"]
+    options += ["model=vit_mu4", "data.image_size=8", "data.num_workers=0", "output=f.npz"]
+    run = cli("features", *options)
+    assert run.status == 3
+    assert "06.png" in run.err
+    assert not (tmp_path / "f.npz").exists()
+    arrays = features_of(run := cli("features", *options, "data.on_bad_image=skip"), "f.npz")
+    assert len(arrays["features"]) == 29
+    assert "1 unreadable images" in run.out
+    assert not any("06.png" in name for name in arrays["names"].tolist())
+
+
+def test_images_of_several_classes_have_features_and_no_probe(cli):
+    options = ["model=vit_mu4", "data=synthetic_multilabel", "data.source.num_samples=40", "data.num_workers=0"]
+    arrays = features_of(cli("features", *options, "output=f.npz"), "f.npz")
+    assert arrays["labels"].shape == (40, len(arrays["class_names"]))
+    assert set(np.unique(arrays["labels"])) == {0, 1}
+    assert arrays["labels"].sum(axis=1).max() > 1
+    run = cli("probe", *options)
+    assert run.status == 2
+    assert "may have several" in run.err
+
+
+@pytest.mark.parametrize(
+    ("entry", "arguments", "status", "words"),
+    [
+        ("probe", ["RUN", "k=[0]"], 2, ["k [0]"]),
+        ("probe", ["RUN", "k=[]", "shots=[]"], 2, ["k and shots"]),
+        ("probe", ["RUN", "k=[2000]"], 2, ["k [2000]", "1258 training images"]),
+        ("probe", ["RUN", "temperature=0"], 2, ["temperature 0"]),
+        ("probe", ["RUN", "l2_exponents=[]"], 2, ["l2_exponents []"]),
+        ("probe", ["RUN", "batch_size=0"], 2, ["batch_size 0"]),
+        ("probe", ["RUN", "precision=fp8"], 2, ["precision 'fp8'", "bf16-mixed"]),
+        ("probe", ["RUN", "model=vit_b16"], 2, ["model is the run's own", "run="]),
+        ("probe", ["RUN", "crop=native"], 2, ["crop is the run's own"]),
+        ("probe", ["RUN", "data=digits", "data.image_size=64"], 2, ["data.image_size is the run's own"]),
+        ("probe", ["RUN", "+data.mean=[0.5]"], 2, ["data.mean is the run's own"]),
+        ("probe", ["model=vit_mu4"], 2, ["run=", "model= and data="]),
+        ("probe", ["data=digits"], 2, ["run=", "model= and data="]),
+        ("probe", ["model=vit_mu4", "data=digits", "model.num_classes=3"], 2, ["model.num_classes is 3"]),
+        ("probe", ["run=nowhere"], 4, ["nowhere"]),
+        ("features", ["RUN", "output=f.csv"], 2, ["f.csv", ".npz, .safetensors"]),
+        ("features", ["RUN", "output=f.npz", "split=dev"], 2, ["split 'dev'", "all, train, val, test"]),
+        ("features", ["output=f.npz"], 2, ["run=", "model= and data="]),
+        ("features", ["model=vit_mu4", "data=digits", "output=f.npz", "model.pretrained=nowhere"], 4, ["nowhere"]),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_in_one_sentence(cli, tmp_path, digits_run, entry, arguments, status, words):
+    arguments = [f"run={digits_run}" if argument == "RUN" else argument for argument in arguments]
+    run = cli(entry, *arguments)
+    lines = [line for line in run.err.splitlines() if line.strip() and "arn" not in line]
+    assert run.status == status, run.err
+    assert len(lines) == 1, run.err
+    assert all(word in lines[0] for word in words), run.err
+    assert not list(tmp_path.iterdir())
+    assert not (digits_run / "probe.json").exists()

@@ -1,0 +1,267 @@
+"""The recipes: their headers, their arithmetic, and twenty steps of each, whose losses are written down.
+
+A recipe is run as it is, but on small images of waves and with a small model: optimizer, rates, schedule, loss,
+augmentation, mixing and task stay. The warm-up is 5 of the 20 steps, as no recipe's own would end within them. Write
+the losses of tests/recipe_losses.json anew, after a change that is meant, with `python tests/test_recipes.py`.
+
+They are float32. With one thread or two, with oneDNN or without, with AVX2 or AVX-512 they differ by 2e-7 of their
+value; the smallest change of a setting that was tried, a weight decay of 0.02 for 0.05, moves them by 2e-6. Processors
+without AVX may draw random numbers otherwise, and there the losses only have to be near.
+"""
+
+import functools
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from omegaconf import OmegaConf, open_dict
+from test_configs import NEEDED, composed
+from torch import nn
+
+from vitlab.home import EXPERIMENTS
+from vitlab.run.build import build
+from vitlab.run.model import build_model
+from vitlab.run.training import build_datamodule, build_task
+from vitlab.tasks.teacher import Norm, Teacher
+
+FILES = {file.stem: file for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))}
+LOSSES = Path(__file__).parent / "recipe_losses.json"
+NUM_STEPS = 20
+TOLERANCE = 1.5e-6 if torch.backends.cpu.get_cpu_capability().startswith("AVX") else 0.1  # of a loss
+TRAINING_IMAGES = {  # before a validation split is carved
+    "imagenet": 1_281_167,
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "mnist": 60_000,
+}
+PEAK_LR = {  # as published, scaled to the global batch
+    "augreg_b16_imagenet_384": 0.01,
+    "deit3_b16_imagenet": 3e-3,
+    "deit3_b16_imagenet_224": 1e-5,
+    "deit3_s16_imagenet": 4e-3,
+    "deit_b16_imagenet": 1e-3,
+    "deit_s16_imagenet": 1e-3,
+    "deit_ti16_distilled_imagenet": 1e-3,
+    "deit_ti16_imagenet": 1e-3,
+    "mae_b16_imagenet": 2.4e-3,
+    "mae_b16_imagenet_finetune": 2e-3,
+    "vit_s16_imagenet": 1e-3,
+}
+
+
+@functools.cache
+def recipe(name):
+    option = f"recipe={name}"
+    return composed(option, *NEEDED.get(option, []))
+
+
+def header(name) -> dict[str, list[str]]:
+    """The lines of each part of a recipe's first comment."""
+    parts: dict[str, list[str]] = {}
+    for line in FILES[name].read_text().split("\ndefaults:")[0].splitlines():
+        if found := re.fullmatch(r"# ([A-Z][a-z]+) {2,}(\S.*)", line):
+            lines = parts.setdefault(found[1], [])
+            lines.append(found[2])
+        elif found := re.fullmatch(r"# {11}(\S.*)", line):
+            lines.append(found[1])
+    return parts
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+# -- what a header says
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_header_says_where_it_is_from_how_to_run_it_and_what_to_expect(name):
+    assert {"Source", "Command", "Cost", "Expected"} <= header(name).keys()
+    source = " ".join(header(name)["Source"])
+    assert source == "ours" or re.search(r"arXiv:\d{4}\.\d{5}|https://", source)
+    assert recipe(name).name == name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_commands_of_a_header_compose(name):
+    first, *more = header(name)["Command"]
+    program, entry, *overrides = shlex.split(first)
+    assert (program, entry, overrides[0]) == ("python", "src/train.py", f"recipe={name}")
+    assert overrides[1:] == NEEDED.get(overrides[0], []) or composed(*overrides)
+    for line in more:
+        others = [word.strip(",;") for word in line.split() if re.match(r"[\w.@]+=\S", word)]
+        if all(has_key(recipe(name), word.split("=")[0]) for word in others):
+            continue
+        if not any(word.startswith("recipe=") for word in others):
+            composed(*overrides, *others)
+
+
+def has_key(cfg, key: str) -> bool:
+    parent, _, last = key.rpartition(".")
+    node = OmegaConf.select(cfg, parent) if parent else cfg
+    return node is not None and last in node and not OmegaConf.is_config(node[last])
+
+
+# -- the arithmetic
+
+
+def steps_of(cfg, images: int) -> int:
+    if cfg.trainer.max_steps >= 0:
+        return cfg.trainer.max_steps
+    return cfg.trainer.max_epochs * (round(images * (1 - cfg.data.val_fraction)) // cfg.global_batch_size)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_steps_and_batch_are_those_that_the_header_costs(name):
+    cost = re.match(r"([\d,]+) steps of ([\d,]+)", " ".join(header(name)["Cost"]))
+    if cost is None:
+        assert header(name)["Source"] == ["ours"]
+        return
+    cfg, (data,) = recipe(name), re.findall(r"override /data: (\w+)", with_base(FILES[name]))
+    assert number(cost[2]) == cfg.global_batch_size
+    assert number(cost[1]) == steps_of(cfg, TRAINING_IMAGES.get(data, 0))
+
+
+def with_base(file: Path) -> str:
+    text = file.read_text()
+    return text + "".join(with_base(file.parent / f"{base}.yaml") for base in re.findall(r"^  - (_\w+)$", text, re.M))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_schedule_fits_the_run(name):
+    cfg = recipe(name)
+    num_steps = steps_of(cfg, 1_281_167)
+    schedule = build(cfg.schedule, "schedule", num_steps=num_steps)
+    factors = [schedule(step) for step in range(0, num_steps, max(1, num_steps // 500))]
+    assert max(factors) == pytest.approx(1, abs=0.02)
+    assert factors[0] < 0.05
+    assert factors.index(max(factors)) < len(factors) / 3
+    assert schedule(num_steps) == pytest.approx(cfg.schedule.final_ratio, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_patches_and_micro_batches_divide(name):
+    cfg = recipe(name)
+    assert cfg.model.patch_size is None or cfg.data.image_size % cfg.model.patch_size == 0
+    for size in re.findall(r"data\.device_batch_size=(\d+)", " ".join(header(name)["Command"])):
+        assert cfg.global_batch_size % int(size) == 0
+
+
+@pytest.mark.parametrize("name", PEAK_LR)
+def test_the_scaled_learning_rate_is_the_published_one(name):
+    assert build(recipe(name).optimizer, "optimizer").scaled_lr == pytest.approx(PEAK_LR[name])
+
+
+def test_the_probe_scales_its_grid():
+    cfg = recipe("mae_b16_imagenet_probe")
+    factor = cfg.global_batch_size / cfg.optimizer.lr_scaling_batch
+    assert [lr * factor for lr in cfg.task.lr_grid] == pytest.approx([6.4])
+
+
+# -- twenty steps
+
+
+class Losses(pl.Callback):
+    """The loss of every step."""
+
+    def __init__(self):
+        self.values = []
+
+    def on_train_batch_end(self, trainer, task, outputs, batch, batch_idx):
+        self.values.append(float(outputs["loss"]))
+
+
+def shrunk(name):
+    """The recipe for a small model, small images and small batches; what else it states is left as it is."""
+    cfg = recipe(name).copy()
+    with open_dict(cfg):
+        cfg.optimizer.global_batch_size = cfg.global_batch_size  # the rates stay
+        cfg.global_batch_size = 16
+        channels = cfg.data.in_chans
+        cfg.data.update({"num_classes": 10, "image_size": 32, "num_workers": 0, "val_fraction": 0.1})
+        cfg.data.labels_per_class = cfg.data.labels_per_class and 10
+        cfg.data.source = {
+            "_target_": "vitlab.data.Synthetic",
+            "num_samples": 400,
+            "num_classes": 10,
+            "in_chans": channels,
+            "image_size": 32,
+            "noise": 0.1,
+        }
+        encoder = cfg.model.get("encoder", cfg.model)
+        if "embed_dim" in encoder:
+            encoder.update({"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2})
+        else:
+            encoder.update({"depth": 8, "width": 4})
+        if encoder.get("representation_dim") is not None:
+            encoder.representation_dim = 32
+        if encoder is not cfg.model:
+            cfg.model.update({"decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2})
+        cfg.schedule.update({"warmup_ratio": 0.25, "warmup_steps": None})
+        cfg.trainer.update({"precision": "32-true", "accelerator": "cpu", "devices": 1})
+    return cfg
+
+
+def small_teacher(cfg):
+    norm = Norm(list(cfg.data.mean), list(cfg.data.std))
+    layers = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * cfg.data.in_chans, cfg.data.num_classes))
+    return Teacher(layers, given=norm, wanted=norm, image_size=32)
+
+
+def losses_of(name) -> list[float]:
+    cfg = shrunk(name)
+    with open_dict(cfg):
+        del cfg.name
+        cfg.model.pretrained = None
+    return twenty_steps(OmegaConf.to_yaml(cfg))
+
+
+@functools.cache
+def twenty_steps(config: str) -> list[float]:
+    """Once for recipes that are one but for their data."""
+    cfg = OmegaConf.create(config)
+    pl.seed_everything(cfg.seed, workers=False, verbose=False)
+    losses = Losses()
+    averages = [build(cfg.callbacks[key], key) for key in ("ema", "swa") if key in cfg.callbacks]
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_steps=NUM_STEPS,
+        gradient_clip_val=cfg.trainer.gradient_clip_val,
+        use_distributed_sampler=False,
+        limit_val_batches=0,
+        callbacks=[losses, *averages],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    datamodule = build_datamodule(cfg)
+    datamodule.trainer = trainer
+    datamodule.setup()
+    datamodule.num_steps = NUM_STEPS
+    task = build_task(cfg, build_model(cfg.model), small_teacher(cfg) if "teacher" in cfg else None)
+    task.plan(NUM_STEPS, datamodule)
+    trainer.fit(task, datamodule=datamodule)
+    return losses.values
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FILES)
+def test_the_first_losses_are_those_written_down(name):
+    recorded = json.loads(LOSSES.read_text())
+    assert losses_of(name) == pytest.approx(recorded[name], rel=TOLERANCE)
+
+
+def test_losses_are_written_down_for_the_recipes_that_there_are():
+    recorded = json.loads(LOSSES.read_text())
+    assert recorded.keys() == FILES.keys()
+    assert all(len(losses) == NUM_STEPS for losses in recorded.values())
+
+
+if __name__ == "__main__":
+    lines = [f"{json.dumps(name)}: {[float(f'{loss:.8g}') for loss in losses_of(name)]}" for name in FILES]
+    LOSSES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
