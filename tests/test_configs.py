@@ -39,6 +39,7 @@ NEEDED = {
     "recipe=deit3_b16_imagenet_224": ["model.pretrained=RUN"],
     "recipe=mae_b16_imagenet_finetune": ["model.pretrained=RUN"],
     "recipe=mae_b16_imagenet_probe": ["model.pretrained=RUN"],
+    "recipe=few_labels_mae": ["model.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 OPTIONS = [f"{g.name}={file.stem}" for g in GROUPS for file in sorted(g.glob("*.yaml")) if file.stem[0] != "_"]

@@ -1,4 +1,4 @@
-"""Two processes with gloo on a CPU are one process: the same losses, and every test sample once."""
+"""Two processes with gloo on a CPU are one process: the same losses, and every test sample once, in every regime."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SRC, TINY
+from conftest import BARE, SRC, TINY
 
 from vitlab.checkpoints import file
 
@@ -21,17 +21,79 @@ OPTIONS = [
 ]
 
 
+SHORT = [*BARE, "trainer.log_every_n_steps=1", "global_batch_size=64"]
+SHORT += ["trainer.max_steps=4", "+trainer.val_check_interval=2"]
+REGIMES = {
+    "multilabel": [
+        *["task=multilabel", "data=synthetic_multilabel", "data.num_classes=4", "data.source.num_samples=301"],
+        *["callbacks=[default,ema]", "callbacks.ema.decay=0.5", "mixing=none"],
+    ],
+    "linear_probe": ["task=linear_probe", "task.lr_grid=[0.01,0.1]", "task.batch_norm=false", "optimizer=sgd"],
+    "distillation": ["task=distillation", "teacher.pretrained=RUN"],
+    "masked_autoencoding": [  # the masks of training are each rank's own: with nothing learned, evaluation must agree
+        *["task=masked_autoencoding", "model=mae_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1"],
+        *["model.encoder.num_heads=2", "model.decoder_dim=24", "model.decoder_depth=1", "model.decoder_heads=2"],
+        *["optimizer.lr=1e-12", "callbacks=[default]"],
+    ],
+    "unfreezing": ["optimizer=muon", "optimizer.trained=head", "optimizer.unfreeze_step=2", "model.drop_rate=0"],
+    "probing_while_training": [  # with nothing learned: rounding decides between neighbours
+        *["callbacks=[default,feature_probe]", "callbacks.feature_probe.k=5", "optimizer.lr=1e-12"]
+    ],
+}
+
+COMPARED = ("val/", "train/loss", "train/acc1", "train/f1", "train/teacher_acc1", "train/grad_norm")
+
+
 def rows(folder):
     with open(folder / "metrics.csv", newline="") as f:
         return list(csv.DictReader(f))
 
 
+def train_with_two(folder, *options):
+    """In two processes, which leave their run in `folder`/two."""
+    command = [sys.executable, str(SRC / "train.py"), *options, "trainer=ddp", "trainer.devices=2"]
+    command += ["trainer.accelerator=cpu", "trainer.precision=32-true", "hydra.run.dir=two"]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ), timeout=200)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("regime", REGIMES)
+def test_every_regime_with_two_processes_is_that_with_one(cli, digits_run, tmp_path, regime):
+    options = [*TINY, *[option.replace("RUN", str(digits_run)) for option in REGIMES[regime]], *SHORT]
+    train_with_two(tmp_path, *options)
+    one = cli("train", *options, folder="one", tiny=False)
+    assert one.status == 0, one.err
+    found, expected = rows(tmp_path / "two"), rows(tmp_path / "one")
+    assert found[0].keys() == expected[0].keys()
+    names = [name for name in expected[0] if name.startswith(COMPARED)]
+    told = 0
+    for a, b in zip(expected, found, strict=True):
+        for name in names:
+            if a[name] and not (name.startswith("train/") and regime == "masked_autoencoding"):
+                told += 1
+                assert float(b[name]) == pytest.approx(float(a[name]), abs=2e-5), (name, a, b)
+    assert told >= 2
+    results = [json.loads((tmp_path / name / "result.json").read_text())["test"] for name in ("one", "two")]
+    assert results[1] == pytest.approx(results[0], abs=2e-5)
+
+
+@pytest.mark.slow  # .ci/run runs it all the same
+def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_path):
+    """Each process normalises its own batches in training; the first one's statistics are broadcast in evaluation."""
+    train_with_two(tmp_path, *TINY, "task=linear_probe", "task.lr_grid=[0.1]", "optimizer=sgd", *SHORT)
+    logged = [float(row["val/loss"]) for row in rows(tmp_path / "two") if row["val/loss"]]
+    assert logged[0] != logged[1]
+    best = file.read(tmp_path / "two" / "checkpoints" / "best.ckpt")["global_step"]
+    evaluated = cli("evaluate", "run=two", "split=val")
+    assert evaluated.status == 0, evaluated.err
+    again = json.loads((tmp_path / "two" / "evaluation_val.json").read_text())["val/loss"]
+    assert again == pytest.approx(logged[best // 2 - 1], abs=1e-5)
+
+
 @pytest.mark.slow  # .ci/run runs it all the same
 def test_two_processes_train_and_test_as_one(cli, tmp_path):
-    command = [sys.executable, str(SRC / "train.py"), *OPTIONS, "trainer=ddp", "trainer.devices=2"]
-    command += ["trainer.accelerator=cpu", "trainer.max_epochs=2", "hydra.run.dir=two"]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ), timeout=200)
-    assert process.returncode == 0, process.stderr
+    train_with_two(tmp_path, *OPTIONS)
     assert cli("train", *OPTIONS, folder="one", tiny=False).status == 0
     one, two = rows(tmp_path / "one"), rows(tmp_path / "two")
     assert [row["step"] for row in one] == [row["step"] for row in two]

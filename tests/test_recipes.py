@@ -25,13 +25,17 @@ from torch import nn
 from vitlab.home import EXPERIMENTS
 from vitlab.run.build import build
 from vitlab.run.model import build_model
-from vitlab.run.training import build_datamodule, build_task
+from vitlab.run.parts import build_datamodule, build_task
 from vitlab.tasks.teacher import Norm, Teacher
 
 FILES = {file.stem: file for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))}
 LOSSES = Path(__file__).parent / "recipe_losses.json"
 NUM_STEPS = 20
 TOLERANCE = 1.5e-6 if torch.backends.cpu.get_cpu_capability().startswith("AVX") else 0.1  # of a loss
+SENSITIVE = {  # by which recipes differ between processors: measured with AVX2 alone, 4e-6 and 2e-6
+    "cifar10_cpu_resnet": 2e-5,  # batch norm over 16 images, at a learning rate of 0.1
+    "mae_cifar10_cpu": 1e-5,  # Muon's directions are in bfloat16
+}
 TRAINING_IMAGES = {  # before a validation split is carved
     "imagenet": 1_281_167,
     "cifar10": 50_000,
@@ -253,7 +257,7 @@ def twenty_steps(config: str) -> list[float]:
 @pytest.mark.parametrize("name", FILES)
 def test_the_first_losses_are_those_written_down(name):
     recorded = json.loads(LOSSES.read_text())
-    assert losses_of(name) == pytest.approx(recorded[name], rel=TOLERANCE)
+    assert losses_of(name) == pytest.approx(recorded[name], rel=max(TOLERANCE, SENSITIVE.get(name, 0.0)))
 
 
 def test_losses_are_written_down_for_the_recipes_that_there_are():

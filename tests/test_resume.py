@@ -74,7 +74,9 @@ def states(folder):
     return [{key: latest[key] for key in keys}, best["state_dict"], best["score"], best["global_step"]]
 
 
-@pytest.mark.parametrize(("workers", "kills"), [(0, [7, 8, 9, 13]), (2, [13])])
+@pytest.mark.parametrize(
+    ("workers", "kills"), [(0, [8, 13]), (2, [13]), pytest.param(0, [7, 9], marks=pytest.mark.slow)]
+)
 def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, workers, kills):
     """Kills within a step, between steps, at an epoch's last batch, and just after one; 24 micro-batches in all."""
     check_kills(cli, killed_at, [*OPTIONS, f"data.num_workers={workers}"], kills)
@@ -86,6 +88,14 @@ def test_killed_and_resumed_with_the_mean_of_weights_is_bit_exact(cli, killed_at
     mean = ["callbacks.swa.start_ratio=0.25", "callbacks.swa.every_n_steps=2"]
     options = [option for option in OPTIONS if "ema" not in option]
     check_kills(cli, killed_at, [*options, "callbacks=[default,swa]", *mean], [6, 15])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb", "lion", "muon"])
+def test_killed_before_and_after_what_was_frozen_learns_is_bit_exact(cli, killed_at, optimizer):
+    """The first four steps train the head alone, under every optimizer."""
+    late = [f"optimizer={optimizer}", "optimizer.trained=head", "optimizer.unfreeze_step=4", "optimizer.lr=1e-3"]
+    check_kills(cli, killed_at, [*OPTIONS, *late], [6, 13])
 
 
 def check_kills(cli, killed_at, options, kills):
@@ -168,6 +178,27 @@ def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, sta
     assert run.status == status
 
 
+def test_a_run_that_was_killed_after_it_had_stopped_early_does_not_train_on(cli, monkeypatch):
+    from vitlab.tasks import Classification
+
+    def killed(self, batch, batch_idx):
+        raise Killed
+
+    options = [*BARE, "callbacks=[default,early_stopping]", "callbacks.early_stopping.patience=1"]
+    options += ["trainer.max_epochs=9", "global_batch_size=1024", "optimizer.lr=1e-12"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "test_step", killed)
+        with pytest.raises(Killed):
+            cli("train", *options, folder="run")
+    assert file.read(Path("run/checkpoints/latest.ckpt"))["global_step"] == 2
+    assert cli("train", "resume=run").status == 0
+    assert json.loads(Path("run/result.json").read_text())["steps_of_this_start"] == 0
+    patient = ["callbacks=[default,early_stopping]", "callbacks.early_stopping.patience=3"]  # what is added wins
+    more = cli("train", "resume=run", *patient, tiny=False)
+    assert more.status == 0, more.err
+    assert file.read(Path("run/checkpoints/latest.ckpt"))["global_step"] == 4
+
+
 @pytest.mark.slow
 def test_a_best_model_of_an_abandoned_future_is_reported_as_what_it_is(cli, killed_at):
     """Killed after a better model was kept than the latest state knows; resumed with no learning rate."""
@@ -203,11 +234,13 @@ def test_weights_alone_cannot_be_resumed(cli, digits_run):
 
 def test_resume_keeps_the_average_and_the_parameter_groups(cli):
     options = [*BARE, "callbacks=[default,ema]", "trainer.max_steps=2", "global_batch_size=256"]
+    options += ["model.position=sincos_2d", "model.class_token=false", "model.pool=mean"]  # groups of the same names
     assert cli("train", *options, folder="run").status == 0
     for override, word in (
         ("callbacks=[default]", "callbacks.ema"),
         ("callbacks=[default,swa]", "callbacks.ema"),
         ("optimizer.layer_decay=0.7", "layer_decay"),
+        ("optimizer.trained=head", "trained"),
     ):
         run = cli("train", "resume=run", "trainer.max_steps=4", override, tiny=False)
         assert run.status == 2, run.err

@@ -96,7 +96,8 @@ def test_a_run_learns(cli):
 
 
 def test_the_same_seed_gives_the_same_run(cli):
-    options = ["trainer.max_epochs=1", "global_batch_size=256", "mixing=mixup_cutmix", "model.drop_path_rate=0.1"]
+    options = [*BARE, "trainer.max_epochs=1", "global_batch_size=256", "mixing=mixup_cutmix"]
+    options += ["model.drop_path_rate=0.1"]
     weights = []
     for name, more in (("a", []), ("b", ["data.num_workers=2"]), ("c", ["seed=1"])):
         run = cli("train", *options, *more, folder=name)

@@ -41,3 +41,8 @@ class DistributedError(VitlabError):
     """The processes of one run cannot work together."""
 
     status = 7
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error of somebody else's says, or at least what it is."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -5,12 +5,13 @@ import torch
 from line import EPOCHS, STEPS, check_places, fitted
 
 from vitlab.callbacks import EMA
+from vitlab.errors import ConfigError
 
 DECAY = 0.7
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("start_step", "accumulation"), [(0, 1), (5, 1), (100, 1), (5, 2)])
+@pytest.mark.parametrize(("start_step", "accumulation"), [(0, 1), (5, 1), (11, 1), (5, 2)])
 def test_the_average_takes_the_place_of_the_weights_from_its_first_update_on(tmp_path, start_step, accumulation):
     ema = EMA(decay=DECAY, start_step=start_step)
     model = fitted(tmp_path, ema, accumulation)
@@ -23,8 +24,14 @@ def test_the_average_takes_the_place_of_the_weights_from_its_first_update_on(tmp
         return mean
 
     check_places(model, ema, mean_after)
-    if start_step < EPOCHS * STEPS:  # an average that does nothing would be the last weights
+    if start_step < EPOCHS * STEPS - 1:  # an average that does nothing would be the last weights
         assert (mean_after(EPOCHS * STEPS) - model.after_step[EPOCHS * STEPS]).abs().max() > 1e-3
+
+
+def test_an_average_that_would_never_begin_is_refused():
+    EMA(decay=DECAY, start_step=11).plan(12)
+    with pytest.raises(ConfigError, match=r"callbacks\.ema\.start_step 12 is not before the end of the run of 12"):
+        EMA(decay=DECAY, start_step=12).plan(12)
 
 
 @pytest.mark.parametrize("decay", [0, 1, -0.5, 1.5])

@@ -44,6 +44,15 @@ def test_a_run_made_longer_begins_anew_at_its_new_start(tmp_path):
     assert model.validated[8].equal(model.after_step[8])  # not the mean of the shorter run
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_made_longer_after_its_new_start_begins_anew_too(tmp_path):
+    fitted(tmp_path, SWA(start_ratio=0.25, every_n_steps=1), epochs=1)  # steps 3 and 4
+    swa = SWA(start_ratio=1 / 3, every_n_steps=1)  # from step 4 on, which is past
+    model = fitted(tmp_path, swa, resume=tmp_path / f"{STEPS}.ckpt")
+    mean = torch.stack([model.after_step[step] for step in range(5, 13)]).mean(dim=0)
+    torch.testing.assert_close(swa.state_dict_of_average()["layer.weight"], mean)
+
+
 @pytest.mark.parametrize(("start_ratio", "every"), [(-0.1, 1), (1.0, 1), (0.5, 0)])
 def test_values_out_of_range_are_refused(start_ratio, every):
     with pytest.raises(ValueError, match=r"swa (start_ratio|every_n_steps)"):

@@ -1,10 +1,12 @@
 """What all averages of weights share: exact resume, and that there is one. tests/test_resume.py kills in mid-epoch."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from line import EPOCHS, STEPS, fitted
 
-from vitlab.callbacks import EMA, SWA, LatestState, check_averages
+from vitlab.callbacks import EMA, SWA, ChecksRun, LatestState
 from vitlab.errors import ConfigError
 
 AVERAGES = {
@@ -43,11 +45,17 @@ def test_a_run_resumed_from_its_midst_is_the_uninterrupted_one(tmp_path, name):
             assert same(states[0][key], states[1][key]), key
 
 
+def check_all(*callbacks):
+    """As a run of 12 steps does before it starts."""
+    for callback in callbacks:
+        if isinstance(callback, ChecksRun):
+            callback.check_run(SimpleNamespace(callbacks=list(callbacks)), SimpleNamespace(num_steps=12), None)
+
+
 def test_only_one_average_can_take_the_place_of_the_weights():
-    latest = LatestState(every_n_steps=1)
-    check_averages([latest, AVERAGES["ema"]()], 12)
-    check_averages([latest, AVERAGES["swa"]()], 12)
+    check_all(LatestState(every_n_steps=1), AVERAGES["ema"]())
+    check_all(LatestState(every_n_steps=1), AVERAGES["swa"]())
     with pytest.raises(ConfigError, match="leave out one of them"):
-        check_averages([AVERAGES["ema"](), latest, AVERAGES["swa"]()], 12)
+        check_all(AVERAGES["ema"](), LatestState(every_n_steps=1), AVERAGES["swa"]())
     with pytest.raises(ConfigError, match="nothing would be averaged"):
-        check_averages([SWA(start_ratio=0.0, every_n_steps=13)], 12)
+        check_all(SWA(start_ratio=0.0, every_n_steps=13))

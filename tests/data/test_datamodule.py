@@ -10,6 +10,7 @@ from conftest import vit_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from stand_in import stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import (
@@ -45,23 +46,6 @@ def arrays(**sizes):
         for split, n in sizes.items()
     }
     return SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: pools)
-
-
-def stand_in(**changes):
-    settings = {
-        "world_size": 1,
-        "num_devices": 1,
-        "global_rank": 0,
-        "global_step": 0,
-        "training": True,
-        "validating": False,
-        "sanity_checking": False,
-        "accumulate_grad_batches": 1,
-        "limit_train_batches": 1.0,
-        "strategy": SimpleNamespace(root_device=torch.device("cpu")),
-        "fit_loop": SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=-1)),
-    }
-    return SimpleNamespace(**settings | changes)
 
 
 def folder(root):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from stand_in import stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import CenterCrop, ImageDataModule, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
@@ -170,19 +171,6 @@ def test_images_of_different_sizes_are_refused():
 # -- in the datamodule
 
 
-def trainer(**changes):
-    state = {
-        "world_size": 1,
-        "num_devices": 1,
-        "global_rank": 0,
-        "global_step": 0,
-        "training": True,
-        "validating": False,
-    }
-    state |= {"sanity_checking": False, "accumulate_grad_batches": 1, "limit_train_batches": 1.0}
-    return SimpleNamespace(**state | {"strategy": SimpleNamespace(root_device=torch.device("cpu"))} | changes)
-
-
 def datamodule(cache):
     pools = {
         "train": ArrayPool(pictures(60), np.arange(60) % 4, "train"),
@@ -217,7 +205,7 @@ def datamodule(cache):
         on_bad_image="error",
         seed=0,
     )
-    module.trainer = trainer()
+    module.trainer = stand_in()
     module.setup()
     return module
 
@@ -231,7 +219,7 @@ def test_the_datamodule_gives_the_same_batches_with_and_without_it():
         batches = []
         for cache in ("none", "device"):
             module = datamodule(cache)
-            module.trainer = trainer(**state)
+            module.trainer = stand_in(**state)
             loader = getattr(module, f"{split}_dataloader")()
             batches.append([module.on_after_batch_transfer(batch, 0) for batch in loader])
         assert len(batches[0]) == len(batches[1]) > 1

@@ -85,7 +85,7 @@ def test_images_that_cannot_be_read_are_missing_or_refused(made, tmp_path, worke
     victims = [2, 3, 5]  # a whole batch, and one of a batch
     for victim in victims:
         (tmp_path / "images" / whole.splits["train"].name(victim)).write_bytes(b"no picture")
-    whole.num_workers = workers
+    whole.reading = whole.reading._replace(num_workers=workers)
     found = places_of(evaluation_batches(whole, "train", batch_size=2, device=CPU))
     assert found == [[0, 1], [4], *[[place, place + 1] for place in range(6, len(whole.splits["train"]) - 1, 2)]]
     assert whole.skipped == {"train": {}, "val": {}, "test": {}}  # those of the run itself

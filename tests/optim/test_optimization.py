@@ -6,7 +6,7 @@ from conftest import vit_options
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from vitlab.models import VisionTransformer, head_names
+from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
 from vitlab.optim import Optimization
 
 SIZES = {"image_size": 8, "num_classes": 3, "embed_dim": 8, "depth": 3, "mlp_ratio": 2.0, "patch_size": 4}
@@ -135,6 +135,17 @@ def test_muon_takes_the_matrices_inside_the_model_and_its_fallback_the_rest():
     optimizer.step()
     by_muon = {name for name, p in model.named_parameters() if optimizer.state[p].get("use_muon")}
     assert by_muon == {n for n, p in model.named_parameters() if n.startswith("blocks.") and p.ndim == 2}
+
+
+def test_muon_leaves_what_a_masked_autoencoder_predicts_with_to_its_fallback():
+    encoder = VisionTransformer(**vit_options())
+    sizes = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
+    model = MaskedAutoencoder(encoder=encoder, patch_size=encoder.patch_embed.patch_size, **sizes)
+    groups = optimization(hidden_only=True).groups(model, head_names(model))
+    by_muon = {name for group in groups if not group["use_fallback"] for name in group["names"]}
+    matrices = {name for name, p in model.named_parameters() if p.ndim == 2}
+    assert matrices - by_muon == {"decoder_pred.weight"}
+    assert "decoder_embed.weight" in by_muon
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_o
 from vitlab.optim import Optimization, constant
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import LinearProbe
-from vitlab.tasks.linear_probe import HeadScores
+from vitlab.tasks.head_scores import HeadScores
 
 PROBE = [*BARE, "task=linear_probe", "optimizer=sgd", "optimizer.weight_decay=0", "schedule=constant"]
 PROBE += ["schedule.warmup_ratio=0", "trainer.log_every_n_steps=1"]
@@ -226,6 +226,13 @@ def test_models_without_one_linear_head_are_refused():
         task_of(DistilledVisionTransformer(**vit_options()))
     with pytest.raises(ValueError, match="has not one linear head of 10 classes"):
         task_of(VisionTransformer(**vit_options(num_classes=7)))
+
+
+def test_statistics_of_one_image_are_refused(cli):
+    run = cli("train", *PROBE, "data.device_batch_size=1", folder="one")
+    assert run.status == 2
+    assert "task.batch_norm=true needs at least two images at a time" in run.err
+    assert cli("train", *PROBE, "data.device_batch_size=1", "task.batch_norm=false", "trainer.max_steps=1").status == 0
 
 
 def test_averages_of_the_weights_are_refused(cli):

@@ -3,6 +3,8 @@
 from vitlab.callbacks.batch_picture import BatchPicture
 from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.checkpoint_io import AtomicCheckpointIO
+from vitlab.callbacks.checks_run import ChecksRun
+from vitlab.callbacks.early_stopping import EarlyStopping
 from vitlab.callbacks.ema import EMA
 from vitlab.callbacks.evaluation_report import EvaluationReport
 from vitlab.callbacks.feature_probe import FeatureProbe
@@ -13,7 +15,7 @@ from vitlab.callbacks.progress import Progress
 from vitlab.callbacks.reconstruction_picture import ReconstructionPicture
 from vitlab.callbacks.step_log import StepLog
 from vitlab.callbacks.swa import SWA
-from vitlab.callbacks.weight_averaging import WeightAverage, check_averages
+from vitlab.callbacks.weight_averaging import WeightAverage
 
 __all__ = [
     "EMA",
@@ -21,6 +23,8 @@ __all__ = [
     "AtomicCheckpointIO",
     "BatchPicture",
     "BestModel",
+    "ChecksRun",
+    "EarlyStopping",
     "EvaluationReport",
     "FeatureProbe",
     "Interruption",
@@ -30,5 +34,4 @@ __all__ = [
     "ReconstructionPicture",
     "StepLog",
     "WeightAverage",
-    "check_averages",
 ]

@@ -1,6 +1,9 @@
 """An exponential moving average of the weights (Polyak & Juditsky, 1992, doi:10.1137/0330046)."""
 
+from typing import Any
+
 from vitlab.callbacks.weight_averaging import WeightAverage
+from vitlab.errors import ConfigError
 
 
 class EMA(WeightAverage):
@@ -18,10 +21,17 @@ class EMA(WeightAverage):
         self.decay = decay
         self.start_step = start_step
 
+    def plan(self, num_steps: int) -> None:
+        if self.start_step >= num_steps:
+            raise ConfigError(
+                f"callbacks.ema.start_step {self.start_step} is not before the end of the run of {num_steps} optimizer "
+                "steps, so that nothing would be averaged; make it smaller"
+            )
+
     def due(self, step: int) -> bool:
         return step > self.start_step
 
-    def begun(self, step: int) -> bool:
+    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
         return self.due(step)
 
     def share(self, step: int) -> float:

@@ -59,15 +59,15 @@ class FeatureProbe(Callback):
     def names(self) -> list[str]:
         return ["val/knn_acc1", *(f"val/{shots}shot_acc1" for shots in self.shots)]
 
-    def check(self, datamodule: Any, world_size: int) -> None:
+    def check_run(self, trainer: pl.Trainer, task: Any, datamodule: Any) -> None:
         """Raise ConfigError for data that cannot be probed so."""
         if datamodule.multilabel:
             raise ConfigError("callbacks.feature_probe tells one class of an image, and this data may have several")
         known = len(self.places(len(datamodule.splits["train"])))
         if self.k > known:
             raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")
-        if len(datamodule.splits["val"]) < world_size:
-            raise ConfigError(f"callbacks.feature_probe needs a val image for each of the {world_size} devices")
+        if len(datamodule.splits["val"]) < trainer.world_size:
+            raise ConfigError(f"callbacks.feature_probe needs a val image for each of the {trainer.world_size} devices")
 
     def places(self, n: int) -> list[int]:
         """Which training images are looked at: all n, or a choice that the seed alone decides."""

@@ -1,5 +1,7 @@
 """Stochastic weight averaging (Izmailov et al., 2018, arXiv:1803.05407)."""
 
+from typing import Any
+
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.errors import ConfigError
 
@@ -34,8 +36,11 @@ class SWA(WeightAverage):
     def due(self, step: int) -> bool:
         return step >= self.first_step and (step - self.first_step) % self.every_n_steps == 0
 
-    def begun(self, step: int) -> bool:
-        return step >= self.first_step
+    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
+        return step >= self.first_step == state.get("first_step")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "first_step": self.first_step}
 
     def share(self, step: int) -> float:
         return 1.0 if step == self.first_step else 1 / (self.count + 1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, WeightAveraging
+from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from vitlab.errors import ConfigError
@@ -31,13 +31,21 @@ class WeightAverage(WeightAveraging):
         """What they count for; 1 begins the average anew, and the first always do."""
         raise NotImplementedError
 
-    def begun(self, step: int) -> bool:
-        """Whether weights after `step` steps or fewer are in the average; a run that is made longer may begin later
-        than it once did, and what was averaged then is no more."""
+    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
+        """Whether the average of a run saved after `step` steps, with this callback's `state`, is still the run's; one
+        that is made longer may begin at another step, and what was averaged then is no more."""
         raise NotImplementedError
 
     def plan(self, num_steps: int) -> None:
         """Take how many optimizer steps the run has. Raises ConfigError if it would end with nothing averaged."""
+
+    def check_run(self, trainer: pl.Trainer, task: Any, datamodule: Any) -> None:
+        """Raise ConfigError for two averages, of which only one could be evaluated and kept, or for one of nothing."""
+        if sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks) > 1:
+            raise ConfigError(
+                "callbacks.ema and callbacks.swa both take the place of the weights; leave out one of them"
+            )
+        self.plan(task.num_steps)
 
     @property
     def updated(self) -> bool:
@@ -92,7 +100,8 @@ class WeightAverage(WeightAveraging):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         super().on_load_checkpoint(trainer, pl_module, checkpoint)
-        if self._average_model is not None and self.begun(checkpoint["global_step"]):
+        state = checkpoint["callbacks"].get(self.state_key)
+        if self._average_model is not None and state and self.goes_on(checkpoint["global_step"], state):
             self.count = int(self._average_model.n_averaged)
 
     def on_save_checkpoint(
@@ -101,12 +110,3 @@ class WeightAverage(WeightAveraging):
         super().on_save_checkpoint(trainer, pl_module, checkpoint)
         if not self.updated and "current_model_state" in checkpoint:
             checkpoint["state_dict"] = checkpoint["current_model_state"]
-
-
-def check_averages(callbacks: list[Callback], num_steps: int) -> None:
-    """Raise ConfigError for two averages, of which only one could be evaluated and kept, or for one of nothing."""
-    averages = [callback for callback in callbacks if isinstance(callback, WeightAverage)]
-    if len(averages) > 1:
-        raise ConfigError("callbacks.ema and callbacks.swa both take the place of the weights; leave out one of them")
-    for average in averages:
-        average.plan(num_steps)

@@ -27,6 +27,8 @@ def write(checkpoint: dict[str, Any], path: Path) -> None:
         os.replace(temporary, path)
         flush_folder(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        if isinstance(error, torch.AcceleratorError):  # of a kernel before, which copying the weights waits for
+            raise
         raise StorageError(f"cannot write the checkpoint {path}: {error}") from error
     finally:
         with suppress(OSError):

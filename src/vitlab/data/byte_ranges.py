@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from vitlab.errors import DataError
+from vitlab.errors import DataError, in_one_line
 
 DELAYS = (0.0, 0.5, 2.0, 8.0)  # seconds before each attempt at a remote file
 FINAL = (FileNotFoundError, PermissionError)  # another attempt would end as this one did
@@ -52,7 +52,7 @@ def files_below(root: str) -> Files:
 def unreachable(place: str, error: Exception) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"there is no file {place}")
-    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = in_one_line(error)
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         reason = os.strerror(error.errno)
     return DataError(f"cannot read {place}: {reason}")

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from vitlab.counted import counted_seed
@@ -27,14 +24,14 @@ from vitlab.data.agreement import (
 from vitlab.data.augmentation import check_augmentation
 from vitlab.data.batch import Batch
 from vitlab.data.batch_size import divide_batch
-from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on
+from vitlab.data.cache import CACHES, HeldSplits
 from vitlab.data.crops import Crop
 from vitlab.data.dataset import ImageSplit, Transform
-from vitlab.data.loader import Loader, batches_ahead, workers_for
+from vitlab.data.loader import Loader, workers_for
 from vitlab.data.mixing import Mixing
 from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.reading import Reading
 from vitlab.data.resolution import ProgressiveResolution
-from vitlab.data.ring import BatchesInRing
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
 from vitlab.data.source import Pool, Source
 from vitlab.data.sources.split_names import SPLITS
@@ -130,16 +127,14 @@ class ImageDataModule(pl.LightningDataModule):
         self.device_batch_size = device_batch_size
         self.repeats = repeats
         self.shuffle_window = shuffle_window
-        self.num_workers = num_workers
-        self.prefetch_batches = prefetch_batches
-        self.stall_timeout = stall_timeout
+        self.reading = Reading(num_workers, prefetch_batches, stall_timeout, from_device=cache == "device")
         self.on_bad_image = on_bad_image
         self.seed = seed
         self.mixing = mixing
         self.num_steps = 0  # optimizer steps of the whole run
         self.splits: dict[str, ImageSplit] = {}  # of the source's own images
         self.training: ImageSplit  # the training split, from the cache if there is one
-        self.held: dict[tuple[str, str], Tensor] = {}  # images of a split on a device
+        self.held = HeldSplits()
         self.fingerprint = ""
         self.test_split = "test"  # the split that trainer.test scores
         self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
@@ -174,14 +169,13 @@ class ImageDataModule(pl.LightningDataModule):
             )
 
     def _cached(self, pool: Pool) -> Pool:
-        workers = workers_for(self.num_workers, processes=1)
         return CACHES[self.cache](
             pool,
             self.cache_root,
             size=self.cache_size,
             image_mode=self.image_mode,
             in_chans=self.in_chans,
-            num_workers=workers,
+            num_workers=workers_for(self.reading.num_workers, processes=1),
         )
 
     def _split(self, name: str, pool: Pool, indices: np.ndarray) -> ImageSplit:
@@ -268,22 +262,13 @@ class ImageDataModule(pl.LightningDataModule):
         return self._loader(self.evaluated(split), order, size)
 
     def _loader(self, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int) -> Loader:
-        batch_bytes = batch_size * self.in_chans * self.image_size**2
-        processes, device = self._trainer().num_devices, self._trainer().strategy.root_device
-        workers = workers_for(self.num_workers, processes)
-        if self.cache == "device" and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
-            split, workers = CropsOnly.of(split), 0
-        ready, fits = batches_ahead(self.prefetch_batches, workers, processes, batch_bytes)
-        dataset: Dataset = split
-        if workers and fits:
-            dataset = BatchesInRing(split, num_workers=workers, ready=ready, batch_bytes=batch_bytes)
-        return Loader(
-            dataset,
+        trainer = self._trainer()
+        return self.reading.loader(
+            split,
             order,
-            num_workers=workers,
-            prefetch_batches=ready,
-            stall_timeout=self.stall_timeout,
-            device=device,
+            batch_bytes=batch_size * self.in_chans * self.image_size**2,
+            processes=trainer.num_devices,
+            device=trainer.strategy.root_device,
         )
 
     def _image_size_at(self, step: int) -> int:
@@ -313,21 +298,13 @@ class ImageDataModule(pl.LightningDataModule):
             return batch
         trainer = self._trainer()
         if batch.inputs.ndim == 2:  # crops, to be cut out of what is here
-            held = self._held(batch.inputs.device)
-            batch = batch._replace(inputs=cut_out(held, batch.index, batch.inputs, batch.grid))  # type: ignore[arg-type]
+            split = self.training if trainer.training else self.splits[self._split_in_use()]
+            batch = self.held.cut(split, batch)
         if not trainer.training or self.mixing is None:
             return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
         return self.preprocessing.mixed(batch, self.mixing, seed)
-
-    def _held(self, device: torch.device) -> Tensor:
-        """All images of the split in use, (n, C, S, S)."""
-        name = "training" if self._trainer().training else self._split_in_use()
-        key = (name, str(device))
-        if key not in self.held:
-            self.held[key] = held_on(device, self.training if name == "training" else self.splits[name])
-        return self.held[key]
 
     def _split_in_use(self) -> str:
         trainer = self._trainer()

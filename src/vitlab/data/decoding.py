@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vitlab.data.source import Stored
+from vitlab.errors import in_one_line
 
 MOST_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's bound: more is taken for a decompression bomb
 ORIENTATION = 0x0112  # EXIF: how the camera was held
@@ -69,7 +70,7 @@ def opened(stored: Stored, image_mode: str | None) -> Picture:
 def damaged(error: Exception) -> DamagedImage:
     if isinstance(error, DamagedImage):
         return error
-    words = " ".join(str(error).split())
+    words = in_one_line(error)
     return DamagedImage("no image that Pillow knows" if isinstance(error, Image.UnidentifiedImageError) else words)
 
 

@@ -28,15 +28,15 @@ def evaluation_batches(
     """
     images = datamodule.evaluated(split)
     order = EvaluationOrder(len(images), batch_size=batch_size, rank=rank, world_size=world_size, places=places)
-    workers = workers_for(datamodule.num_workers, processes)
+    workers = workers_for(datamodule.reading.num_workers, processes)
     batch_bytes = batch_size * datamodule.in_chans * datamodule.image_size**2
-    ready, _ = batches_ahead(datamodule.prefetch_batches, workers, processes, batch_bytes)
+    ready, _ = batches_ahead(datamodule.reading.prefetch_batches, workers, processes, batch_bytes)
     loader = Loader(
         images,
         order,
         num_workers=workers,
         prefetch_batches=ready,
-        stall_timeout=datamodule.stall_timeout,
+        stall_timeout=datamodule.reading.stall_timeout,
         device=device,
     )
     for batch in loader:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from vitlab.allocator import keep_freed_memory
 from vitlab.data.batch import Batch
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder
-from vitlab.errors import DataError
+from vitlab.errors import DataError, in_one_line
 
 MOST_WORKERS = 16
 SHARED_MEMORY = Path("/dev/shm")  # where workers leave their batches; 64 MB in many containers
@@ -120,7 +120,7 @@ def arrived(batch: Batch, copied: torch.cuda.Event) -> Batch:
 
 def worker_trouble(error: Exception) -> DataError | None:
     """A sentence for a worker that died or hangs; None for any other error."""
-    words = " ".join(str(error).split())
+    words = in_one_line(error)
     found = WORKER_TROUBLE.search(words)
     lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
     if found is None and not lost:

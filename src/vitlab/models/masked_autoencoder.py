@@ -126,6 +126,10 @@ class MaskedAutoencoder(nn.Module):
         own = {name for name, p in self.named_parameters() if p.ndim == 1 or name == "mask_token"}
         return own | {f"encoder.{name}" for name in self.encoder.no_weight_decay()}
 
+    def outputs(self) -> set[str]:
+        """Names of the parameters that predict, as a head does."""
+        return {"decoder_pred.weight", "decoder_pred.bias"}
+
     def layer_of(self, name: str) -> int:
         """The layer a parameter belongs to: the encoder's own, and depth+1 for all of the decoder."""
         within = name.removeprefix("encoder.")

@@ -40,7 +40,8 @@ def parameter_groups(
     `head` names the head's parameters, whose learning rate is multiplied by `head_multiplier`, all others' by
     `backbone_multiplier`. `trained` "head" freezes all but these, "attention" all but these and the attention layers
     (Touvron et al., 2022, arXiv:2203.09795, section 4). What is frozen takes no gradient and is in no group, unless it
-    learns from `unfreeze_step` on. `hidden_only` marks groups outside of the blocks' matrices with "use_fallback".
+    learns from `unfreeze_step` on. `hidden_only` marks all but the matrices between the first layer and the last, the
+    head's or the model's `outputs`, with "use_fallback".
     Raises ValueError for values out of range, and for a part that the model does not have.
     """
     described = cast(DescribesParameters, model) if hasattr(model, "no_weight_decay") else None
@@ -51,6 +52,7 @@ def parameter_groups(
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     learns = learning(dict(named), head, trained)
     exempt = described.no_weight_decay() if described else {name for name, p in named if p.ndim <= 1}
+    last = {*head, *(model.outputs() if hasattr(model, "outputs") else ())}  # type: ignore[operator]
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, parameter in named:
         if name not in learns and unfreeze_step is None:
@@ -60,7 +62,7 @@ def parameter_groups(
         scale = 1.0 if layer is None or described is None else layer_decay ** (described.depth + 1 - layer)
         rate = lr * scale * (head_multiplier if name in head else backbone_multiplier)
         from_step = 0 if name in learns else unfreeze_step
-        apart = hidden_only and (parameter.ndim != 2 or name in head or name in exempt)
+        apart = hidden_only and (parameter.ndim != 2 or name in last or name in exempt)
         key = (layer, rate, name in exempt, from_step, apart)
         if key not in groups:
             words = [f"layer {layer}"] if layer is not None else []

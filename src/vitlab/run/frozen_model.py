@@ -21,11 +21,11 @@ from vitlab.data.evaluation import evaluation_batches
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.run.build import build, plain
+from vitlab.run.checks import check_agreement
 from vitlab.run.command import Job
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
-from vitlab.run.training import check_agreement
 
 SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are
 OF_TRAINING = {  # left out

@@ -45,3 +45,12 @@ def speed_up_float32_products() -> bool:
         matmul.fp32_precision = before
         return False
     return True
+
+
+def plain_float32_products() -> None:
+    """Undo `speed_up_float32_products`: with it, Lightning cannot ask torch for the precision of a GPU's products."""
+    import torch
+
+    matmul: Any = getattr(torch.backends.mkldnn, "matmul", None)
+    if getattr(matmul, "fp32_precision", None) == "bf16":
+        matmul.fp32_precision = "none"

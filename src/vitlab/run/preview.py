@@ -20,9 +20,10 @@ from vitlab.data.resampling import as_tensor
 from vitlab.data.targets import words
 from vitlab.errors import ConfigError
 from vitlab.run import report
+from vitlab.run.checks import check_agreement
 from vitlab.run.command import Job
+from vitlab.run.parts import build_datamodule, planned_steps
 from vitlab.run.trainer import set_accumulation
-from vitlab.run.training import build_datamodule, check_agreement, planned_steps
 
 COLUMNS = 8
 
@@ -58,7 +59,7 @@ def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
     datamodule.trainer = trainer = stand_in(cfg)
     set_accumulation(trainer, datamodule)
     datamodule.num_steps = planned_steps(trainer, datamodule)
-    datamodule.num_workers = 0  # for a single batch
+    datamodule.reading = datamodule.reading._replace(num_workers=0)  # for a single batch
     batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     return datamodule.on_after_batch_transfer(batch, 0)
 

@@ -9,8 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
 from vitlab.run.build import build, from_saved
+from vitlab.run.checks import check_weights
 from vitlab.run.model import build_model
-from vitlab.run.training import build_task, check_weights
+from vitlab.run.parts import build_task
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
 from vitlab.data.batch_size import divide_batch
 from vitlab.run.build import build
-from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
 
 def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
     """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    plain_float32_products()  # of an earlier run in this process
     trainer = build(
         node,
         "trainer",

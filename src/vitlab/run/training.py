@@ -8,19 +8,19 @@ from typing import Any
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
-from torch.nn import Module
 
-from vitlab.callbacks import BestModel, FeatureProbe, StepLog, WeightAverage, check_averages
+from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
-from vitlab.data import ImageDataModule
 from vitlab.errors import CheckpointError, ConfigError, DistributedError
-from vitlab.loggers import MetricsCSV, WeightsAndBiases
+from vitlab.loggers import WeightsAndBiases
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
+from vitlab.run.checks import check_agreement, check_continuation, check_task
 from vitlab.run.command import Job
 from vitlab.run.model import build_model, load_pretrained, recompute_activations
 from vitlab.run.overlap import print_overlap
+from vitlab.run.parts import build_datamodule, build_loggers, build_task, planned_steps
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.resume import resumed_config
 from vitlab.run.teacher import build_teacher
@@ -28,7 +28,6 @@ from vitlab.run.trainer import build_trainer, set_accumulation
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import leaves_out
-from vitlab.tasks.teacher import Teacher
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -70,11 +69,10 @@ def train(cfg: DictConfig) -> float | None:
     task = build_task(cfg, model, build_teacher(cfg))
     datamodule.num_steps = planned_steps(trainer, datamodule)
     task.plan(datamodule.num_steps, datamodule)
-    check_task(cfg, task)
-    check_averages(callbacks, task.num_steps)
+    check_task(cfg, task, datamodule)
     for callback in callbacks:
-        if isinstance(callback, FeatureProbe):
-            callback.check(datamodule, trainer.world_size)
+        if isinstance(callback, ChecksRun):
+            callback.check_run(trainer, task, datamodule)
     if cfg.activation_checkpointing:
         recompute_activations(model)
     task.record = run_record(cfg, job, datamodule, batch_size, run_id, checkpoint)
@@ -102,133 +100,6 @@ def train(cfg: DictConfig) -> float | None:
                 logger.close(exit_code)
     finish(cfg, folder, result, task)
     return result["score"]
-
-
-# -- building
-
-
-def build_loggers(cfg: DictConfig, folder: Path, job: Job, run_id: str, first_step: int) -> list[pl.loggers.Logger]:
-    """metrics.csv always, and those of the config."""
-    loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=first_step)]
-    group = str(job.sweep.relative_to(job.sweep.parents[1])) if job.sweep else None
-    for key, node in cfg.logger.items():
-        name = f"{cfg.name}/{folder.name}"
-        loggers.append(
-            build(
-                node, f"logger.{key}", folder=str(folder), name=name, group=group, run_id=run_id, run_config=plain(cfg)
-            )
-        )
-    return loggers
-
-
-def build_datamodule(cfg: DictConfig) -> ImageDataModule:
-    """With all that is done to training images."""
-    options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
-    return build(cfg.data, "data", **options)
-
-
-def build_task(cfg: DictConfig, model: Module, teacher: Teacher | None = None) -> Task:
-    """A task that has a teacher needs it in training alone."""
-    return build(
-        cfg.task,
-        "task",
-        model=model,
-        **({"teacher": teacher} if "teacher" in cfg else {}),
-        optimization=build(cfg.optimizer, "optimizer"),
-        schedule=lambda num_steps: build(cfg.schedule, "schedule", num_steps=num_steps),
-    )
-
-
-def planned_steps(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
-    """Optimizer steps of the whole run, from trainer.max_epochs and trainer.max_steps."""
-    limits = []
-    if trainer.max_epochs is not None and trainer.max_epochs >= 0:
-        limits.append(trainer.max_epochs * datamodule.trained_steps_per_epoch())
-    if trainer.max_steps >= 0:
-        limits.append(trainer.max_steps)
-    if not limits:
-        raise ConfigError("a run needs an end: set trainer.max_epochs or trainer.max_steps")
-    return min(limits)
-
-
-def twice_as_long(trainer: DictConfig) -> str:
-    """The override by which a run ends after as many steps again."""
-    if trainer.max_steps >= 0:
-        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
-    return f"trainer.max_epochs={2 * trainer.max_epochs}"
-
-
-# -- checking
-
-
-def check_agreement(cfg: DictConfig) -> None:
-    """The model takes what the data gives."""
-    for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
-        for key in ("image_size", "in_chans", "num_classes"):
-            value = model.get(key)
-            if value is not None and value != cfg.data[key]:
-                raise ConfigError(f"{place}.{key} is {value}, and data.{key} is {cfg.data[key]}; set data.{key} alone")
-    if cfg.data.patch_size != cfg.model.get("patch_size"):
-        raise ConfigError(
-            f"data.patch_size is {cfg.data.patch_size}, and model.patch_size {cfg.model.get('patch_size')}"
-        )
-
-
-def check_task(cfg: DictConfig, task: Any) -> None:
-    """The monitored metric is one that the task logs, and the schedule fits the run."""
-    monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
-    for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
-        if monitor is not None and monitor not in task.monitors():
-            raise ConfigError(
-                f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
-            )
-    task.schedule(task.num_steps)
-    if cfg.compile and not task.compilable:
-        raise ConfigError(
-            f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
-            "false"
-        )
-    if cfg.trainer.precision in ("16-true", "bf16-true"):
-        raise ConfigError(
-            f"trainer.precision={cfg.trainer.precision} keeps the weights themselves in half precision, which loses "
-            "small updates; use bf16-mixed, 16-mixed or 32-true"
-        )
-
-
-def check_continuation(
-    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
-) -> None:
-    """The checkpoint is of this model and this data."""
-    if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
-        raise CheckpointError(
-            "the data is no longer what the run was trained on (other files, or another number of them); "
-            "restore it, or start a new run"
-        )
-    check_weights(checkpoint, task)
-    averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
-    if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
-        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
-    saved = [group.get("name") for group in checkpoint["optimizer_states"][0]["param_groups"]]
-    if saved != [group["name"] for group in task.groups]:
-        raise ConfigError(
-            "the parameter groups are no longer the run's; a resumed run keeps optimizer.layer_decay, the multipliers, "
-            "trained, unfreeze_step and task.lr_grid"
-        )
-    if task.num_steps < first_step:
-        raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
-
-
-def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
-    """Raise CheckpointError unless the checkpoint's weights are those of this model."""
-    saved = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
-    own = {name: tuple(value.shape) for name, value in task.state_dict().items()}
-    odd = sorted(name for name in saved.keys() | own.keys() if saved.get(name) != own.get(name))
-    if odd:
-        name = odd[0]
-        raise CheckpointError(
-            f"the checkpoint belongs to another model: {name} is {saved.get(name, 'missing')} in it and "
-            f"{own.get(name, 'missing')} in the model of the config ({len(odd)} tensors differ)"
-        )
 
 
 # -- the run itself
@@ -262,7 +133,8 @@ def fit_and_test(
     validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
     seconds = time.perf_counter() - started
     if best is not None and best.score is not None:
-        task.load_state_dict(file.read(best.path(trainer))["state_dict"])
+        path = trainer.strategy.broadcast(str(best.path(trainer)))  # others that srun started have folders of their own
+        task.load_state_dict(file.read(Path(path))["state_dict"])
     trainer.test(task, datamodule=datamodule, verbose=False)
     log = next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
     return {
@@ -317,3 +189,10 @@ def finish(cfg: DictConfig, folder: Path, result: dict[str, Any], task: Task) ->
         "go on": f"python src/train.py resume={shown} {twice_as_long(cfg.trainer)}",
     }
     report.print_result(metrics, facts, commands)
+
+
+def twice_as_long(trainer: DictConfig) -> str:
+    """The override by which a run ends after as many steps again."""
+    if trainer.max_steps >= 0:
+        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
+    return f"trainer.max_epochs={2 * trainer.max_epochs}"

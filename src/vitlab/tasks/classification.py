@@ -24,7 +24,7 @@ class Classification(Supervised):
     def new_metrics(self, stage: str) -> MetricCollection:
         metrics: dict[str, Any] = {"acc1": self.accuracy(1), "acc5": self.accuracy(5)}
         if stage == "test":
-            metrics["ece"] = MulticlassCalibrationError(self.num_classes, n_bins=15, norm="l1", validate_args=False)
+            metrics["ece"] = CalibrationError(self.num_classes, n_bins=15, norm="l1", validate_args=False)
         return MetricCollection(metrics, compute_groups=False)
 
     def accuracy(self, top_k: int) -> MulticlassAccuracy:
@@ -39,6 +39,15 @@ class Classification(Supervised):
 
     def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
         self.metrics[stage].update(logits, class_of(target))
+
+
+class CalibrationError(MulticlassCalibrationError):
+    """Expected calibration error (Guo et al., 2017, arXiv:1706.04599, equation 3). torchmetrics' own takes logits that
+    happen to lie in [0, 1] for probabilities."""
+
+    def update(self, logits: Tensor, target: Tensor) -> None:
+        """(B, K), (B,)"""
+        super().update(logits.float().softmax(dim=1), target)
 
 
 def class_of(target: Tensor) -> Tensor:

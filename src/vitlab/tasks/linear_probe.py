@@ -14,13 +14,13 @@ from pytorch_lightning.callbacks import WeightAveraging
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
-from torchmetrics import Metric
 
 from vitlab.data.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, represent
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.head_scores import HeadScores
 
 
 class LinearProbe(Classification):
@@ -91,6 +91,12 @@ class LinearProbe(Classification):
                 "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "
                 "and callbacks.swa"
             )
+        devices = datamodule.trainer.world_size * datamodule.trainer.accumulate_grad_batches
+        if isinstance(self.norm, nn.BatchNorm1d) and datamodule.global_batch_size == devices:
+            raise ConfigError(
+                "task.batch_norm=true needs at least two images at a time on a device; raise data.device_batch_size or "
+                "global_batch_size"
+            )
 
     # -- training
 
@@ -128,15 +134,9 @@ class LinearProbe(Classification):
     def clip_gradients(self, limit: float) -> None:
         """Each head by itself; train/grad_norm is their mean."""
         for head in self.heads:
-            self.grad_norm.update(nn.utils.clip_grad_norm_(head.parameters(), limit))
+            self.keep_norm(nn.utils.clip_grad_norm_(head.parameters(), limit))
 
     # -- evaluation
-
-    def on_validation_epoch_start(self) -> None:
-        """All ranks score with the first one's statistics, which the others take over at their next step only."""
-        if self.trainer.world_size > 1:
-            for buffer in self.norm.buffers():
-                torch.distributed.broadcast(buffer, src=0)
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         if stage != "val":
@@ -194,25 +194,3 @@ class LinearProbe(Classification):
             kept = "kept" if number == int(self.best) else ""
             table.add_row(f"{lr:g}", f"{self.figures['acc1'][number]:.2%}", f"{self.figures['loss'][number]:.4f}", kept)
         Console().print(table)
-
-
-class HeadScores(Metric):
-    """Top-1, top-k and loss of L heads on the same samples: `acc1`, `acc5` and `loss`, (L,) each."""
-
-    def __init__(self, num_heads: int, top_k: int):
-        super().__init__()
-        self.top_k = top_k
-        for name in ("top1", "top5", "total"):
-            self.add_state(name, default=torch.zeros(num_heads), dist_reduce_fx="sum")
-        self.add_state("count", default=torch.zeros(()), dist_reduce_fx="sum")
-
-    def update(self, logits: Tensor, losses: Tensor, target: Tensor) -> None:
-        """(B, L, K), (B, L), (B,)"""
-        hits = logits.topk(self.top_k, dim=2).indices == target[:, None, None]  # (B, L, top_k)
-        self.top1 += hits[..., 0].sum(dim=0)
-        self.top5 += hits.any(dim=2).sum(dim=0)
-        self.total += losses.sum(dim=0)
-        self.count += len(target)
-
-    def compute(self) -> dict[str, Tensor]:
-        return {"loss": self.total / self.count, "acc1": self.top1 / self.count, "acc5": self.top5 / self.count}

@@ -138,7 +138,12 @@ class Task(pl.LightningModule):
 
     def clip_gradients(self, limit: float) -> None:
         """Clip their total norm, and keep it."""
-        self.grad_norm.update(nn.utils.clip_grad_norm_(self.parameters(), limit))
+        self.keep_norm(nn.utils.clip_grad_norm_(self.parameters(), limit))
+
+    def keep_norm(self, norm: Tensor) -> None:
+        """For train/grad_norm; a step that overflows in float16 is skipped, and has none."""
+        finite = norm.isfinite()
+        self.grad_norm.update(norm.where(finite, 0.0), finite.float())
 
     def training_metrics(self) -> dict[str, float]:
         """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
@@ -198,7 +203,8 @@ class Task(pl.LightningModule):
 
     def count_skipped(self, split: str) -> int:
         """Images of a split that no process could read."""
-        own = torch.tensor(len(self.trainer.datamodule.skipped[split]), device=self.device)
+        device = self.trainer.strategy.root_device  # after the test Lightning has moved the task itself to the CPU
+        own = torch.tensor(len(self.trainer.datamodule.skipped[split]), device=device)
         return int(self.trainer.strategy.reduce(own, reduce_op="sum"))
 
     # -- optimization

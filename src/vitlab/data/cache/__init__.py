@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.data.cache.decoded import decoded
-from vitlab.data.cache.device import CropsOnly, cut_out, held_on, holds_pixels
+from vitlab.data.cache.device import CropsOnly, HeldSplits, cut_out, held_on, holds_pixels
 from vitlab.data.cache.encoded import encoded
 from vitlab.data.source import Pool
 
@@ -32,4 +32,4 @@ CACHES: dict[str, Callable[..., Pool]] = {
     "device": held_pixels,
 }
 
-__all__ = ["CACHES", "CropsOnly", "cut_out", "decoded", "encoded", "held_on", "holds_pixels"]
+__all__ = ["CACHES", "CropsOnly", "HeldSplits", "cut_out", "decoded", "encoded", "held_on", "holds_pixels"]

@@ -85,6 +85,21 @@ def holds_pixels(pool: Pool, in_chans: int) -> bool:
     return in_chans == (pool.pixels.shape[3] if pool.pixels.ndim == 4 else 1)
 
 
+class HeldSplits:
+    """Splits whose images lie on a device, from their first batch there on."""
+
+    def __init__(self) -> None:
+        self.images: dict[tuple[ImageSplit, torch.device], Tensor] = {}
+
+    def cut(self, split: ImageSplit, batch: Batch) -> Batch:
+        """The crops that a batch of `CropsOnly` asks for: its inputs become images (B, C, h, w)."""
+        key = (split, batch.inputs.device)
+        if key not in self.images:
+            self.images[key] = held_on(batch.inputs.device, split)
+        size: tuple[int, int] = batch.grid  # type: ignore[assignment]  # crops of one size
+        return batch._replace(inputs=cut_out(self.images[key], batch.index, batch.inputs, size))
+
+
 def held_on(device: torch.device, split: ImageSplit) -> Tensor:
     """The images of a split, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None

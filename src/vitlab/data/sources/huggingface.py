@@ -12,7 +12,7 @@ from vitlab.data.source import Pool, Stored
 from vitlab.data.sources.labels import numbered
 from vitlab.data.sources.split_names import check_splits
 from vitlab.data.targets import multi_hot
-from vitlab.errors import ConfigError, DataError
+from vitlab.errors import ConfigError, DataError, in_one_line
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
 
@@ -107,7 +107,7 @@ class HuggingFace:
             else:
                 loaded = datasets.load_dataset(self.name, self.config, revision=self.revision)
         except Exception as error:  # no network, no such name, a damaged file: datasets raises many kinds
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = in_one_line(error)
             raise DataError(
                 f"data.source.name: {self.name} cannot be loaded ({reason}); give a data set of huggingface.co, which "
                 "needs the network or its cache, or a folder"
@@ -134,7 +134,7 @@ class HuggingFace:
             table = table.select_columns(list(columns.values()))
             return table.cast_column(self.image_column, datasets.Image(decode=False))
         except Exception as error:  # pyarrow and datasets raise many kinds
-            reason = " ".join(str(error).split())
+            reason = in_one_line(error)
             raise DataError(
                 f"data.source.image_column: the column {self.image_column} of {self.name} holds no images ({reason})"
             ) from error

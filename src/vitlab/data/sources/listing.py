@@ -13,7 +13,7 @@ from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.labels import numbered
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.data.targets import multi_hot
-from vitlab.errors import ConfigError, DataError
+from vitlab.errors import ConfigError, DataError, in_one_line
 
 
 class Listing:
@@ -72,7 +72,7 @@ class Listing:
         except ConfigError:
             raise
         except (OSError, ValueError, csv.Error) as error:
-            reason = " ".join(str(error).split())
+            reason = in_one_line(error)
             raise DataError(f"{self.file} cannot be read as {self.file.suffix[1:]}: {reason}") from error
         paths, labels = table["path_column"], table["label_column"]
         needed = {"path_column": paths} | ({"label_column": labels} if self.separator is None else {})

@@ -12,7 +12,7 @@ from filelock import FileLock
 from vitlab.data.source import ArrayPool, Pool
 from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.pcam import PATCHES, patches
-from vitlab.errors import ConfigError, DataError
+from vitlab.errors import ConfigError, DataError, in_one_line
 
 
 class Layout(NamedTuple):
@@ -131,7 +131,7 @@ class TorchvisionSource:
         try:
             return getattr(datasets, self.dataset)(str(self.root), **self.layout.splits[split], download=download)
         except Exception as error:  # a download, a checksum or a damaged file: torchvision raises many kinds
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = in_one_line(error)
             raise DataError(
                 f"{self.dataset} is not complete in {self.root} and could not be downloaded ({reason}); put its files "
                 "there, or point data=folder data.source.root=... at images in train/<class>/*"

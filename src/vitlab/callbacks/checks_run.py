@@ -1,0 +1,12 @@
+"""Callbacks that may not fit a run say so before it starts."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import pytorch_lightning as pl
+
+
+@runtime_checkable
+class ChecksRun(Protocol):
+    """A callback that looks at the trainer, the planned task and the data, and raises ConfigError."""
+
+    def check_run(self, trainer: pl.Trainer, task: Any, datamodule: Any) -> None: ...

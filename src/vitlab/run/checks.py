@@ -1,0 +1,104 @@
+"""What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+from torch.nn import Module
+
+from vitlab.callbacks import WeightAverage
+from vitlab.errors import CheckpointError, ConfigError
+
+
+def check_agreement(cfg: DictConfig) -> None:
+    """The model takes what the data gives."""
+    for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
+        for key in ("image_size", "in_chans", "num_classes"):
+            value = model.get(key)
+            if value is not None and value != cfg.data[key]:
+                raise ConfigError(f"{place}.{key} is {value}, and data.{key} is {cfg.data[key]}; set data.{key} alone")
+    if cfg.data.patch_size != cfg.model.get("patch_size"):
+        raise ConfigError(
+            f"data.patch_size is {cfg.data.patch_size}, and model.patch_size {cfg.model.get('patch_size')}"
+        )
+
+
+def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
+    """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
+    monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
+    for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
+        if monitor is not None and monitor not in task.monitors():
+            raise ConfigError(
+                f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
+            )
+    task.schedule(task.num_steps)
+    if cfg.compile and not task.compilable:
+        raise ConfigError(
+            f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
+            "false"
+        )
+    if cfg.compile and None in (datamodule.train_crop.output_size(), datamodule.eval_crop.output_size()):
+        raise ConfigError("compile=true would compile anew for every batch of mixed sizes; set it to false")
+    devices = datamodule.trainer.world_size
+    for split in ("val", "test"):
+        if len(datamodule.splits[split]) < devices:
+            raise ConfigError(
+                f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
+                f"{devices} devices; set trainer.devices lower"
+            )
+    check_trainer(cfg.trainer)
+
+
+def check_trainer(node: DictConfig) -> None:
+    """What Lightning would take, and this project does otherwise."""
+    limit = node.gradient_clip_val
+    if limit is not None and limit <= 0:
+        raise ConfigError(f"trainer.gradient_clip_val {limit} is not above 0; null clips nothing")
+    if node.get("gradient_clip_algorithm") not in (None, "norm"):
+        raise ConfigError("trainer.gradient_clip_algorithm: gradients are clipped by their total norm; leave it out")
+    if node.get("accumulate_grad_batches", 1) != 1:
+        raise ConfigError(
+            "trainer.accumulate_grad_batches follows from global_batch_size and data.device_batch_size; set these"
+        )
+    if node.precision in ("16-true", "bf16-true"):
+        raise ConfigError(
+            f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "
+            "small updates; use bf16-mixed, 16-mixed or 32-true"
+        )
+
+
+def check_continuation(
+    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
+) -> None:
+    """The checkpoint is of this model and this data."""
+    if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
+        raise CheckpointError(
+            "the data is no longer what the run was trained on (other files, or another number of them); "
+            "restore it, or start a new run"
+        )
+    check_weights(checkpoint, task)
+    averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
+    if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
+        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
+    groups = checkpoint["optimizer_states"][0]["param_groups"]
+    saved = [(group.get("name"), len(group["params"])) for group in groups]
+    if saved != [(group["name"], len(group["params"])) for group in task.groups]:
+        raise ConfigError(
+            "the parameter groups are no longer the run's; a resumed run keeps what optimizer.layer_decay, the "
+            "multipliers, trained, unfreeze_step and task.lr_grid tell apart"
+        )
+    if task.num_steps < first_step:
+        raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
+
+
+def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
+    """Raise CheckpointError unless the checkpoint's weights are those of this model."""
+    saved = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+    own = {name: tuple(value.shape) for name, value in task.state_dict().items()}
+    odd = sorted(name for name in saved.keys() | own.keys() if saved.get(name) != own.get(name))
+    if odd:
+        name = odd[0]
+        raise CheckpointError(
+            f"the checkpoint belongs to another model: {name} is {saved.get(name, 'missing')} in it and "
+            f"{own.get(name, 'missing')} in the model of the config ({len(odd)} tensors differ)"
+        )
