@@ -13,6 +13,7 @@ import functools
 import json
 import re
 import shlex
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from vitlab.tasks.teacher import Norm, Teacher
 FILES = {file.stem: file for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))}
 LOSSES = Path(__file__).parent / "recipe_losses.json"
 NUM_STEPS = 20
+CACHE = tempfile.TemporaryDirectory()
 TOLERANCE = 1.5e-6 if torch.backends.cpu.get_cpu_capability().startswith("AVX") else 0.1  # of a loss
 SENSITIVE = {  # by which recipes differ between processors: measured with AVX2 alone, 4e-6 and 2e-6
     "cifar10_cpu_resnet": 2e-5,  # batch norm over 16 images, at a learning rate of 0.1
@@ -187,6 +189,7 @@ def shrunk(name):
         cfg.global_batch_size = 16
         channels = cfg.data.in_chans
         cfg.data.update({"num_classes": 10, "image_size": 32, "num_workers": 0, "val_fraction": 0.1})
+        cfg.data.cache_root = CACHE.name
         cfg.data.labels_per_class = cfg.data.labels_per_class and 10
         cfg.data.source = {
             "_target_": "vitlab.data.Synthetic",
@@ -228,7 +231,6 @@ def losses_of(name) -> list[float]:
 def twenty_steps(config: str) -> list[float]:
     """Once for recipes that are one but for their data."""
     cfg = OmegaConf.create(config)
-    pl.seed_everything(cfg.seed, workers=False, verbose=False)
     losses = Losses()
     averages = [build(cfg.callbacks[key], key) for key in ("ema", "swa") if key in cfg.callbacks]
     trainer = pl.Trainer(
@@ -247,6 +249,7 @@ def twenty_steps(config: str) -> list[float]:
     datamodule.trainer = trainer
     datamodule.setup()
     datamodule.num_steps = NUM_STEPS
+    pl.seed_everything(cfg.seed, workers=False, verbose=False)
     task = build_task(cfg, build_model(cfg.model), small_teacher(cfg) if "teacher" in cfg else None)
     task.plan(NUM_STEPS, datamodule)
     trainer.fit(task, datamodule=datamodule)

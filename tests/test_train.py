@@ -107,6 +107,16 @@ def test_the_same_seed_gives_the_same_run(cli):
     assert not torch.equal(weights[0]["model.head.weight"], weights[2]["model.head.weight"])
 
 
+def test_building_a_cache_changes_nothing(cli, tmp_path):
+    options = [*BARE, "data=synthetic", "data.source.num_samples=300", "trainer.max_steps=1", "data.cache=decoded"]
+    weights = []
+    for name in ("built", "found"):
+        run = cli("train", *options, f"data.cache_root={tmp_path / 'cache'}", folder=name)
+        assert run.status == 0, run.err
+        weights.append(file.read(run.folder / "checkpoints" / "latest.ckpt")["state_dict"])
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
 @pytest.mark.slow
 def test_accumulation_takes_the_same_steps(cli):
     """The same global batches in micro-batches: equal up to the order of float32 sums."""

@@ -50,7 +50,6 @@ def train(cfg: DictConfig) -> float | None:
     first_step = int(checkpoint.get("global_step", 0))
 
     check_agreement(cfg)
-    pl.seed_everything(cfg.seed, workers=False, verbose=False)
     run_id = checkpoint.get("run", {}).get("wandb_id") or secrets.token_hex(4)
     loggers = build_loggers(cfg, folder, job, run_id, first_step)
     callbacks = [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
@@ -65,6 +64,7 @@ def train(cfg: DictConfig) -> float | None:
     batch_size = set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
+    pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
     model = build_model(cfg.model)
     task = build_task(cfg, model, build_teacher(cfg))
     datamodule.num_steps = planned_steps(trainer, datamodule)
