@@ -38,6 +38,10 @@ def refused(run, status, *words):
     assert left <= {".hydra", "train.log"}
 
 
+FEW_IMAGES_FOR_FOUR = ["data=synthetic", "data.num_classes=2", "data.source.num_samples=20", "global_batch_size=4"]
+FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator=cpu"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "status", "words"),
     [
@@ -62,6 +66,8 @@ def refused(run, status, *words):
         (["model._target_=os.system"], 2, ["os.system"]),
         (["loss.label_smoothing=2"], 2, ["label_smoothing 2"]),
         (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
+        (["compile=true", "crop=native", "mixing=none"], 2, ["compile=true", "mixed sizes"]),
+        (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 image(s)", "4 devices"]),
         (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not above 0", "null"]),
         (["+trainer.gradient_clip_algorithm=value"], 2, ["gradient_clip_algorithm", "total norm"]),
         (["+trainer.accumulate_grad_batches=4"], 2, ["global_batch_size and data.device_batch_size"]),

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.callbacks.gathering import gathered
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
 
 
@@ -74,12 +75,3 @@ class EvaluationReport(Callback):
 
 def kind_of(trainer: pl.Trainer) -> LabelTable:
     return SEVERAL_CLASSES if trainer.datamodule.multilabel else ONE_CLASS
-
-
-def gathered(parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Those of all ranks."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return parts
-    found: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(found, parts)
-    return [part for parts_of_rank in found for part in parts_of_rank]

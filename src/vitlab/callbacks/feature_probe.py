@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from vitlab.callbacks.gathering import gathered
 from vitlab.counted import counted_seed
 from vitlab.data.batch_size import divide_batch
 from vitlab.data.evaluation import evaluation_batches
@@ -66,8 +67,6 @@ class FeatureProbe(Callback):
         known = len(self.places(len(datamodule.splits["train"])))
         if self.k > known:
             raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")
-        if len(datamodule.splits["val"]) < trainer.world_size:
-            raise ConfigError(f"callbacks.feature_probe needs a val image for each of the {trainer.world_size} devices")
 
     def places(self, n: int) -> list[int]:
         """Which training images are looked at: all n, or a choice that the seed alone decides."""
@@ -133,13 +132,4 @@ class FeatureProbe(Callback):
         )
         with trainer.precision_plugin.forward_context():
             parts = extract(pl_module.model, batches)
-        return joined(gathered(parts, trainer.world_size))
-
-
-def gathered(parts: list[Features], world_size: int) -> list[Features]:
-    """Those of all ranks."""
-    if world_size == 1:
-        return parts
-    of_ranks: list[Any] = [None] * world_size
-    torch.distributed.all_gather_object(of_ranks, parts)
-    return [part for parts in of_ranks for part in parts]
+        return joined(gathered(parts))

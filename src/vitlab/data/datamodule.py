@@ -198,6 +198,11 @@ class ImageDataModule(pl.LightningDataModule):
         """Whether an image may have several classes: targets are (B, K), not (B,)."""
         return self.splits["train"].pool.targets.ndim == 2
 
+    @property
+    def mixed_sizes(self) -> bool:
+        """Whether a crop leaves images of different sizes in a batch."""
+        return None in (self.train_crop.output_size(), self.eval_crop.output_size())
+
     def class_counts(self) -> np.ndarray:
         """How many training images have each class, (K,) int64."""
         return class_counts(self.splits["train"].targets, self.num_classes)

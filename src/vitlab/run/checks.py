@@ -37,7 +37,7 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
             f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
             "false"
         )
-    if cfg.compile and None in (datamodule.train_crop.output_size(), datamodule.eval_crop.output_size()):
+    if cfg.compile and datamodule.mixed_sizes:
         raise ConfigError("compile=true would compile anew for every batch of mixed sizes; set it to false")
     devices = datamodule.trainer.world_size
     for split in ("val", "test"):

@@ -54,7 +54,7 @@ class MaskedAutoencoding(Task):
 
     def plan(self, num_steps: int, datamodule: Any) -> None:
         super().plan(num_steps, datamodule)
-        if None in (datamodule.train_crop.output_size(), datamodule.eval_crop.output_size()):
+        if datamodule.mixed_sizes:
             raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")
 
     def forward(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
