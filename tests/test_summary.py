@@ -19,12 +19,21 @@ def test_layers_learn_at_their_own_rates(cli):
     assert rates["head.weight"] == "1"
 
 
+def test_less_is_kept_when_blocks_are_computed_again(cli):
+    def per_image(*overrides):
+        out = cli("summary", "tensors=false", *overrides).out
+        return float(next(line for line in out.splitlines() if "per image" in line).split()[2])
+
+    assert per_image("activation_checkpointing=true") < per_image() / 4
+
+
 def test_other_architectures_and_refusals(cli):
     assert "1.814 GMACs" in cli("summary", "model=resnet18", "tensors=false").out
     for overrides, word in (
         (["precision=fp8"], "precision 'fp8' is not one of: 32-true, bf16-mixed"),
         (["memory_gib=-1"], "memory_gib -1"),
         (["model=resnet18", "optimizer.layer_decay=0.5"], "layer_decay"),
+        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no blocks"),
         (["model.patch_size=15"], "image_size 224 is not a multiple of patch_size 15"),
     ):
         run = cli("summary", *overrides)

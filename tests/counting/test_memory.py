@@ -6,6 +6,7 @@ from conftest import vit_options
 
 from vitlab.counting import activation_bytes, optimizer_bytes_per_value, training_memory
 from vitlab.models import VisionTransformer
+from vitlab.models.activation_checkpointing import checkpoint_activations
 
 
 def vit(**changes):
@@ -37,6 +38,13 @@ def test_activations_are_those_that_autograd_keeps(changes, bf16):
         assert activation_bytes(model, (B, 1, 32, 32), bf16) == measured(model, (B, 1, 32, 32), bf16)
 
 
+def test_a_model_that_computes_again_keeps_the_inputs_of_its_blocks():
+    model, whole = vit(), activation_bytes(vit(), (3, 1, 32, 32), False)
+    assert checkpoint_activations(model) == 2
+    assert activation_bytes(model, (3, 1, 32, 32), False) == measured(model, (3, 1, 32, 32), False)
+    assert activation_bytes(model, (3, 1, 32, 32), False) < whole / 3
+
+
 def test_a_model_that_chooses_is_counted_by_the_fused_kernel():
     counts = [activation_bytes(vit(attention=kind), (2, 1, 32, 32), True) for kind in ("auto", "fused", "written")]
     assert counts[0] == counts[1] < counts[2]
@@ -54,6 +62,15 @@ def test_the_written_attention_keeps_its_weights_and_the_fused_one_does_not():
 )
 def test_an_optimizer_tells_what_it_keeps(optimizer, expected):
     assert optimizer_bytes_per_value(optimizer) == expected
+
+
+def test_while_a_block_is_computed_again_its_activations_are_there():
+    model, optimizer = vit(depth=4), torch.optim.AdamW
+    whole = training_memory(model, (1, 32, 32), False, optimizer)
+    block = whole.per_image - training_memory(vit(depth=3), (1, 32, 32), False, optimizer).per_image
+    checkpoint_activations(model)
+    kept = training_memory(model, (1, 32, 32), False, optimizer)
+    assert kept.with_one_block(whole, 4).per_image == pytest.approx(kept.per_image + block, rel=0.1)
 
 
 def test_memory_is_weights_gradients_state_and_activations():

@@ -28,6 +28,11 @@ class TrainingMemory(NamedTuple):
         free = memory * (1 - RESERVE) - self.fixed
         return max(int(free // self.per_image), 0)
 
+    def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
+        """Of a model whose blocks are computed again one by one: what it keeps, and while one of its blocks is there
+        again, that one's share of what the model keeps as a `whole`."""
+        return self._replace(per_image=self.per_image + (whole.per_image - self.per_image) // num_blocks)
+
 
 def training_memory(
     model: nn.Module, image_shape: tuple[int, int, int], bf16: bool, optimizer: Callable[..., Optimizer]

@@ -14,9 +14,9 @@ from torch.utils.checkpoint import checkpoint
 LISTS = ("blocks", "decoder_blocks")
 
 
-def checkpoint_activations(model: nn.Module) -> None:
+def checkpoint_activations(model: nn.Module) -> int:
     """Make every block of `blocks` and `decoder_blocks`, wherever the model has such lists, do so when it trains, in
-    place; names and numbers stay what they are.
+    place; names and numbers stay what they are. Returns how many blocks.
 
     Dropout and drop path draw again what they drew. Raises ValueError for a model without blocks, and for one whose
     blocks hold BatchNorm, which would count each batch twice.
@@ -30,6 +30,7 @@ def checkpoint_activations(model: nn.Module) -> None:
         raise ValueError(f"the blocks of {kind} hold BatchNorm, which would count each batch twice; set it to false")
     for block in blocks:
         block.forward = MethodType(recomputed, block)  # bound: a deep copy of the block runs the copy
+    return len(blocks)
 
 
 def recomputed(block: nn.Module, *inputs: Any) -> Tensor:

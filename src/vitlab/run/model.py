@@ -30,10 +30,10 @@ def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
     return own
 
 
-def recompute_activations(model: Module) -> None:
-    """activation_checkpointing=true. Raises ConfigError for a model that cannot."""
+def recompute_activations(model: Module) -> int:
+    """activation_checkpointing=true; returns of how many blocks. Raises ConfigError for a model that cannot."""
     try:
-        checkpoint_activations(model)
+        return checkpoint_activations(model)
     except ValueError as error:
         raise ConfigError(f"activation_checkpointing: {error}") from error
 

@@ -16,7 +16,7 @@ from vitlab.errors import ConfigError
 from vitlab.layers import Block
 from vitlab.models import VisionTransformer, head_names
 from vitlab.run.build import build
-from vitlab.run.model import build_model
+from vitlab.run.model import build_model, recompute_activations
 
 PRECISIONS = {"32-true": False, "bf16-mixed": True}
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
@@ -44,7 +44,11 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
         groups = optimization.groups(model, head_names(model))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from error
-    memory = training_memory(model, shape, PRECISIONS[cfg.precision], optimization.algorithm)
+    trained = (shape, PRECISIONS[cfg.precision], optimization.algorithm)
+    memory = training_memory(model, *trained)
+    if cfg.activation_checkpointing:
+        num_blocks = recompute_activations(model)
+        memory = training_memory(model, *trained).with_one_block(memory, num_blocks)
     batch = memory.largest_batch(int(cfg.memory_gib * GIB))
     print_memory(console, memory, batch, cfg, optimization.algorithm)
     if isinstance(model, VisionTransformer):
