@@ -10,6 +10,9 @@ import torch
 from conftest import SRC, TINY
 from PIL import Image
 
+from vitlab.errors import ConfigError
+from vitlab.run.build import called
+
 
 def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size=8):
     """A tiny data set on disk: noise in the colour of its class."""
@@ -68,6 +71,12 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
         (["compile=true", "crop=native", "mixing=none"], 2, ["compile=true", "mixed sizes"]),
         (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 image(s)", "4 devices"]),
+        (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),
+        (["+trainer.overfit_batches=1"], 2, ["trainer.overfit_batches"]),
+        (["data=folder", "data.source.root=images"], 2, ["data.num_classes has no value", "data.num_classes="]),
+        (["recipe=few_labels_mae"], 2, ["model.pretrained has no value", "a run of recipe=mae_cifar10_cpu"]),
+        (["callbacks.best_model.monitor=val/loss"], 2, ["callbacks.best_model.monitor is val/loss", "monitor alone"]),
+        (["optimizer.trained=head", "optimizer.unfreeze_step=1520"], 2, ["unfreeze_step 1520", "end at step 1520"]),
         (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not above 0", "null"]),
         (["+trainer.gradient_clip_algorithm=value"], 2, ["gradient_clip_algorithm", "total norm"]),
         (["+trainer.accumulate_grad_batches=4"], 2, ["global_batch_size and data.device_batch_size"]),
@@ -83,6 +92,24 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
 )
 def test_wrong_values_are_refused(cli, overrides, status, words):
     refused(cli("train", *overrides, folder="run"), status, *words)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere_installed.optim.Lamb", "needs the package nowhere_installed; pip install nowhere_installed"),
+        ("vitlab.optim.Lamp", "there is no vitlab.optim.Lamp; it is misspelt"),
+    ],
+)
+def test_what_cannot_be_found_is_named(target, words):
+    with pytest.raises(ConfigError, match=words):
+        called(target, "optimizer.algorithm")
+
+
+def test_a_machine_without_a_gpu_says_so(cli, monkeypatch):
+    for backend in (torch.cuda, torch.backends.mps):
+        monkeypatch.setattr(backend, "is_available", lambda: False)
+    refused(cli("train", "trainer=gpu", folder="run"), 2, "no GPU is found", "trainer.accelerator=cpu")
 
 
 def test_an_empty_class_folder_is_refused(cli, tmp_path):

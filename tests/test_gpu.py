@@ -28,6 +28,21 @@ def test_a_run_learns_in_the_precision_of_the_hardware(cli):
     assert json.loads((run.folder / "result.json").read_text())["test"]["test/acc1"] > 0.9
 
 
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
+@pytest.mark.parametrize("fused", ["true", "false"])
+def test_gradients_are_clipped_in_every_precision(cli, precision, fused):
+    """SGD without momentum: the weights move as far as the clipped gradient, times the learning rate."""
+    options = [*WAVES, f"trainer.precision={precision}", "trainer.gradient_clip_val=1e-3", "optimizer=sgd"]
+    options += ["optimizer.algorithm.momentum=0", f"++optimizer.algorithm.fused={fused}", "optimizer.weight_decay=0"]
+    options += ["optimizer.lr=1.0", "schedule=constant", "schedule.warmup_ratio=0"]
+    assert cli("train", *options, "trainer.max_steps=20", folder="run", tiny=False).status == 0
+    before = file.read(Path("run/checkpoints/latest.ckpt"))["state_dict"]
+    assert cli("train", "resume=run", "trainer.max_steps=21", tiny=False).status == 0
+    after = file.read(Path("run/checkpoints/latest.ckpt"))["state_dict"]
+    moved = [(after[name] - value).square().sum() for name, value in before.items() if name.startswith("model.")]
+    assert sum(moved).sqrt() == pytest.approx(1e-3, rel=1e-2)
+
+
 def test_training_waits_for_the_device_only_when_it_logs(cli, monkeypatch):
     """CUDA's own check raises at every hidden synchronization within a training step."""
     from vitlab.tasks import Classification

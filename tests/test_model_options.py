@@ -36,7 +36,7 @@ def test_activation_checkpointing_changes_no_weight(cli):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no blocks"),
+        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no list"),
         (["callbacks=[default,ema,swa]"], "callbacks.ema and callbacks.swa"),
         (["callbacks=[default,swa]", "callbacks.swa.start_ratio=0"], "callbacks.swa.every_n_steps 100 is longer"),
     ],

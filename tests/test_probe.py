@@ -125,6 +125,25 @@ def test_a_run_sees_other_images_as_it_saw_its_own(cli, digits_run):
     assert "classes have not enough images for 25-shot" in run.out
 
 
+def test_a_run_sees_arrays(cli, digits_run):
+    pixels = np.random.RandomState(0).randint(0, 256, (60, 8, 8, 1), dtype=np.uint8)
+    np.savez("some.npz", images=pixels, labels=np.arange(60) % 3)
+    options = ["data=arrays", "data.source.images.train=some.npz", "data.num_classes=3", "data.num_workers=0"]
+    arrays = features_of(cli("features", f"run={digits_run}", *options, "output=f.npz"), "f.npz")
+    assert arrays["features"].shape == (60, 32)
+
+
+def test_few_labels_are_few_in_a_probe_too(cli, digits_run):
+    run = cli("probe", f"run={digits_run}", "+data.labels_per_class=7", "k=[5]", "shots=[5]", "output=few.json")
+    assert run.status == 0, run.err
+    with open("few.json") as file:
+        assert json.load(file)["images_used"] == {"train": 70, "val": 180, "test": 359}
+    for option in ("k=20", "shots=10", "l2_exponents=3"):
+        run = cli("probe", f"run={digits_run}", option)
+        assert run.status == 2, run.err
+        assert option.split("=")[0] in run.err.strip().splitlines()[-1]
+
+
 def test_a_model_without_a_run(cli, tmp_path):
     """Its seed says all of random weights; torchvision's own network gives the same features."""
     options = ["model=resnet18", "model.in_chans=3", "data.image_size=16", "data.source.noise=0", *WAVES]

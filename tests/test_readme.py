@@ -1,5 +1,6 @@
 """Every command of the README is one that its entry takes."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -8,9 +9,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from vitlab.home import CONF
+from vitlab.home import CONF, ROOT
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+VIT = ROOT / "src" / "vitlab" / "models" / "vit.py"
 COMMANDS = sorted(set(re.findall(r"python src/(\w+\.py[^`\n|#]*)", README)))
 
 
@@ -33,3 +35,18 @@ def test_a_command_composes(command):
     entry, *words = shlex.split(re.sub(r"<[^>]*>", "X", command))
     with initialize_config_dir(str(CONF), version_base="1.3"):
         compose(entry.removesuffix(".py"), overrides=overrides_of(words))
+
+
+def test_the_code_that_is_shown_is_the_models_own():
+    """But for docstrings, types and comments."""
+    (shown,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    model = next(node for node in ast.parse(VIT.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef))
+    own = {node.name: bare(node) for node in model.body if isinstance(node, ast.FunctionDef)}
+    for function in ast.parse(shown).body:
+        assert bare(function) == own[function.name]
+
+
+def bare(function: ast.FunctionDef) -> str:
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    arguments = [argument.arg for argument in function.args.args]
+    return f"{arguments} {[ast.unparse(line) for line in body]}"

@@ -259,13 +259,28 @@ def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_
         assert config["callbacks"][callback]["mode"] == "min"
 
 
+def test_callbacks_that_are_chosen_again_keep_their_values_and_those_of_the_task_stay(cli, tmp_path):
+    model = ["model=mae_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2"]
+    model += ["model.decoder_dim=16", "model.decoder_depth=1", "model.decoder_heads=2", "task=masked_autoencoding"]
+    options = [*TINY[1:], *model, "trainer.max_steps=1", "callbacks=[default,ema]", "callbacks.ema.decay=0.7"]
+    run = cli("train", *options, folder="run", tiny=False)
+    assert run.status == 0, run.err
+    patient = ["callbacks.early_stopping.patience=7", "callbacks=[default,ema,early_stopping]"]
+    run = cli("train", "resume=run", "trainer.max_steps=2", *patient, tiny=False)
+    assert run.status == 0, run.err
+    callbacks = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["callbacks"]
+    assert callbacks["ema"]["decay"] == 0.7
+    assert callbacks["early_stopping"]["patience"] == 7
+    assert "reconstruction" in callbacks
+
+
 def test_by_another_metric_nothing_is_the_best_yet(cli, tmp_path):
     options = [*BARE, "trainer.max_epochs=1", "global_batch_size=256"]
     assert cli("train", *options, folder="run").status == 0
     assert cli("train", "resume=run", "trainer.max_epochs=2", "monitor=val/loss", tiny=False).status == 0
     best = file.read(tmp_path / "run" / "checkpoints" / "best.ckpt")
     assert best["score"].keys() == {"val/loss"}
-    assert best["run"]["config"]["callbacks"]["best_model"]["mode"] == "${better:${monitor}}"
+    assert best["run"]["config"]["callbacks"]["best_model"]["mode"] == "${better:${.monitor}}"
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["callbacks"]["best_model"]["mode"] == "min"
     assert best["global_step"] == 8  # the only validation since
 

@@ -33,7 +33,7 @@ def test_other_architectures_and_refusals(cli):
         (["precision=fp8"], "precision 'fp8' is not one of: 32-true, bf16-mixed"),
         (["memory_gib=-1"], "memory_gib -1"),
         (["model=resnet18", "optimizer.layer_decay=0.5"], "layer_decay"),
-        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no blocks"),
+        (["model=resnet18", "activation_checkpointing=true"], "activation_checkpointing: ResNet has no list"),
         (["model.patch_size=15"], "image_size 224 is not a multiple of patch_size 15"),
     ):
         run = cli("summary", *overrides)

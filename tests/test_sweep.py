@@ -30,6 +30,34 @@ def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, 
     assert (sweep / rows[0]["folder"] / "checkpoints" / "best.ckpt").is_file()
 
 
+def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
+    few = ["trainer.max_steps=2", "trainer.max_epochs=1"]
+    run = cli("train", "-m", *QUICK, *few, "seed=0,1", "callbacks=[default],[default,ema]")
+    assert run.status == 0, run.err
+    for choice in ("[default]", "[default,ema]"):
+        assert choice in run.out
+    sweep, rows = table(tmp_path)
+    (sweep / rows[0]["folder"] / "job.json").unlink()  # as a kill leaves it
+    (sweep / "results.csv").unlink()
+    more = cli("train", f"resume={sweep / rows[0]['folder']}", "trainer.max_steps=4", tiny=False)
+    assert more.status == 0, more.err
+    _, again = table(tmp_path)
+    assert sorted(row["folder"] for row in again) == sorted(row["folder"] for row in rows)
+    assert {row["seed"] for row in again} == {"0", "1"}
+    assert all(row["status"] == "done" for row in again)
+
+
+def test_a_job_that_is_gone_on_with_keeps_the_metric_of_its_sweep(cli, tmp_path):
+    few = ["trainer.max_steps=2", "trainer.max_epochs=1", "monitor=val/loss"]
+    assert cli("train", "-m", *QUICK, *few, "seed=0,1").status == 0
+    sweep, rows = table(tmp_path)
+    assert cli("train", f"resume={sweep / rows[0]['folder']}", "trainer.max_steps=3", tiny=False).status == 0
+    _, again = table(tmp_path)
+    losses = [float(row["val/loss"]) for row in again]
+    assert losses == sorted(losses)
+    assert len(again) == 2
+
+
 def test_the_example_study_needs_no_flag(cli, tmp_path):
     run = cli("train", "study=learning_rate", *QUICK, "optimizer.lr=1e-3,1e-4", tiny=True)
     assert run.status == 0, run.err

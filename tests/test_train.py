@@ -2,13 +2,19 @@
 
 import csv
 import json
+import os
+import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from conftest import BARE
+from PIL import Image
 
 from vitlab.checkpoints import file
+from vitlab.run.build import from_saved
 
 
 def rows(folder):
@@ -77,22 +83,100 @@ def test_evaluation_scores_any_split(cli, digits_run):
     assert cli("evaluate", f"run={digits_run}", "split=tset").status == 2
 
 
-def test_a_run_learns(cli):
-    """Waves of four directions: a tiny ViT tells them apart after 120 steps."""
-    run = cli(
-        "train",
-        "data=synthetic",
-        "data.num_classes=4",
-        "data.source.num_samples=1000",
-        "trainer.max_epochs=12",
-        "optimizer.lr=3e-3",
-        "callbacks=[default,ema]",
-        "callbacks.ema.decay=0.9",
-        folder="run",
+def test_another_checkpoint_and_other_images_leave_the_runs_own_test_as_it_is(cli, tmp_path):
+    assert cli("train", "trainer.max_steps=2", "global_batch_size=128", folder="run").status == 0
+    own = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in own}
+    others = (
+        (["run=run/checkpoints/latest.ckpt"], "run/evaluation_latest"),
+        (["run=run", "+data.std=[0.5]"], "run/evaluation_best_*"),
+        (["run=run", "+trainer.limit_test_batches=1"], "run/evaluation_best_*"),
+        (["run=run", "output=elsewhere"], "elsewhere"),
     )
-    assert run.status == 0
-    result = json.loads((run.folder / "result.json").read_text())
-    assert result["test"]["test/acc1"] > 0.9
+    written = set()
+    for options, place in others:
+        done = cli("evaluate", *options)
+        assert done.status == 0, done.err
+        (new,) = set(tmp_path.glob(f"{place}/evaluation_test.json")) - written
+        assert (new.parent / "test_predictions.csv").is_file()
+        written.add(new)
+    assert {path: path.read_bytes() for path in own} == before
+    assert not (tmp_path / "run" / "evaluation_test.json").exists()
+
+
+def test_runs_of_before_a_key_was_there_say_what_they_did(digits_run):
+    config = file.read(digits_run / "checkpoints" / "best.ckpt")["run"]["config"]
+    del config["model"]["drop_path_shape"]
+    assert from_saved(config, "a checkpoint").model.drop_path_shape == "linear"
+
+
+def test_an_evaluation_takes_as_many_images_at_once_as_it_is_told_or_as_fit(cli, digits_run, monkeypatch):
+    from vitlab.data import ImageDataModule
+
+    sizes = []
+    loader = ImageDataModule.test_dataloader
+
+    def watched(self):
+        sizes.append(self.device_batch_size)
+        return loader(self)
+
+    monkeypatch.setattr(ImageDataModule, "test_dataloader", watched)
+    assert cli("evaluate", f"run={digits_run}", "output=a").status == 0
+    assert cli("evaluate", f"run={digits_run}", "output=b", "+data.device_batch_size=16").status == 0
+    assert sizes == [64, 16]
+
+
+def test_an_evaluation_builds_no_cache(cli, tmp_path):
+    options = [*BARE, "trainer.max_steps=1", "data.cache=decoded", "data.cache_root=cache"]
+    assert cli("train", *options, folder="run").status == 0
+    shutil.rmtree("cache")
+    assert cli("evaluate", "run=run").status == 0
+    assert not Path("cache").exists()
+
+
+def test_names_that_are_not_utf8_are_written_with_their_bytes(cli, tmp_path):
+    for split in ("train", "val", "test"):
+        for number, name in enumerate((b"caf\xe9", b"tea")):
+            folder = os.fsencode(tmp_path / "images" / split) + b"/" + name
+            os.makedirs(folder)
+            for i in range(4):
+                pixels = np.full((8, 8, 3), 20 * i + 100 * number + len(split), dtype=np.uint8)
+                Image.fromarray(pixels).save(os.fsdecode(folder + b"/\xfc%d.png" % i))
+    options = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8"]
+    run = cli("train", *options, "global_batch_size=4", "trainer.max_epochs=1", folder="run")
+    assert run.status == 0, run.err
+    with open(run.folder / "test_predictions.csv", newline="", encoding="utf-8") as f:
+        assert {row["true"] for row in csv.DictReader(f)} == {"caf\\xe9", "tea"}
+    said = cli("predict", "run=run", "images=images/test")
+    assert said.status == 0, said.err
+    assert "\\xfc0.png" in (run.folder / "predictions.csv").read_text(encoding="utf-8")
+
+
+def after(cli, num_steps, *options):
+    """The weights after so many steps: of a new run, or, without options, of the same one gone on with."""
+    chosen = options or ("resume=run",)
+    run = cli("train", *chosen, f"trainer.max_steps={num_steps}", folder="run" if options else None, tiny=bool(options))
+    assert run.status == 0, run.err
+    return file.read(Path("run/checkpoints/latest.ckpt"))["state_dict"]
+
+
+def test_gradients_are_clipped_in_bf16(cli):
+    """SGD without momentum: the weights move as far as the clipped gradient, times the learning rate."""
+    options = [*BARE, "trainer.precision=bf16-mixed", "trainer.gradient_clip_val=1e-3", "optimizer=sgd"]
+    options += ["optimizer.algorithm.momentum=0", "optimizer.weight_decay=0", "optimizer.lr=1.0", "schedule=constant"]
+    options += ["schedule.warmup_ratio=0", "global_batch_size=256"]
+    one, two = after(cli, 1, *options), after(cli, 2)
+    moved = [(two[name] - value).square().sum() for name, value in one.items() if name.startswith("model.")]
+    assert sum(moved).sqrt() == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_early_stopping_by_a_metric_of_its_own_knows_which_way_is_better(cli):
+    stopping = ["callbacks=[default,early_stopping]", "callbacks.early_stopping.monitor=val/loss"]
+    run = cli("train", *BARE, *stopping, "trainer.max_steps=1", folder="run")
+    assert run.status == 0, run.err
+    callbacks = yaml.safe_load((run.folder / "config.yaml").read_text())["callbacks"]
+    assert callbacks["early_stopping"]["mode"] == "min"
+    assert callbacks["best_model"]["mode"] == "max"
 
 
 def test_the_same_seed_gives_the_same_run(cli):

@@ -21,9 +21,9 @@ def softmax_written_out(logits, q, w, gamma=0.0):
 
 
 def sigmoid_written_out(logits, q, w):
-    """-Σₖ wₖ (qₖ log pₖ + (1 - qₖ) log(1 - pₖ)) in float64."""
+    """-Σₖ (wₖ qₖ log pₖ + (1 - qₖ) log(1 - pₖ)) in float64."""
     p = 1 / (1 + (-logits.double()).exp())
-    return -(w * (q * p.log() + (1 - q) * (1 - p).log())).sum(dim=1)
+    return -(w * q * p.log() + (1 - q) * (1 - p).log()).sum(dim=1)
 
 
 LOSSES = {

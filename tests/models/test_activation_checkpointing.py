@@ -25,12 +25,21 @@ def timms(**changes):
     )
 
 
+def beit():
+    """Its blocks take keywords."""
+    torch.manual_seed(0)
+    sizes = {"img_size": 32, "patch_size": 8, "in_chans": 1, "num_classes": 10, "embed_dim": 24, "depth": 3}
+    sizes |= {"proj_drop_rate": 0.1, "drop_path_rate": 0.3}
+    return timm.create_model("beit_base_patch16_224", num_heads=2, use_shared_rel_pos_bias=True, **sizes)
+
+
 KINDS = {
     "ours": ours,
     "every_layer": lambda: ours(position_place="every_layer_shared"),
     "written": lambda: ours(attention="written"),
     "rotary": lambda: ours(position="rotary"),
     "timm": timms,
+    "keywords": beit,
     "autoencoder": lambda: MaskedAutoencoder(
         encoder=ours(), patch_size=4, decoder_dim=16, decoder_depth=2, decoder_heads=2
     ),
@@ -100,7 +109,7 @@ def test_names_stay_what_they_are(name):
 
 
 @each
-def test_blocks_are_computed_again_in_training_alone(name):
+def test_blocks_are_computed_again_for_a_backward_pass_alone(name):
     model = KINDS[name]().train()
     checkpoint_activations(model)
     calls, count = calls_of(blocks_of(model)), len(blocks_of(model))
@@ -111,7 +120,7 @@ def test_blocks_are_computed_again_in_training_alone(name):
         model(IMAGES)
     assert len(calls) == count
     calls.clear()
-    model.eval()(IMAGES).sum().backward()
+    model.requires_grad_(False)(IMAGES)
     assert len(calls) == count
 
 
@@ -158,8 +167,25 @@ def test_a_compiled_model_computes_the_same():
 
 
 def test_models_without_blocks_and_with_batch_norm_are_refused():
-    with pytest.raises(ValueError, match="ResNet has no blocks"):
+    with pytest.raises(ValueError, match="ResNet has no list named blocks"):
         checkpoint_activations(timm.create_model("resnet10t"))
     with pytest.raises(ValueError, match="EfficientNet hold BatchNorm"):
         checkpoint_activations(timm.create_model("efficientnet_b0"))
     checkpoint_activations(VisionTransformer(**vit_options()))
+
+
+def test_blocks_that_wait_to_learn_are_computed_again_too():
+    """They are in evaluation mode until optimizer.unfreeze_step, and take part in the backward pass."""
+    waiting, frozen = ours().eval(), ours().eval()
+    whole = step(waiting)
+    checkpoint_activations(waiting)
+    loss, _, size = step(waiting)
+    assert loss.equal(whole[0])
+    assert size < whole[2] / 2
+    for part in (frozen.patch_embed, frozen.blocks):
+        part.requires_grad_(False)
+    frozen.cls_token.requires_grad_(False)
+    frozen.pos_embed.requires_grad_(False)
+    kept = step(frozen)[2]
+    checkpoint_activations(frozen)
+    assert step(frozen)[2] == kept  # nothing of them is kept anyway

@@ -105,6 +105,11 @@ def test_drop_path_rates_are_those_of_timm(depth):
         assert (block.drop_path1.rate, block.drop_path2.rate) == pytest.approx((rate, rate))
 
 
+def test_drop_path_rates_of_deit3_are_the_same_in_every_block():
+    blocks = vit(depth=3, drop_path_rate=0.3, drop_path_shape="constant").blocks
+    assert [(block.drop_path1.rate, block.drop_path2.rate) for block in blocks] == [(0.3, 0.3)] * 3
+
+
 @pytest.mark.parametrize("case", ["registers", "DeiT III", "map", "query-key norm", "layer scale"])
 def test_weight_decay_spares_what_timm_spares_and_more(case):
     """timm's optimizers spare what has one dimension, and what the model names."""

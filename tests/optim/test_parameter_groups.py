@@ -1,5 +1,7 @@
 import pytest
+import timm
 import torch
+import torchvision
 from conftest import vit_options
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
@@ -78,3 +80,34 @@ def test_of_a_model_that_describes_nothing_only_matrices_decay():
 def test_layer_decay_needs_a_model_that_names_its_layers():
     with pytest.raises(ValueError, match="layer_decay needs a model that names its layers, which Linear does not"):
         parameter_groups(nn.Linear(2, 2), lr=1.0, weight_decay=0.1, layer_decay=0.5)
+
+
+TIMM_VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 10}
+TIMM_SWIN = {"img_size": 32, "patch_size": 4, "window_size": 4, "embed_dim": 8, "depths": (1, 1), "num_heads": (1, 1)}
+OTHERS = {
+    "timm's ViT": lambda: timm.create_model("vit_tiny_patch16_224", **TIMM_VIT),
+    "timm's Swin": lambda: timm.create_model("swin_tiny_patch4_window7_224", **TIMM_SWIN),
+    "torchvision's ViT": lambda: torchvision.models.VisionTransformer(32, 8, 2, 2, 24, 48),
+    "torchvision's Swin": lambda: torchvision.models.SwinTransformer([4, 4], 8, [1, 1], [1, 1], [4, 4]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_in_models_of_other_libraries_too_only_matrices_decay(name):
+    other = OTHERS[name]()
+    groups = by_name(parameter_groups(other, lr=1.0, weight_decay=0.1))
+    spared = ("bias", "token", "pos_embed", "pos_embedding", "relative_position_bias_table")
+    for key, parameter in other.named_parameters():
+        matrix = parameter.ndim > 1 and not key.endswith(spared)
+        assert groups[key]["weight_decay"] == (0.1 if matrix else 0.0), key
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_models_of_other_libraries_name_no_layers_and_have_attention(name):
+    with pytest.raises(ValueError, match="layer_decay needs a model that names its layers"):
+        parameter_groups(OTHERS[name](), lr=1.0, weight_decay=0.1, layer_decay=0.5)
+    frozen = OTHERS[name]()
+    parameter_groups(frozen, lr=1.0, weight_decay=0.1, trained="attention")
+    learning = {key for key, parameter in frozen.named_parameters() if parameter.requires_grad}
+    assert learning
+    assert all("attn" in key or "self_attention" in key for key in learning)

@@ -1,11 +1,14 @@
 """What every task shares, in whole runs: what is frozen, when it starts to learn, and how gradients are clipped."""
 
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import BARE, vit_options
+from test_resume import Killed
+from timm.optim import Lamb
 from torch import nn
 
 from vitlab.checkpoints import file
@@ -37,9 +40,19 @@ def task_of(model, algorithm=torch.optim.SGD, class_weights=None, **changes):
 
 
 def weights_after(cli, steps, *options, name):
-    run = cli("train", *EVERY_STEP, f"trainer.max_steps={steps}", *options, folder=f"{name}_{steps}")
-    assert run.status == 0, run.err
-    return file.read(run.folder / "checkpoints" / "latest.ckpt")["state_dict"]
+    """Of a run that is killed after so many of its steps."""
+    step, folder = Classification.training_step, f"{name}_{steps}"
+
+    def killed_at(task, *arguments):
+        if task.global_step == steps:
+            raise Killed
+        return step(task, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Classification, "training_step", killed_at)
+        with pytest.raises(Killed):
+            cli("train", *EVERY_STEP, "trainer.max_steps=9", *options, folder=folder)
+    return file.read(Path(folder) / "checkpoints" / "latest.ckpt")["state_dict"]
 
 
 def changed(before, after):
@@ -60,6 +73,22 @@ def test_until_then_it_is_the_run_whose_backbone_is_frozen(cli):
     later = weights_after(cli, 3, *options, "optimizer.unfreeze_step=3", name="later")
     frozen = weights_after(cli, 3, *options, name="frozen")
     assert changed(later, frozen) == set()
+
+
+@pytest.mark.parametrize("algorithm", [partial(torch.optim.AdamW, eps=1e-12), partial(Lamb, eps=1e-12)])
+def test_what_learns_later_begins_like_what_learns_at_once(algorithm):
+    """Its first update is the learning rate long, whatever the optimizer has counted until then."""
+    task = task_of(VisionTransformer(**vit_options()), algorithm, trained="head", unfreeze_step=3)
+    optimizer = task.optimization.optimizer(task.groups)
+    for global_step in range(4):
+        task._trainer = SimpleNamespace(global_step=global_step)
+        before = task.model.norm.bias.detach().clone()
+        for parameter in task.model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        task.on_before_optimizer_step(optimizer)
+        optimizer.step()
+        moved = (before - task.model.norm.bias).abs()
+        torch.testing.assert_close(moved, torch.full_like(moved, 0.1 if global_step == 3 else 0.0))
 
 
 def test_parts_that_never_learn_stay_as_in_evaluation():
@@ -101,7 +130,7 @@ def test_gradients_are_clipped_to_the_norm_that_is_stated(fused, scaled):
 def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone():
     counts = torch.tensor([30, 10, 20, *[20] * 7])
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
-    task.plan(5, SimpleNamespace(class_counts=lambda: counts, multilabel=False))
+    task.plan(5, SimpleNamespace(class_shares=lambda: counts, multilabel=False, splits={"train": range(200)}))
     assert (task.class_factors * counts).sum() / counts.sum() == pytest.approx(1.0)
     assert task.class_factors[1] == pytest.approx(3 * task.class_factors[0])
     batch = Batch(torch.randn(2, 1, 2, 2), torch.tensor([0, 1]), torch.arange(2))
@@ -112,7 +141,7 @@ def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone()
 
 def test_balanced_class_weights_need_images_of_every_class():
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
-    data = SimpleNamespace(class_counts=lambda: torch.arange(10), class_names=list("abcdefghij"), multilabel=False)
+    data = SimpleNamespace(class_shares=lambda: torch.arange(10), class_names=list("abcdefghij"), multilabel=False)
     with pytest.raises(ConfigError, match="'a' has none"):
         task.plan(5, data)
 

@@ -68,6 +68,12 @@ def test_transformers_opens_them(variant, tmp_path):
     assert distance(model, other.eval(), images(*model.patch_embed.image_size)) < 1e-5
 
 
+@pytest.mark.parametrize(("several_labels", "kind"), [(False, "single"), (True, "multi")])
+def test_transformers_knows_whether_classes_exclude_each_other(several_labels, kind):
+    made = to_huggingface(ours(), NAMES, PREPROCESSING, several_labels)
+    assert made.files["config.json"]["problem_type"] == f"{kind}_label_classification"
+
+
 @pytest.mark.parametrize(
     ("library", "options", "words"),
     [

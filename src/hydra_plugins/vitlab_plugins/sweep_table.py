@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from hydra_plugins.vitlab_plugins.resolvers import better
 from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
@@ -20,7 +20,8 @@ OUTCOME = "job.json"
 
 
 class SweepTable(Callback):
-    """Writes job.json into each job's folder, and results.csv into the sweep's from all that lie there.
+    """Writes job.json into each job's folder, and results.csv into the sweep's from all that lie there; also when a job
+    of a sweep is gone on with by resume=.
 
     Hydra leaves on_multirun_end out after a failed job, so that the table is made at the end of every job.
     """
@@ -32,15 +33,19 @@ class SweepTable(Callback):
         self.started = time.monotonic()
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        if config.hydra.mode != RunMode.MULTIRUN:
-            return
         folder = Path(config.hydra.runtime.output_dir)
+        overrides, monitor = list(job_return.overrides or []), config.get("monitor")
+        if config.hydra.mode != RunMode.MULTIRUN:
+            if config.get("resume") is None or not (folder.parent / "multirun.yaml").is_file() or other_rank():
+                return
+            overrides = [str(one) for one in OmegaConf.load(folder / ".hydra" / "overrides.yaml")]
+            monitor = OmegaConf.select(OmegaConf.load(folder / "config.yaml"), "monitor")  # that of the run
         outcome = {
             "folder": folder.name,
             "status": "done",
-            "monitor": config.get("monitor"),
+            "monitor": monitor,
             "seconds": round(time.monotonic() - self.started, 1),
-            "overrides": dict(override.lstrip("+~").split("=", 1) for override in job_return.overrides or []),
+            "overrides": dict(override.lstrip("+~").split("=", 1) for override in overrides),
         }
         if job_return.status == JobStatus.COMPLETED:
             outcome["score"] = job_return.return_value
@@ -57,6 +62,11 @@ class SweepTable(Callback):
         if seeds := write_seed_table(folder.parent, outcomes_of(folder.parent)):
             print(f"\nmeans over seeds and their 95 % intervals, in {folder.parent / 'seeds.csv'}")
             print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
+
+
+def other_rank() -> bool:
+    """Whether this is a process that another one of the same run has started."""
+    return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "RANK", "SLURM_PROCID"))
 
 
 def outcomes_of(sweep: Path) -> list[dict[str, Any]]:
@@ -101,4 +111,4 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         values = [row.get(name) for name in columns]
         table.add_row(*[f"{v:.4f}" if isinstance(v, float) else "" if v is None else str(v) for v in values])
-    Console().print(table)
+    Console(markup=False).print(table)

@@ -59,7 +59,8 @@ class EvaluationReport(Callback):
             [int(i), split.name(int(i)), *kind.words(row, names), round(float(value), 6)]
             for i, row, value in zip(index, labels, loss, strict=True)
         ]
-        with open(Path(trainer.default_root_dir) / f"{name}_predictions.csv", "w", newline="") as file:
+        path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
+        with open(path, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([heads, *rows])
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]

@@ -12,7 +12,8 @@ from vitlab.errors import NonFiniteError
 
 
 class LatestState(Checkpoint):
-    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps and at the end of each epoch.
+    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, at the end of each epoch that ends in
+    a validation, and at the end of the run.
 
     A state is saved between steps only, when all that was due after the last one (validation, best model, early
     stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
@@ -40,7 +41,10 @@ class LatestState(Checkpoint):
             self.save(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.save(trainer)
+        every = trainer.check_val_every_n_epoch if trainer.enable_validation else None
+        validated = every is not None and (trainer.current_epoch + 1) % every == 0
+        if validated or trainer.should_stop or trainer.global_step >= pl_module.num_steps:
+            self.save(trainer)
 
     def save(self, trainer: pl.Trainer) -> None:
         """Save the present state, unless it is saved already."""

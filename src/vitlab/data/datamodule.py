@@ -34,6 +34,7 @@ from vitlab.data.reading import Reading
 from vitlab.data.resolution import ProgressiveResolution
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
 from vitlab.data.source import Pool, Source
+from vitlab.data.sources.packed_names import readable
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.data.splits import divide, few_of_each
 from vitlab.data.targets import class_counts
@@ -191,7 +192,7 @@ class ImageDataModule(pl.LightningDataModule):
 
     @property
     def class_names(self) -> list[str]:
-        return self.source.class_names
+        return [readable(name) for name in self.source.class_names]
 
     @property
     def multilabel(self) -> bool:

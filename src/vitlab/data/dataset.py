@@ -19,6 +19,7 @@ from vitlab.data.crops import Crop, Crops
 from vitlab.data.decoding import DAMAGE, Picture, opened
 from vitlab.data.resampling import as_image, resampled
 from vitlab.data.source import Pool, Stored
+from vitlab.data.sources.packed_names import readable
 from vitlab.data.targets import Target, target_at
 from vitlab.errors import DataError
 
@@ -83,7 +84,7 @@ class ImageSplit(Dataset):
         return target_at(self.pool.targets, self.indices[index])
 
     def name(self, index: int) -> str:
-        return self.pool.name(int(self.indices[index]))
+        return readable(self.pool.name(int(self.indices[index])))
 
     def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
         return self.samples([Key(*key)])[0]

@@ -4,7 +4,7 @@ from vitlab.layers.attention import PRODUCTS, Attention, NoPosition, auto_attent
 from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
-from vitlab.layers.drop_path import DropPath
+from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
 from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
@@ -28,6 +28,7 @@ from vitlab.layers.rotary_position import RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
+    "DROP_PATH_SHAPES",
     "MLP",
     "MLPS",
     "NORMS",

@@ -3,7 +3,14 @@
 B batch
 """
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
+
+DROP_PATH_SHAPES: dict[str, Callable[[int, int], float]] = {  # the share of the rate that a block of so many has
+    "linear": lambda layer, depth: layer / max(depth - 1, 1),
+    "constant": lambda layer, depth: 1.0,
+}
 
 
 class DropPath(nn.Module):

@@ -3,7 +3,8 @@
 All take logits (B, K) and a target (B,) of class indices, or (B, K) of a probability for each class (mixed images have
 two that are not 0; of several labels each is 1), and give the loss of each sample (B,), in nats and in float32. Label
 smoothing q = (1 - ε)·target + ε/K is Szegedy et al., 2016, arXiv:1512.00567, section 7. `class_weights` (K,) multiply
-each class's term, and the sum is not divided by them: weights that are 1 in the mean keep the loss at its height.
+the term by which an image is of a class, and the sum is not divided by them: weights that are 1 in the mean keep the
+loss at its height.
 
 B batch, K classes, p predicted and q wanted probabilities
 """
@@ -33,7 +34,7 @@ def sigmoid_cross_entropy(
     whole: bool = False,
     class_weights: Tensor | None = None,
 ) -> Tensor:
-    """-Σₖ wₖ (qₖ log σ(logitsₖ) + (1 - qₖ) log σ(-logitsₖ)): each class a question of its own. (B, K) and (B,) or
+    """-Σₖ (wₖ qₖ log σ(logitsₖ) + (1 - qₖ) log σ(-logitsₖ)): each class a question of its own. (B, K) and (B,) or
     (B, K) -> (B,)
 
     `over_classes` "sum" is Beyer et al., 2020, arXiv:2006.07159, section 5; "mean", the K-th part of it, is what
@@ -45,7 +46,7 @@ def sigmoid_cross_entropy(
         raise ValueError(f"over_classes '{over_classes}' is not one of: sum, mean")
     target = target > 0 if whole and target.ndim == 2 else target
     q = wanted(target, logits.shape[1], label_smoothing)
-    loss = F.binary_cross_entropy_with_logits(logits.float(), q, weight=class_weights, reduction="none")  # (B, K)
+    loss = F.binary_cross_entropy_with_logits(logits.float(), q, pos_weight=class_weights, reduction="none")  # (B, K)
     return loss.sum(dim=1) if over_classes == "sum" else loss.mean(dim=1)
 
 

@@ -15,7 +15,7 @@ LISTS = ("blocks", "decoder_blocks")
 
 
 def checkpoint_activations(model: nn.Module) -> int:
-    """Make every block of `blocks` and `decoder_blocks`, wherever the model has such lists, do so when it trains, in
+    """Make every block of `blocks` and `decoder_blocks`, wherever the model has such lists, do so when it learns, in
     place; names and numbers stay what they are. Returns how many blocks.
 
     Dropout and drop path draw again what they drew. Raises ValueError for a model without blocks, and for one whose
@@ -25,7 +25,9 @@ def checkpoint_activations(model: nn.Module) -> int:
     lists = [module for name, module in model.named_modules() if name.split(".")[-1] in LISTS]
     blocks = [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]
     if not blocks:
-        raise ValueError(f"{kind} has no blocks whose activations could be computed again; set it to false")
+        raise ValueError(
+            f"{kind} has no list named {' or '.join(LISTS)}, whose activations could be computed again; set it to false"
+        )
     if any(isinstance(module, _BatchNorm) for block in blocks for module in block.modules()):
         raise ValueError(f"the blocks of {kind} hold BatchNorm, which would count each batch twice; set it to false")
     for block in blocks:
@@ -33,9 +35,10 @@ def checkpoint_activations(model: nn.Module) -> int:
     return len(blocks)
 
 
-def recomputed(block: nn.Module, *inputs: Any) -> Tensor:
-    """The block's own forward; when training, with its inputs for all memory."""
+def recomputed(block: nn.Module, *inputs: Any, **named: Any) -> Tensor:
+    """The block's own forward; where it takes part in a backward pass, with its inputs for all memory."""
     forward = type(block).forward
-    if not (block.training and torch.is_grad_enabled()):
-        return forward(block, *inputs)
-    return checkpoint(forward, block, *inputs, use_reentrant=False)
+    tensors = (value for value in (*inputs, *named.values(), *block.parameters()) if isinstance(value, Tensor))
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+        return forward(block, *inputs, **named)
+    return checkpoint(forward, block, *inputs, use_reentrant=False, **named)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import (
+    DROP_PATH_SHAPES,
     MLPS,
     NORMS,
     POSITIONS,
@@ -47,8 +48,7 @@ class VisionTransformer(nn.Module):
 
     Module and parameter names are timm's, so that its state dicts load as they are. conf/model/_vit.yaml says beside
     each option what it chooses; each choice is a layer of its own. `image_size` is one number of pixels, or height and
-    width. `drop_path_rate` grows linearly from 0 at the first block to the given value at the last. Raises ValueError
-    for sizes that do not fit together, and for an option that there is none of.
+    width. Raises ValueError for sizes that do not fit together, and for an option that there is none of.
     """
 
     cls_token: Tensor
@@ -90,6 +90,7 @@ class VisionTransformer(nn.Module):
         drop_rate: float,
         attn_drop_rate: float,
         drop_path_rate: float,
+        drop_path_shape: str,
     ):
         super().__init__()
         one_of("mlp", mlp, MLPS)
@@ -98,6 +99,7 @@ class VisionTransformer(nn.Module):
         one_of("position_place", position_place, PLACES)
         one_of("pool", pool, POOLS)
         one_of("initialization", initialization, SCHEMES)
+        one_of("drop_path_shape", drop_path_shape, DROP_PATH_SHAPES)
         sizes = {"depth": depth, "embed_dim": embed_dim, "in_chans": in_chans, "num_classes": num_classes}
         at_least(1, **sizes, representation_dim=representation_dim)
         at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
@@ -108,11 +110,9 @@ class VisionTransformer(nn.Module):
             raise ValueError("give either patch_size or stem_channels, and null for the other")
         self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
         heads = {"embed_dim": embed_dim, "num_heads": num_heads}
-        hidden_dim = mlp_width(embed_dim, mlp_ratio, mlp_dim)
+        mlp_dim = mlp_width(embed_dim, mlp_ratio, mlp_dim)
         make_norm: Callable[[], nn.Module] = partial(NORMS[norm], embed_dim, eps=norm_eps)
-        make_mlp: Callable[[], nn.Module] = partial(
-            MLPS[mlp], embed_dim=embed_dim, mlp_dim=hidden_dim, drop_rate=drop_rate
-        )
+        make_mlp = partial(MLPS[mlp], embed_dim=embed_dim, mlp_dim=mlp_dim, drop_rate=drop_rate)
 
         stem: dict[str, Any] = {"image_size": image_size, "in_chans": in_chans, "embed_dim": embed_dim}
         self.patch_embed: PatchEmbedding | ConvolutionalStem
@@ -142,7 +142,7 @@ class VisionTransformer(nn.Module):
                 "mlp": make_mlp(),
                 "norm": make_norm,
                 "layer_scale": nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
-                "drop_path_rate": drop_path_rate * layer / max(depth - 1, 1),
+                "drop_path_rate": drop_path_rate * DROP_PATH_SHAPES[drop_path_shape](layer, depth),
             }
             if position_place == "stem" or layer == 0:
                 return Block(**parts)

@@ -6,6 +6,9 @@ from typing import Any, Protocol, cast
 from torch import nn
 
 PARTS = ("all", "head", "attention")
+ATTENTION = {"attn", "self_attention"}  # as timm and torchvision call the layers, and the tokens and tables
+TABLES = {"cls_token", "class_token", "dist_token", "reg_token"}
+TABLES |= {"pos_embed", "pos_embedding", "relative_position_bias_table"}
 
 
 class DescribesParameters(Protocol):
@@ -35,7 +38,8 @@ def parameter_groups(
 
     A group is {"name", "params", "names", "lr", "weight_decay", "from_step"}. With layer_decay below 1, layer l of L
     learns at lr · layer_decay^(L - l) (Clark et al., 2020, arXiv:2003.10555; Bao et al., 2022, arXiv:2106.08254). For a
-    model that describes nothing, tensors of one dimension take no weight decay, and layer_decay raises ValueError.
+    model that does not describe its parameters, layer_decay raises ValueError, and no weight decay is taken by tensors
+    of one dimension, tokens, tables of positions, and what its `no_weight_decay`, where it has that, names.
 
     `head` names the head's parameters, whose learning rate is multiplied by `head_multiplier`, all others' by
     `backbone_multiplier`. `trained` "head" freezes all but these, "attention" all but these and the attention layers
@@ -44,14 +48,14 @@ def parameter_groups(
     head's or the model's `outputs`, with "use_fallback".
     Raises ValueError for values out of range, and for a part that the model does not have.
     """
-    described = cast(DescribesParameters, model) if hasattr(model, "no_weight_decay") else None
+    described = cast(DescribesParameters, model) if hasattr(model, "layer_of") else None
     if not 0 < layer_decay <= 1:
         raise ValueError(f"layer_decay {layer_decay} is not above 0 and at most 1")
     if layer_decay != 1.0 and described is None:
         raise ValueError(f"layer_decay needs a model that names its layers, which {type(model).__name__} does not")
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     learns = learning(dict(named), head, trained)
-    exempt = described.no_weight_decay() if described else {name for name, p in named if p.ndim <= 1}
+    exempt = described.no_weight_decay() if described else undecayed(model, dict(named))
     last = {*head, *(model.outputs() if hasattr(model, "outputs") else ())}  # type: ignore[operator]
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, parameter in named:
@@ -84,13 +88,19 @@ def parameter_groups(
     return list(groups.values())
 
 
+def undecayed(model: nn.Module, parameters: dict[str, nn.Parameter]) -> set[str]:
+    """Names of the parameters that take no weight decay in a model that is not ours."""
+    told = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()  # type: ignore[operator]
+    return told | {name for name, p in parameters.items() if p.ndim <= 1 or name.split(".")[-1] in TABLES}
+
+
 def learning(parameters: Collection[str], head: Collection[str], trained: str) -> set[str]:
     """Names of the parameters that learn from the first step on. Raises ValueError if there are none."""
     if trained == "all":
         return set(parameters)
     found = set(head)
     if trained == "attention":
-        attention = {name for name in parameters if "attn" in name.split(".")}
+        attention = {name for name in parameters if not ATTENTION.isdisjoint(name.split("."))}
         if not attention:
             raise ValueError("optimizer.trained 'attention' needs a model with attention layers, and this one has none")
         found |= attention

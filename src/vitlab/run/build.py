@@ -3,16 +3,22 @@
 import functools
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.home import CONF, EXPERIMENTS
 from vitlab.run.annotations import check_annotations
 
+ADDED = {  # keys that constructors did not always take
+    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear"},
+    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear"},
+}
 RESOLVER_CALL = re.compile(r"\$\{(?!better:)[^${}]*:")  # better: which way a metric is better, and nothing else
 
 
@@ -27,7 +33,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
             raise ConfigError(
                 f"{place}: _target_ {part['_target_']} stands in no YAML of conf/ or experiments/; add one that has it"
             )
-        check_annotations(get_object(part["_target_"]), part, place)
+        check_annotations(called(part["_target_"], place), part, place)
     try:
         if runtime:  # bound here, not by Hydra, which would look for targets in them
             return instantiate(node, _convert_="all", _partial_=True)(**runtime)
@@ -38,11 +44,25 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
             raise cause from None
         reason = str(cause) if cause is not None else str(error).split("\n")[0]
         raise ConfigError(f"{key}: {reason}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, MisconfigurationException) as error:
         if isinstance(error, VitlabError):
             raise
-        reason = str(error).split("\n")[0]  # Lightning goes on with tracebacks of its own
+        reason = str(error).strip().split("\n")[0]  # Lightning goes on with tracebacks of its own
         raise ConfigError(f"{key}: {reason}") from error
+
+
+def called(name: str, place: str) -> Any:
+    """The object of that name. Raises ConfigError where a package that it needs is not installed."""
+    try:
+        return get_object(name)
+    except ImportError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ModuleNotFoundError):
+            cause = cause.__cause__
+        package = (cause.name or "").split(".")[0] if cause else ""
+        if package and find_spec(package) is None:
+            raise ConfigError(f"{place}: {name} needs the package {package}; pip install {package}") from error
+        raise ConfigError(f"{place}: there is no {name}; it is misspelt, or its package too old") from error
 
 
 def parts(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
@@ -94,7 +114,12 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
 
 def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
     """A config out of a checkpoint. Raises ConfigError when it calls a resolver, which could read a secret from the
-    environment: no config is saved with one."""
+    environment: no config is saved with one. Keys that older runs do not have get the value that says what they did."""
     if call := RESOLVER_CALL.search(str(config)):
         raise ConfigError(f"the config in {origin} calls a resolver, {call.group()}...}}, which no saved config does")
-    return OmegaConf.create(config)
+    cfg = OmegaConf.create(config)
+    for _, node in parts(cfg, "config"):
+        for key, value in ADDED.get(node["_target_"], {}).items():
+            if key not in node:
+                node[key] = value
+    return cfg

@@ -3,11 +3,20 @@
 from typing import Any
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch.nn import Module
 
 from vitlab.callbacks import WeightAverage
 from vitlab.errors import CheckpointError, ConfigError
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Every key has a value."""
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
+    wanted = str(cfg.model.get("pretrained"))
+    if wanted.startswith("<"):  # in a recipe, where ??? would leave what the model's own file states
+        raise ConfigError(f"model.pretrained has no value; set it to {wanted.strip('<>')}")
 
 
 def check_agreement(cfg: DictConfig) -> None:
@@ -29,9 +38,16 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
         if monitor is not None and monitor not in task.monitors():
             raise ConfigError(
-                f"{key} '{monitor}' is a metric that nobody logs; use one of: {', '.join(task.monitors())}"
+                f"{key} '{monitor}' is not a metric that every validation of the task gives; use one of: "
+                f"{', '.join(task.monitors())}"
             )
+    chosen = OmegaConf.select(cfg, "callbacks.best_model.monitor")
+    if chosen is not None and chosen != cfg.monitor:
+        raise ConfigError(f"callbacks.best_model.monitor is {chosen}, and monitor {cfg.monitor}; set monitor alone")
     task.schedule(task.num_steps)
+    late = max(group["from_step"] for group in task.groups)
+    if late >= task.num_steps and not datamodule.trainer.fast_dev_run:
+        raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
     if cfg.compile and not task.compilable:
         raise ConfigError(
             f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
@@ -59,6 +75,10 @@ def check_trainer(node: DictConfig) -> None:
     if node.get("accumulate_grad_batches", 1) != 1:
         raise ConfigError(
             "trainer.accumulate_grad_batches follows from global_batch_size and data.device_batch_size; set these"
+        )
+    if node.get("overfit_batches", 0):
+        raise ConfigError(
+            "trainer.overfit_batches would train on other images in each epoch; take few with data.labels_per_class"
         )
     if node.precision in ("16-true", "bf16-true"):
         raise ConfigError(

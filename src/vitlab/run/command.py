@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import warnings
@@ -14,8 +15,9 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from vitlab.errors import StorageError, VitlabError
+from vitlab.errors import ConfigError, StorageError, VitlabError
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
@@ -26,6 +28,7 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
     "Found .* module.* in eval mode at the start of training",  # parts that do not learn
     "It is recommended to use `self.log",  # with sync_dist: what is logged is the same on every rank
 )
+MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
 STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}
 
 
@@ -63,7 +66,7 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
             if isinstance(stop.__context__, KeyboardInterrupt):
                 sys.exit(128 + signal.SIGINT)
             raise
-        except (VitlabError, OSError, RuntimeError) as error:
+        except (VitlabError, OmegaConfBaseException, OSError, RuntimeError) as error:
             refusal = as_refusal(error)
             if refusal is None:
                 raise
@@ -78,10 +81,16 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
 
 def as_refusal(error: Exception) -> VitlabError | None:
     """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
-    torch tells wherever the run is at that moment, as DataError; None for what is a bug."""
+    torch tells wherever the run is at that moment, as DataError; a key without a value as ConfigError; None for what is
+    a bug."""
     if isinstance(error, VitlabError):
         sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
         return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
+    if isinstance(error, OmegaConfBaseException):
+        missing = MISSING.search(str(error))
+        if missing is None and isinstance(error, MissingMandatoryValue):
+            missing = MISSING.search(f"Missing mandatory value: {error.full_key}")
+        return ConfigError(f"{missing[1]} has no value; set {missing[1]}=...") if missing else None
     if isinstance(error, OSError) and error.errno in STORAGE:
         return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
     if isinstance(error, RuntimeError):

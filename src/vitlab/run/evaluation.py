@@ -1,37 +1,54 @@
 """Scoring a finished run on any of its splits."""
 
+from hashlib import blake2b
+from pathlib import Path
+
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.callbacks import EvaluationReport, Progress
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.run import report
+from vitlab.run.build import plain
+from vitlab.run.resume import MOVABLE
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.trainer import build_trainer, set_accumulation
 from vitlab.run.training import partial_use
 
+READING = {"cache", *(key.removeprefix("data.") for key in MOVABLE)}  # what of data= changes no image
+
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
-    """Rebuild the run, score cfg.split exactly, write evaluation_<split>.json beside its other results."""
+    """Rebuild the run, score cfg.split exactly, write evaluation_<split>.json and what the run's test writes.
+
+    What the run itself has written is written again only by its best model on its own images.
+    """
     if cfg.split not in SPLITS:
         raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
-    changes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("data", "trainer") if cfg.get(key)}
+    if not isinstance(cfg.num_worst, int) or cfg.num_worst < 1:
+        raise ConfigError(f"num_worst {cfg.num_worst} is not a whole number of at least 1")
+    given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
+    changes = {**given, "data": {"cache": "none", **given["data"]}}  # evaluation reads the originals
     saved = SavedRun.open(cfg.run, changes)
-    callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
-    trainer = build_trainer(saved.config.trainer, saved.folder, False, callbacks)
     datamodule = saved.datamodule()
-    datamodule.trainer = trainer
-    datamodule.device_batch_size = saved.checkpoint["run"]["device_batch_size"]
-    set_accumulation(trainer, datamodule)
     datamodule.prepare_data()
     datamodule.setup()
+    folder = place_for(cfg, saved, datamodule.fingerprint)
+    folder.mkdir(parents=True, exist_ok=True)
+    callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
+    datamodule.trainer = trainer = build_trainer(saved.config.trainer, folder, False, callbacks)
+    if "device_batch_size" not in cfg.data:
+        share = datamodule.global_batch_size // trainer.world_size
+        known = min(saved.checkpoint["run"]["device_batch_size"], share)
+        datamodule.device_batch_size = next((size for size in range(known, 0, -1) if share % size == 0), None)
+    set_accumulation(trainer, datamodule)
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
         raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
     datamodule.test_split = cfg.split
     trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     partial = partial_use(trainer)
-    output = saved.folder / f"evaluation_{cfg.split}.json"
+    output = folder / f"evaluation_{cfg.split}.json"
     report.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, "partial": partial, **metrics})
     facts = {"checkpoint": str(saved.path), "saved": str(output)}
     if skipped := datamodule.skipped[cfg.split]:
@@ -42,3 +59,21 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         facts["data"] = "not the files that the run was trained on"
     report.print_result(metrics, facts, {})
     return metrics
+
+
+def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
+    """The folder of the results: that of the run where it is its own test that is done again, and one in it for
+    another checkpoint, other images or a part of them."""
+    if cfg.output is not None:
+        if Path(cfg.output).is_file():
+            raise ConfigError(f"output={cfg.output} is a file; name a folder")
+        return Path(cfg.output).absolute()
+    changed = {key: value for key, value in plain(cfg)["data"].items() if key not in READING}
+    changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
+    if fingerprint != saved.checkpoint["run"]["fingerprint"]:
+        changed["fingerprint"] = fingerprint
+    tested = saved.path.name == "best.ckpt" or not saved.path.with_name("best.ckpt").exists()
+    if tested and not changed:
+        return saved.folder
+    images = [blake2b(str(changed).encode(), digest_size=4).hexdigest()] if changed else []
+    return saved.folder / "_".join(["evaluation", saved.path.stem, *images])

@@ -11,6 +11,7 @@ from rich.console import Console
 from vitlab.errors import ConfigError
 from vitlab.run.build import plain
 from vitlab.run.saved_run import SavedRun
+from vitlab.tasks.supervised import Supervised
 from vitlab.weights.exporting import Export, Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
@@ -33,9 +34,11 @@ def export(cfg: DictConfig) -> Path:
     names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
     if len(set(names)) < len(names):
         names = [f"{number} {name}" for number, name in enumerate(names)]
-    model = saved.task().model.eval()
+    task = saved.task()
     data = plain(saved.config)["data"]
-    made = FORMATS[cfg.format](model, names, Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"])))
+    preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"]))
+    several_labels = isinstance(task, Supervised) and task.several_labels
+    made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{saved.path}\nis in {output}, for {OPENED_BY[cfg.format].format(output)}", markup=False)

@@ -21,7 +21,7 @@ from vitlab.data.evaluation import evaluation_batches
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.run.build import build, plain
-from vitlab.run.checks import check_agreement
+from vitlab.run.checks import check_agreement, check_values
 from vitlab.run.command import Job
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
@@ -34,6 +34,7 @@ OF_TRAINING = {  # left out
     "shuffle_window": None,
     "class_balance": 0.0,
     "labels_per_class": None,
+    "cache_size": 1,
 }
 PRECISIONS = {"32-true": False, "bf16-mixed": True}
 
@@ -53,9 +54,10 @@ class FrozenModel:
     images: str | None
 
     @classmethod
-    def open(cls, cfg: DictConfig) -> "FrozenModel":
+    def open(cls, cfg: DictConfig, few_labels: bool = False) -> "FrozenModel":
         """That of `cfg.run`, a run folder or checkpoint, shown its own images or those of data=, as it saw its own;
-        without a run, that of model= with the images of data=. Raises ConfigError, CheckpointError or DataError."""
+        without a run, that of model= with the images of data=. With `few_labels` data.labels_per_class holds. Raises
+        ConfigError, CheckpointError or DataError."""
         if not isinstance(cfg.batch_size, int) or cfg.batch_size < 1:
             raise ConfigError(f"batch_size {cfg.batch_size} is not a whole number of at least 1")
         if cfg.precision not in PRECISIONS:
@@ -65,16 +67,17 @@ class FrozenModel:
             check_overrides()
             saved = SavedRun.open(cfg.run)
             data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
-            datamodule, model = shown(data), saved.task().model
+            datamodule, model = shown(data, few_labels), saved.task().model
             origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
         else:
             if cfg.get("model") is None or cfg.get("data") is None:
                 raise ConfigError(
                     "there is nothing to look at; give run=<run folder or checkpoint>, or model= and data="
                 )
+            check_values(cfg)
             check_agreement(cfg)
             data = plain(cfg)["data"]
-            datamodule = shown(data)
+            datamodule = shown(data, few_labels)
             pl.seed_everything(cfg.seed, workers=False, verbose=False)
             model = build_model(cfg.model)
             if (report := load_pretrained(model, cfg.model)) is not None:
@@ -123,7 +126,7 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
         return plain(merged)
     view = {key: own[key] for key in SEEN}
     view["image_mode"] = own["image_mode"] or MODES.get(own["in_chans"])
-    others = (key for key in cfg.data if key not in {*view, "train_crop"})
+    others = (key for key in cfg.data if key not in {*view, "cache_size", "train_crop"})
     return {**{str(key): resolved(cfg.data, str(key)) for key in others}, **view}
 
 
@@ -133,7 +136,9 @@ def resolved(node: DictConfig, key: str) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def shown(data: dict[str, Any]) -> ImageDataModule:
+def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
     """A datamodule that only evaluates: nothing of what is done to training images; nothing is opened yet."""
     node = {**data, **OF_TRAINING, "train_crop": data["eval_crop"], "global_batch_size": 1, "device_batch_size": None}
+    if few_labels:
+        node["labels_per_class"] = data["labels_per_class"]
     return build(OmegaConf.create(node), "data")

@@ -54,6 +54,11 @@ def planned_steps(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
         limits.append(trainer.max_epochs * datamodule.trained_steps_per_epoch())
     if trainer.max_steps >= 0:
         limits.append(trainer.max_steps)
+        if trainer.max_steps > limits[0] and not trainer.fast_dev_run:
+            raise ConfigError(
+                f"trainer.max_steps {trainer.max_steps:,} is more than the {limits[0]:,} steps of "
+                f"trainer.max_epochs {trainer.max_epochs}; set trainer.max_epochs=-1, or make max_steps smaller"
+            )
     if not limits:
         raise ConfigError("a run needs an end: set trainer.max_epochs or trainer.max_steps")
     return min(limits)

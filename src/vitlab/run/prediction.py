@@ -20,6 +20,7 @@ from vitlab.data.batch import Sample, collate
 from vitlab.data.dataset import evaluated_image
 from vitlab.data.decoding import DAMAGE, MODES
 from vitlab.data.sources.folder import EXTENSIONS, image_files
+from vitlab.data.sources.packed_names import readable
 from vitlab.errors import ConfigError, DataError
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
@@ -96,7 +97,7 @@ def read_image(path: Path, datamodule: Any) -> Tensor | str:
 def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
     values, classes = probabilities.topk(top_k, dim=1)
     for path, best, which in zip(paths, values.tolist(), classes.tolist(), strict=True):
-        row: dict[str, Any] = {"image": str(path)}
+        row: dict[str, Any] = {"image": readable(str(path))}
         for rank, (value, name) in enumerate(zip(best, which, strict=True), start=1):
             row |= {f"class_{rank}": names[name], f"probability_{rank}": round(value, 6)}
         yield row
@@ -104,7 +105,7 @@ def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else ["image"])
         writer.writeheader()
         writer.writerows(rows)
@@ -115,7 +116,7 @@ def show(rows: list[dict[str, Any]], skipped: int, output: Path) -> None:
     for row in rows[:SHOWN]:
         ranks = range(1, len(row) // 2 + 1)
         table.add_row(row["image"], "  ".join(f"{row[f'class_{r}']} {row[f'probability_{r}']:.1%}" for r in ranks))
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     if len(rows) > SHOWN:
         console.print(f"and {len(rows) - SHOWN} more")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -26,7 +26,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     """Print the accuracies of nearest neighbours and few-shot regression, and write them to a JSON; returns its
     content. Raises ConfigError for settings out of range and for images of several classes each."""
     check(cfg)
-    frozen = FrozenModel.open(cfg)
+    frozen = FrozenModel.open(cfg, few_labels=True)
     datamodule = frozen.datamodule
     if datamodule.multilabel:
         raise ConfigError("a probe tells one class of an image, and those of this data may have several")
@@ -53,15 +53,16 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
 
 def check(cfg: DictConfig) -> None:
     for key in ("k", "shots"):
-        if cfg[key] is None or any(not isinstance(value, int) or value < 1 for value in cfg[key]):
+        if not isinstance(cfg[key], ListConfig) or any(not isinstance(value, int) or value < 1 for value in cfg[key]):
             raise ConfigError(f"{key} {cfg[key]} is not a list of whole numbers of at least 1; [] leaves it out")
     if not cfg.k and not cfg.shots:
         raise ConfigError("k and shots are both empty, and there is nothing to do; give one of them")
     if not isinstance(cfg.temperature, int | float) or cfg.temperature <= 0:
         raise ConfigError(f"temperature {cfg.temperature} is not a number above 0")
     exponents = cfg.l2_exponents
-    if not exponents or any(not isinstance(value, int | float) or abs(value) > 100 for value in exponents):
-        raise ConfigError(f"l2_exponents {list(exponents)} is not one or more numbers from -100 to 100")
+    numbers = isinstance(exponents, ListConfig) and all(isinstance(value, int | float) for value in exponents)
+    if not numbers or not exponents or any(abs(value) > 100 for value in exponents):
+        raise ConfigError(f"l2_exponents {exponents} is not one or more numbers from -100 to 100")
 
 
 def neighbours(cfg: DictConfig, n: int) -> list[int]:

@@ -18,6 +18,9 @@ MOVABLE = (
     "data.on_bad_image",
     "data.cache_root",
     "data.source.root",
+    "data.source.file",
+    "data.source.images",
+    "data.source.labels",
     "data.source.index_root",
 )
 
@@ -32,7 +35,8 @@ def resumed_config(
     """
     cfg = OmegaConf.create(OmegaConf.to_container(saved))
     assert isinstance(cfg, DictConfig)
-    for override in OverridesParser.create().parse_overrides(overrides):
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    for override in sorted(parsed, key=lambda one: not (CONF / one.key_or_group).is_dir()):  # groups, then their values
         key = override.key_or_group
         if key == "resume":
             continue
@@ -45,13 +49,17 @@ def resumed_config(
                 continue  # the run's own choice: its saved values stand
             if key in FIXED or key in FIXED_CHOICES:
                 raise _another_run(group, saved_choices.get(group), choice)
-            _choose(cfg, composed, key, choice)
+            if key == "callbacks":
+                cfg.callbacks = _chosen_callbacks(saved, saved_choices, composed)
+            else:
+                _choose(cfg, composed, key, choice)
             continue
         if override.is_delete():
             _delete(cfg, key)
             continue
         value = _plain(OmegaConf.select(composed, key))
-        if key.split(".")[0] in FIXED and key not in MOVABLE and value != _plain(OmegaConf.select(saved, key)):
+        movable = any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
+        if key.split(".")[0] in FIXED and not movable and value != _plain(OmegaConf.select(saved, key)):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
     return cfg
@@ -69,6 +77,18 @@ def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> N
     for name in stated:
         if name in chosen:
             cfg[group][name] = chosen[name]
+
+
+def _chosen_callbacks(saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig) -> dict[str, Any]:
+    """Those that are chosen, with the run's own values where it had them, and those that its task brings."""
+    task = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{saved_choices['task']}.yaml"), resolve=False)
+    assert isinstance(task, dict)
+    brought = [str(default).split("@")[0] for default in task.get("defaults", [])]
+    kept = [name for name in saved.callbacks if name in composed.callbacks or f"/callbacks/{name}" in brought]
+    chosen, own = (OmegaConf.to_container(cfg.callbacks, resolve=False) for cfg in (composed, saved))
+    assert isinstance(chosen, dict)
+    assert isinstance(own, dict)
+    return {**chosen, **{name: own[name] for name in kept}}
 
 
 def _another_run(key: str, saved: Any, given: Any) -> ConfigError:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from omegaconf import DictConfig
 
 from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
 from vitlab.data.batch_size import divide_batch
+from vitlab.errors import ConfigError
 from vitlab.run.build import build
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
@@ -19,6 +21,8 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # of an earlier run in this process
+    if node.accelerator == "gpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        raise ConfigError("trainer.accelerator is gpu, and no GPU is found here; set trainer.accelerator=cpu")
     trainer = build(
         node,
         "trainer",

@@ -16,7 +16,7 @@ from vitlab.errors import CheckpointError, ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
-from vitlab.run.checks import check_agreement, check_continuation, check_task
+from vitlab.run.checks import check_agreement, check_continuation, check_task, check_values
 from vitlab.run.command import Job
 from vitlab.run.model import build_model, load_pretrained, recompute_activations
 from vitlab.run.overlap import print_overlap
@@ -49,6 +49,7 @@ def train(cfg: DictConfig) -> float | None:
         cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, job.overrides)
     first_step = int(checkpoint.get("global_step", 0))
 
+    check_values(cfg)
     check_agreement(cfg)
     run_id = checkpoint.get("run", {}).get("wandb_id") or secrets.token_hex(4)
     loggers = build_loggers(cfg, folder, job, run_id, first_step)

@@ -16,10 +16,15 @@ class MultilabelClassification(Supervised):
     """A loss on targets (B, K), 1 where the image has the class; mean average precision, F1 of all answers at a
     probability of 0.5, and loss.
 
-    Raises ValueError for a loss in which classes compete, as in that of a softmax.
+    Balanced class_weights make the images that have a class weigh as much as those that have it not. Raises ValueError
+    for a loss in which classes compete, as in that of a softmax.
     """
 
     several_labels = True
+
+    @staticmethod
+    def balanced(counts: Tensor, num_images: int) -> Tensor:
+        return (num_images - counts).clamp_min(1) / counts
 
     @staticmethod
     def monitors() -> list[str]:

@@ -31,7 +31,8 @@ class Supervised(Task):
 
     `loss` is a partial of a function of logits, target and its options, which hold in training; evaluation takes the
     function without them, but in the same units. `class_weights` are one factor on the loss for each class, or
-    "balanced": inverse to how often a class is in the training split, 1 in the mean over its samples. Raises ValueError
+    "balanced": inverse to how often a class is in an epoch's order, 1 in the mean over its samples, or as a kind of
+    label says. Raises ValueError
     for other words, or another number of factors than classes.
     """
 
@@ -79,6 +80,11 @@ class Supervised(Task):
         """Take a batch into the metrics of a stage."""
         raise NotImplementedError
 
+    @staticmethod
+    def balanced(counts: Tensor, num_images: int) -> Tensor:
+        """Factors for classes that so many of the images have, none of them 0. (K,) -> (K,)"""
+        return counts.sum() / (len(counts) * counts)
+
     def try_loss(self) -> None:
         """Raise ValueError now for options that the loss refuses."""
         self.loss(torch.zeros(1, self.num_classes), torch.zeros(1, self.num_classes))
@@ -92,11 +98,11 @@ class Supervised(Task):
         if self.several_labels and not datamodule.multilabel:
             raise ConfigError("the images of this data have one class each; set task=classification")
         if self.class_weights == "balanced":
-            counts = torch.as_tensor(datamodule.class_counts())
+            counts = torch.as_tensor(datamodule.class_shares())
             if not counts.min():
                 name = datamodule.class_names[int(counts.argmin())]
                 raise ConfigError(f"task.class_weights=balanced needs images of every class, and '{name}' has none")
-            self.class_factors = counts.sum() / (len(counts) * counts)
+            self.class_factors = self.balanced(counts, len(datamodule.splits["train"]))
 
     def forward(self, *inputs: Any) -> Tensor:
         """Patches (B, N, C·P·P) and their grid, or images (B, C, H, W) -> logits (B, K)."""

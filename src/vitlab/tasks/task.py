@@ -48,7 +48,8 @@ class Task(pl.LightningModule):
         super().__init__()
         if monitor not in self.monitors():
             raise ValueError(
-                f"monitor '{monitor}' is a metric that nobody logs; use one of: {', '.join(self.monitors())}"
+                f"monitor '{monitor}' is not a metric that every validation of the task gives; use one of: "
+                f"{', '.join(self.monitors())}"
             )
         self.model = model
         self.optimization = optimization
@@ -118,8 +119,10 @@ class Task(pl.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """What learns only from a later step on takes no part in this one. Its gradients are there, as several devices
-        agree once on which they exchange."""
+        agree once on which they exchange. An optimizer that counts the steps of a group (LAMB) counts from then on."""
         for group in optimizer.param_groups:
+            if self.global_step <= group["from_step"]:
+                group.pop("step", None)
             if self.global_step < group["from_step"]:
                 for parameter in group["params"]:
                     parameter.grad = None

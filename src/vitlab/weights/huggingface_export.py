@@ -13,7 +13,9 @@ from vitlab.weights.renaming import Tensors
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
-def to_huggingface(model: Any, class_names: list[str], preprocessing: Preprocessing) -> Export:
+def to_huggingface(
+    model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
+) -> Export:
     """LayerScale goes into the linear layers before it, and any positions that are added into one learned table: both
     are the same function. Raises ConfigError for an option that ViTForImageClassification does not have."""
     library = "Hugging Face's ViTForImageClassification"
@@ -54,7 +56,7 @@ def to_huggingface(model: Any, class_names: list[str], preprocessing: Preprocess
         "attention_probs_dropout_prob": 0.0,
         "id2label": {str(number): name for number, name in classes.items()},
         "label2id": {name: number for number, name in classes.items()},
-        "problem_type": "single_label_classification",
+        "problem_type": f"{'multi' if several_labels else 'single'}_label_classification",
     }
     size = {"height": height, "width": width}
     processor: dict[str, Any] = {

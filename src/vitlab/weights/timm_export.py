@@ -13,8 +13,9 @@ GATED = "vit_giant_patch14_dinov2"  # the architecture of timm that brings a gat
 DISTILLED = "deit_base_distilled_patch16_224"
 
 
-def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing) -> Export:
-    """Raises ConfigError for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""
+def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False) -> Export:
+    """timm's files do not say whether an image may have several labels. Raises ConfigError for an option that timm's
+    VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
     own = common("timm's ViT", model)
     distilled = isinstance(model, DistilledVisionTransformer)

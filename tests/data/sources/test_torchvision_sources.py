@@ -298,7 +298,10 @@ def write_clevr(root, monkeypatch):
     for split, counts in numbers.items():
         names = [f"CLEVR_{split}_{i:06d}.png" for i in range(len(counts))]
         files |= {f"CLEVR_v1.0/images/{split}/{n}": p for n, p in zip(names, photos[split], strict=True)}
-        scenes = [{"image_filename": n, "objects": [{}] * c} for n, c in zip(names, counts, strict=True)]
+        scenes = [
+            {"image_filename": n, "objects": [{"pixel_coords": [1, 2, 12.0 - 0.5 * i]} for i in range(c)]}
+            for n, c in zip(names, counts, strict=True)
+        ]
         if split != "test":
             files[f"CLEVR_v1.0/scenes/CLEVR_{split}_scenes.json"] = json.dumps({"scenes": scenes}).encode()
     monkeypatch.setattr(datasets.CLEVRClassification, "_MD5", write_zip(root / "clevr" / "CLEVR_v1.0.zip", files))
@@ -308,7 +311,36 @@ def write_clevr(root, monkeypatch):
     }
 
 
+def write_clevr_distances(root, monkeypatch):
+    """Of c objects the nearest is 12.5 - c / 2 away: 11, 7.5, 10.5 and 11."""
+    folder, expected = write_clevr(root, monkeypatch)
+    classes = {"train": [5, 0, 5, 5], "test": [4, 5]}
+    return folder, {
+        split: [(photo, k) for (photo, _), k in zip(expected[split], classes[split], strict=True)] for split in expected
+    }
+
+
+def write_kitti(root, monkeypatch):
+    """Nearest: a car at 8 m, the second van at 20 m, a truck beyond, and pedestrians alone."""
+    things = [[("Car", 8.0), ("Pedestrian", 1.0)], [("Van", 60.0), ("Van", 20.0)], [("Truck", 20.5)], [("Tram", 3.0)]]
+    photos, raw = [jpeg(i) for i in range(4)], root / "Kitti" / "raw"
+    names = [f"00000{i}" for i in (2, 0, 3, 1)]
+    images = {f"training/image_2/{name}.png": photo for name, photo in zip(names, photos, strict=True)}
+    labels = {
+        f"training/label_2/{name}.txt": "".join(
+            f"{kind} 0 0 0 1 2 3 4 1 1 1 0 0 {z} 0\n" for kind, z in listed
+        ).encode()
+        for name, listed in zip(names, things, strict=True)
+    }
+    write_zip(raw / "data_object_image_2.zip", images)
+    write_zip(raw / "data_object_label_2.zip", labels)
+    return raw / "training", {"train": [(photos[i], i) for i in (1, 3, 0, 2)]}
+
+
+MARKED = {"CLEVRDistance": "CLEVRClassification"}  # data sets that are another question to the same pictures
 FILES = {
+    "CLEVRDistance": write_clevr_distances,
+    "Kitti": write_kitti,
     "OxfordIIITPet": write_pets,
     "Flowers102": write_flowers,
     "Food101": write_food,
@@ -319,6 +351,8 @@ FILES = {
     "CLEVRClassification": write_clevr,
 }
 CLASSES = {
+    "CLEVRDistance": ["up to 8", "up to 8.5", "up to 9", "up to 9.5", "up to 10", "further"],
+    "Kitti": ["up to 8 m", "up to 20 m", "further", "no vehicle"],
     "Caltech101": ["ant", "crab"],
     "DTD": ["dotted", "woven"],
     "SUN397": ["abbey", "bar", "bath/indoor"],
@@ -358,11 +392,30 @@ def test_what_a_killed_process_half_unpacked_is_unpacked_again(tmp_path, monkeyp
     source(name, tmp_path).prepare()
     lost = next(path for path in unpacked.rglob("*") if path.suffix in (".jpg", ".png"))
     lost.unlink()
-    (tmp_path / f".{name}.unfinished").write_text(os.path.relpath(unpacked, tmp_path))
+    marker = tmp_path / f".{MARKED.get(name, name)}.unfinished"
+    marker.write_text(os.path.relpath(unpacked, tmp_path))
     source(name, tmp_path).prepare()
     assert lost.is_file()
-    assert not (tmp_path / f".{name}.unfinished").exists()
+    assert not marker.exists()
     assert len(source(name, tmp_path).open()["train"]) == len(expected["train"])
+
+
+def test_an_archive_without_a_checksum_that_came_in_part_is_fetched_again(tmp_path, monkeypatch):
+    write_kitti(tmp_path, monkeypatch)
+    archive = tmp_path / "Kitti" / "raw" / "data_object_image_2.zip"
+    content = archive.read_bytes()
+    archive.write_bytes(content[:50])
+    (tmp_path / ".Kitti.unfinished").write_text("Kitti/raw/training")
+    fetch = datasets.kitti.download_and_extract_archive
+
+    def fetched(url, download_root, filename):
+        if not archive.is_file():
+            archive.write_bytes(content)
+        fetch(url, download_root, filename=filename)
+
+    monkeypatch.setattr(datasets.kitti, "download_and_extract_archive", fetched)
+    source("Kitti", tmp_path).prepare()
+    assert len(source("Kitti", tmp_path).open()["train"]) == 4
 
 
 def test_what_lay_there_before_is_not_removed(tmp_path, monkeypatch, refused):

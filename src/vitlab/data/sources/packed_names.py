@@ -10,6 +10,11 @@ from typing import overload
 import numpy as np
 
 
+def readable(name: str) -> str:
+    """A name as text that every file, terminal and picture takes: bytes that are not UTF-8 as \\xNN."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 class PackedNames(Sequence[str]):
     """n file names. `block` (U,) uint8: name i is block[offsets[i] : offsets[i + 1]]; `offsets` (n + 1,) int64.
 

@@ -2,17 +2,22 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import is_zipfile
 
 import numpy as np
 from filelock import FileLock
 
 from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
 from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.errors import ConfigError, DataError, in_one_line
+
+Files = tuple[list[Any], list[int]]  # paths and classes (n,)
 
 
 class Layout(NamedTuple):
@@ -24,6 +29,9 @@ class Layout(NamedTuple):
     first_label: int = 0
     class_names: tuple[str, ...] = ()  # where torchvision says none
     needs: str | None = None  # a package
+    unchecked: tuple[str, ...] = ()  # archives that torchvision takes as they are
+    dataset: str | None = None  # torchvision's class, where this is another question to it
+    files: Callable[[Any], Files] | None = None  # where torchvision says other classes
 
 
 SWITCH = {"train": {"train": True}, "test": {"train": False}}
@@ -52,6 +60,22 @@ LAYOUTS = {
         first_label=3,
         class_names=tuple(f"{number} objects" for number in range(3, 11)),
     ),
+    "CLEVRDistance": Layout(
+        {"train": {"split": "train"}, "test": {"split": "val"}},
+        None,
+        ("clevr/CLEVR_v1.0",),
+        class_names=OBJECT_CLASSES,
+        dataset="CLEVRClassification",
+        files=nearest_object,
+    ),
+    "Kitti": Layout(  # the published test set has no labels
+        {"train": {"train": True}},
+        None,
+        ("Kitti/raw/training",),
+        class_names=VEHICLE_CLASSES,
+        unchecked=("Kitti/raw/data_object_image_2.zip", "Kitti/raw/data_object_label_2.zip"),
+        files=nearest_vehicle,
+    ),
     "PCAM": Layout(NAMES | {"val": {"split": "val"}}, 3, PATCHES, class_names=("normal", "tumor"), needs="h5py"),
 }
 
@@ -59,8 +83,8 @@ LAYOUTS = {
 class TorchvisionSource:
     """The official splits of a torchvision data set; what it does not divide is one pool, train.
 
-    `dataset` is the class's name in torchvision.datasets. Files lie below `root`, where torchvision puts them; what is
-    missing is downloaded and checked against torchvision's checksums.
+    `dataset` is the class's name in torchvision.datasets, or CLEVRDistance. Files lie below `root`, where torchvision
+    puts them; what is missing is downloaded and checked against torchvision's checksums, where it has them.
     """
 
     def __init__(self, *, dataset: str, root: str):
@@ -68,6 +92,7 @@ class TorchvisionSource:
             raise ConfigError(f"data.source.dataset '{dataset}' is not one of: {', '.join(LAYOUTS)}")
         self.dataset = dataset
         self.layout = LAYOUTS[dataset]
+        self.torchvision_name = self.layout.dataset or dataset
         self.root = Path(root)
         self.in_chans = self.layout.in_chans
         needs = self.layout.needs
@@ -80,7 +105,7 @@ class TorchvisionSource:
             return
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / f".{self.dataset}.lock"):  # two runs may want the same download
+            with FileLock(self.root / f".{self.torchvision_name}.lock"):  # two runs may want the same download
                 if not self._complete():
                     self._download()
         except OSError as error:
@@ -89,7 +114,7 @@ class TorchvisionSource:
     @property
     def _unfinished(self) -> Path:
         """A file that is there while a process unpacks: it names what this process makes."""
-        return self.root / f".{self.dataset}.unfinished"
+        return self.root / f".{self.torchvision_name}.unfinished"
 
     def _complete(self) -> bool:
         if self._unfinished.exists():
@@ -115,7 +140,11 @@ class TorchvisionSource:
         self._unfinished.unlink()
 
     def _remove_unfinished(self) -> None:
-        """Remove what was half unpacked, which torchvision would take for the whole; archives stay."""
+        """Remove what was half unpacked, or half fetched, which torchvision would take for the whole; whole archives
+        stay."""
+        for name in self.layout.unchecked:
+            if (self.root / name).is_file() and not is_zipfile(self.root / name):
+                (self.root / name).unlink()
         for name in self._unfinished.read_text().splitlines():
             if (self.root / name).is_file():
                 (self.root / name).unlink()
@@ -129,7 +158,8 @@ class TorchvisionSource:
         from torchvision import datasets
 
         try:
-            return getattr(datasets, self.dataset)(str(self.root), **self.layout.splits[split], download=download)
+            dataset = getattr(datasets, self.torchvision_name)
+            return dataset(str(self.root), **self.layout.splits[split], download=download)
         except Exception as error:  # a download, a checksum or a damaged file: torchvision raises many kinds
             reason = in_one_line(error)
             raise DataError(
@@ -142,7 +172,7 @@ class TorchvisionSource:
         if self.dataset == "PCAM":
             pool: Pool = patches(dataset)
         elif self.in_chans is None:
-            paths, labels = files_of(dataset)
+            paths, labels = (self.layout.files or files_of)(dataset)
             targets = np.asarray(labels, dtype=np.int64) - self.layout.first_label
             pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
         else:
@@ -163,7 +193,7 @@ def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     return pixels, np.asarray(dataset.targets, dtype=np.int64)
 
 
-def files_of(dataset: Any) -> tuple[list[Any], list[int]]:
+def files_of(dataset: Any) -> Files:
     """Paths and classes (n,) of a torchvision data set that reads files."""
     if hasattr(dataset, "samples"):
         return [path for path, _ in dataset.samples], [label for _, label in dataset.samples]

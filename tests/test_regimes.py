@@ -1,0 +1,102 @@
+"""Each way to train learns something real: whole runs on waves and digits, beside what would be had without it."""
+
+import csv
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+from conftest import BARE, TINY
+
+WAVES = [*BARE, "data=synthetic", "data.num_classes=4", "data.source.num_samples=1000"]
+SIZES = {"embed_dim": 48, "depth": 2, "num_heads": 2}
+DIGITS = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0", *BARE]
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A run that tells four directions of waves apart, from scratch."""
+    folder = tmp_path_factory.mktemp("waves") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        options = [*TINY, *WAVES, "trainer.max_epochs=12", "optimizer.lr=3e-3"]
+        patch.setattr(sys, "argv", ["train.py", *options, f"hydra.run.dir={folder}"])
+        patch.chdir(folder.parent)
+        __import__("train").main()
+    return folder
+
+
+@pytest.fixture
+def tested(cli):
+    """tested(*overrides): the test metrics of a run."""
+
+    numbers = itertools.count()
+
+    def run(*overrides, tiny=True):
+        done = cli("train", *overrides, folder=f"run_{next(numbers)}", tiny=tiny)
+        assert done.status == 0, done.err
+        return json.loads((done.folder / "result.json").read_text())["test"]
+
+    return run
+
+
+def test_from_scratch(learned):
+    assert json.loads((learned / "result.json").read_text())["test"]["test/acc1"] > 0.9
+
+
+def test_fine_tuning_at_another_resolution(learned, tested):
+    larger = [*WAVES, "data.image_size=48", "data.source.image_size=48", "trainer.max_epochs=2", "optimizer.lr=1e-3"]
+    assert tested(*larger, f"model.pretrained={learned}")["test/acc1"] > 0.9
+    assert tested(*larger)["test/acc1"] < 0.6
+
+
+def test_a_linear_probe_hears_what_the_backbone_knows(learned, tested):
+    probe = [*WAVES, "task=linear_probe", "task.lr_grid=[0.01,0.1,1.0]", "optimizer=sgd", "trainer.max_epochs=5"]
+    assert tested(*probe, f"model.pretrained={learned}")["test/acc1"] > 0.9
+    assert tested(*probe)["test/acc1"] < 0.6
+
+
+def test_several_labels(tested):
+    labels = [*WAVES, "data=synthetic_multilabel", "task=multilabel", "optimizer.lr=3e-3"]
+    assert tested(*labels, "trainer.max_epochs=12")["test/map"] > 0.9
+    assert tested(*labels, "trainer.max_steps=1")["test/map"] < 0.6
+
+
+def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(tested):
+    encoder = [f"model.encoder.{key}={value}" for key, value in SIZES.items()]
+    model = ["model=mae_xs4", *encoder, "model.decoder_dim=32", "model.decoder_depth=1", "model.decoder_heads=2"]
+    pretrain = [*DIGITS, *model, "task=masked_autoencoding", "~callbacks.reconstruction", "optimizer=muon"]
+    loss = tested(*pretrain, "optimizer.lr=1e-2", "trainer.max_epochs=14", tiny=False)["test/loss"]
+    assert loss < 0.6  # 1 is the mean of each patch
+
+    tune = [*DIGITS, "model=vit_xs4", *[f"model.{key}={value}" for key, value in SIZES.items()]]
+    tune += ["trainer.max_epochs=4", "optimizer.lr=1e-3"]
+    helped = tested(*tune, "model.pretrained=run_0", tiny=False)["test/acc1"]
+    alone = tested(*tune, tiny=False)["test/acc1"]
+    assert helped > alone + 0.2
+
+
+def test_with_the_focal_loss(tested):
+    assert tested(*WAVES, "trainer.max_epochs=12", "optimizer.lr=3e-3", "loss=focal")["test/acc1"] > 0.9
+
+
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+def test_balanced_weights_let_a_rare_class_be_named(cli, task):
+    """Images that tell nothing: one in ten is of the rare class, which nobody would name without them."""
+    random = np.random.RandomState(0)
+    labels = np.arange(600) % 10 == 0
+    np.save("images.npy", random.randint(0, 256, (600, 8, 8, 3), dtype=np.uint8))
+    several = np.stack([np.ones(600, dtype=bool), labels], axis=1)
+    np.save("labels.npy", (several if task == "multilabel" else labels).astype(np.uint8))
+    options = [*TINY, "data=arrays", "data.source.images.train=images.npy", "data.source.labels.train=labels.npy"]
+    options += ["data.num_classes=2", "data.image_size=8", f"task={task}", "trainer.max_epochs=4", "optimizer.lr=1e-3"]
+    named = []
+    for weights in ("null", "balanced"):
+        run = cli("train", *options, f"task.class_weights={weights}", folder=f"run_{weights}", tiny=False)
+        assert run.status == 0, run.err
+        with open(run.folder / "test_predictions.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        rare = [float(row["1"]) > 0.4 if task == "multilabel" else row["predicted"] == "1" for row in rows]
+        named.append(sum(rare) / len(rare))
+    assert named[0] < 0.05
+    assert named[1] > 0.15
