@@ -4,28 +4,13 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
-from conftest import SRC, TINY
+from conftest import SRC, TINY, image_folder
 from PIL import Image
 
 from vitlab.errors import ConfigError
 from vitlab.run.build import called
-
-
-def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size=8):
-    """A tiny data set on disk: noise in the colour of its class."""
-    random = np.random.RandomState(0)
-    for split in splits:
-        for number, name in enumerate(classes):
-            (root / split / name).mkdir(parents=True)
-            for i in range(count):
-                pixels = random.randint(0, 100, (size, size, 3), dtype=np.uint8)
-                pixels[..., number] += 150
-                Image.fromarray(pixels).save(root / split / name / f"{i}.png")
-    return root
-
 
 FOLDER = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8", "global_batch_size=4"]
 
@@ -74,7 +59,8 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),
         (["+trainer.overfit_batches=1"], 2, ["trainer.overfit_batches"]),
         (["data=folder", "data.source.root=images"], 2, ["data.num_classes has no value", "data.num_classes="]),
-        (["recipe=few_labels_mae"], 2, ["model.pretrained has no value", "a run of recipe=mae_cifar10_cpu"]),
+        (["recipe=few_labels_mae"], 2, ["model.pretrained has no value", "weights of vit_mu4, or to null"]),
+        (["recipe=digits_distilled"], 2, ["teacher.pretrained has no value", "a run of recipe=digits_resnet"]),
         (["callbacks.best_model.monitor=val/loss"], 2, ["callbacks.best_model.monitor is val/loss", "monitor alone"]),
         (["optimizer.trained=head", "optimizer.unfreeze_step=1520"], 2, ["unfreeze_step 1520", "end at step 1520"]),
         (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not above 0", "null"]),

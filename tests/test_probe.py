@@ -12,6 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torchvision.models import resnet18
 
 from vitlab.data import Digits, Synthetic
+from vitlab.intervals import half_width, wilson_interval
 from vitlab.run.saved_run import SavedRun
 
 WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.num_workers=0"]
@@ -54,11 +55,16 @@ def test_the_features_of_a_run_tell_classes_and_the_test_split_only_scores(cli, 
     for row in rows.values():
         low, high = row["test/interval"]
         assert low < row["test/acc1"] < high
-        assert row["test/acc1"] == pytest.approx(round(row["test/acc1"] * 359) / 359)
+        assert len(row["test/each"]) == (1 if row["probe"] == "k-NN" else 3)  # draws
+        assert row["test/acc1"] == pytest.approx(np.mean(row["test/each"]))
+        assert row["test/each"] == pytest.approx([round(share * 359) / 359 for share in row["test/each"]])
+        images = row["test/acc1"] - wilson_interval(row["test/acc1"] * 359, 359)[0]
+        assert low == pytest.approx(max(0, row["test/acc1"] - np.hypot(half_width(row["test/each"]), images)))
         assert f"{row['test/acc1']:.2%}" in run.out
     assert 0.2 < rows["k-NN"]["test/acc1"] < 0.9  # chance is 10%
     assert rows["1-shot"]["test/acc1"] < rows["25-shot"]["test/acc1"]
     assert rows["25-shot"]["test/acc1"] > 0.4
+    assert len(set(rows["1-shot"]["test/each"])) > 1
 
     # the same by scikit-learn, from the file of features: k is the best on val, the first of equals
     arrays = features_of(cli("features", f"run={digits_run}", "output=f.npz"), "f.npz")

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,17 @@ def test_several_labels(tested):
     assert tested(*labels, "trainer.max_steps=1")["test/map"] < 0.6
 
 
-def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(tested):
+def test_distillation_tells_more_than_few_labels(learned, tested):
+    few = [*WAVES, "data.labels_per_class=2", "trainer.max_epochs=40", "optimizer.lr=3e-3", "mixing=mixup"]
+    few += ["global_batch_size=8"]
+    taught = tested(
+        *few, "task=distillation", "task.mode=soft", "task.teacher_share=1", f"teacher.pretrained={learned}"
+    )
+    alone = tested(*few)
+    assert taught["test/acc1"] > alone["test/acc1"] + 0.1
+
+
+def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested):
     encoder = [f"model.encoder.{key}={value}" for key, value in SIZES.items()]
     model = ["model=mae_xs4", *encoder, "model.decoder_dim=32", "model.decoder_depth=1", "model.decoder_heads=2"]
     pretrain = [*DIGITS, *model, "task=masked_autoencoding", "~callbacks.reconstruction", "optimizer=muon"]
@@ -74,6 +85,22 @@ def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(tested):
     helped = tested(*tune, "model.pretrained=run_0", tiny=False)["test/acc1"]
     alone = tested(*tune, tiny=False)["test/acc1"]
     assert helped > alone + 0.2
+
+    found = []
+    for source in (["run=run_0"], [*model, "data=digits"]):
+        run = cli("probe", *source, "shots=[]", "output=probe.json")
+        assert run.status == 0, run.err
+        found.append(json.loads(Path("probe.json").read_text())["probes"][0]["test/acc1"])
+    assert found[0] > found[1] + 0.02  # neighbours by random features are not bad on digits
+    heads = [
+        *DIGITS,
+        "model=vit_xs4",
+        *[f"model.{key}={value}" for key, value in SIZES.items()],
+        "trainer.max_epochs=4",
+    ]
+    heads += ["task=linear_probe", "optimizer=sgd"]
+    known = tested(*heads, "model.pretrained=run_0", tiny=False)["test/acc1"]
+    assert known > tested(*heads, tiny=False)["test/acc1"] + 0.3
 
 
 def test_with_the_focal_loss(tested):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, image_folder
 
 from vitlab.checkpoints import file
 
@@ -259,6 +259,15 @@ def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_
         assert config["callbacks"][callback]["mode"] == "min"
 
 
+def test_on_other_devices_a_run_keeps_its_length_and_its_clipping(cli, tmp_path):
+    options = [*BARE, "trainer.max_epochs=1", "trainer.gradient_clip_val=null", "global_batch_size=256"]
+    assert cli("train", *options, folder="run").status == 0
+    run = cli("train", "resume=run", "trainer=auto", "trainer.accelerator=cpu", "schedule.final_ratio=0.1", tiny=False)
+    assert run.status == 0, run.err
+    trainer = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
+    assert (trainer["devices"], trainer["max_epochs"], trainer["gradient_clip_val"]) == ("auto", 1, None)
+
+
 def test_callbacks_that_are_chosen_again_keep_their_values_and_those_of_the_task_stay(cli, tmp_path):
     model = ["model=mae_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2"]
     model += ["model.decoder_dim=16", "model.decoder_depth=1", "model.decoder_heads=2", "task=masked_autoencoding"]
@@ -324,8 +333,6 @@ def test_resume_refuses_to_become_another_run(cli, digits_run, override, key):
 
 
 def test_resume_refuses_other_data(cli, tmp_path):
-    from test_bad_input import image_folder
-
     image_folder(tmp_path / "images")
     options = [
         "data=folder",

@@ -19,6 +19,15 @@ def test_layers_learn_at_their_own_rates(cli):
     assert rates["head.weight"] == "1"
 
 
+def test_what_is_frozen_is_listed_too(cli):
+    run = cli("summary", "model=vit_ti16", "optimizer.trained=head")
+    assert run.status == 0, run.err
+    rows = {line.split("│")[1].strip(): line for line in run.out.splitlines() if line.startswith("│")}
+    assert "frozen" in rows["blocks.0-11.attn.qkv.weight"]
+    assert "frozen" in rows["cls_token"]
+    assert "frozen" not in rows["head.weight"]
+
+
 def test_less_is_kept_when_blocks_are_computed_again(cli):
     def per_image(*overrides):
         out = cli("summary", "tensors=false", *overrides).out

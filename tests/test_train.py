@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import BARE
+from conftest import BARE, image_folder
+from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.checkpoints import file
@@ -102,6 +103,30 @@ def test_another_checkpoint_and_other_images_leave_the_runs_own_test_as_it_is(cl
         written.add(new)
     assert {path: path.read_bytes() for path in own} == before
     assert not (tmp_path / "run" / "evaluation_test.json").exists()
+
+
+def test_images_at_another_place_leave_the_runs_own_test_as_it_is(cli, tmp_path):
+    """They may have the same names and other pixels."""
+    image_folder(tmp_path / "images", splits=("train", "val", "test"))
+    options = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8", *BARE]
+    assert cli("train", *options, "global_batch_size=4", "trainer.max_steps=1", folder="run").status == 0
+    (tmp_path / "images").rename(tmp_path / "moved")
+    assert cli("evaluate", "run=run", "+data.source.root=moved").status == 0
+    assert not (tmp_path / "run" / "evaluation_test.json").exists()
+    assert list(tmp_path.glob("run/evaluation_best_*/evaluation_test.json"))
+    assert cli("evaluate", "run=run", "+data.source.root=moved", "output=run", "+data.num_workers=1").status == 0
+    assert (tmp_path / "run" / "evaluation_test.json").is_file()
+
+
+@pytest.mark.parametrize("resolution", ["full", "progressive"])
+def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution):
+    """The values that the recipe states for it go with it."""
+    options = ["recipe=cifar10_cpu", "data=synthetic", "data.cache=none", "mixing=none", f"resolution={resolution}"]
+    run = cli("train", *options, "model.depth=1", "trainer.max_steps=2", "trainer.max_epochs=-1", folder="run")
+    assert run.status == 0, run.err
+    config = OmegaConf.load(run.folder / "config.yaml")
+    assert config.mixing == {}
+    assert bool(config.resolution) == (resolution == "progressive")
 
 
 def test_runs_of_before_a_key_was_there_say_what_they_did(digits_run):

@@ -1,4 +1,4 @@
-"""Validation accuracy of finished runs over the minutes they took, as a picture and a table.
+"""Validation accuracy of finished runs over the minutes they took, as a picture, a table and a CSV beside the picture.
 
     python experiments/benchmarks/accuracy_over_minutes.py OUTPUT.png NAME=RUN_FOLDER [NAME=RUN_FOLDER ...]
 
@@ -30,8 +30,10 @@ def main() -> None:
     axes = figure.add_subplot()
     print("| run | " + " | ".join(f"{minutes} min" for minutes in SHOWN) + " | end | test |")
     print("|---|" + "---|" * (len(SHOWN) + 2))
+    points = [("run", "minutes", "val/acc1")]
     for name, run in runs.items():
         minutes, accuracy = curve(run)
+        points += [(name, f"{m:.2f}", f"{a:.2f}") for m, a in zip(minutes, accuracy, strict=True)]
         axes.plot(minutes, accuracy, label=name)
         row = []
         for shown in SHOWN:
@@ -43,6 +45,8 @@ def main() -> None:
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(sys.argv[1], dpi=110, bbox_inches="tight")
+    with open(Path(sys.argv[1]).with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(points)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """From its first update on, the average is what gets validated and kept; before that, the weights themselves."""
 
+import json
+
 import pytest
 import torch
+from conftest import BARE
 from line import EPOCHS, STEPS, check_places, fitted
 
 from vitlab.callbacks import EMA
+from vitlab.checkpoints import file
 from vitlab.errors import ConfigError
 
 DECAY = 0.7
@@ -50,3 +54,18 @@ def test_the_average_is_torchs(tmp_path):
     for step in range(2, EPOCHS * STEPS + 1):
         torchs([average], [model.after_step[step]], None)
     torch.testing.assert_close(ema.state_dict_of_average()["layer.weight"], average, atol=0, rtol=0)
+
+
+def test_the_average_is_what_is_validated_kept_as_the_best_and_tested(cli):
+    options = [*BARE, "callbacks=[default,ema]", "callbacks.ema.decay=0.5", "trainer.max_steps=4", "optimizer.lr=1e-2"]
+    run = cli("train", *options, folder="run")
+    assert run.status == 0, run.err
+    best, latest = (file.read(run.folder / "checkpoints" / f"{name}.ckpt") for name in ("best", "latest"))
+    assert all(best["state_dict"][name].equal(value) for name, value in latest["state_dict"].items())
+    plain = latest["current_model_state"]
+    assert any(not value.equal(plain[name]) for name, value in best["state_dict"].items())
+    result = json.loads((run.folder / "result.json").read_text())
+    for split, told in (("val", result["last"]["val/loss"]), ("test", result["test"]["test/loss"])):
+        assert cli("evaluate", "run=run", f"split={split}").status == 0
+        found = json.loads((run.folder / f"evaluation_{split}.json").read_text())
+        assert found[f"{split}/loss"] == pytest.approx(told, rel=1e-5)

@@ -15,6 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from vitlab.callbacks import FeatureProbe
 from vitlab.checkpoints import file
+from vitlab.features import few_of_each_class
 from vitlab.run.saved_run import SavedRun
 
 NAMES = ["val/knn_acc1", "val/5shot_acc1"]
@@ -78,8 +79,11 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
     datamodule.setup()
     places = probe(max_train=300).places(1258)
 
-    def score(weights):
+    def take(weights):
         model.load_state_dict({name.removeprefix("model."): w for name, w in weights.items() if name[:6] == "model."})
+
+    def score(weights):
+        take(weights)
         neighbours = KNeighborsClassifier(
             20, metric="cosine", algorithm="brute", weights=lambda distance: np.exp(-distance / 0.07)
         ).fit(*features("train", places))
@@ -94,6 +98,16 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
     found, step = figures(run.folder)[4][0], 1 / 180
     assert found == pytest.approx(score(latest["state_dict"]), abs=1.5 * step)
     assert abs(found - score(latest["current_model_state"])) > 2 * step
+
+    take(latest["state_dict"])  # least squares of 5 training images of each class, by numpy
+    values, target = map(np.asarray, features("train", places))
+    few = few_of_each_class(torch.as_tensor(target), 5, seed=0).numpy()
+    assert (np.bincount(target[few]) == 5).all()
+    mean, std = values[few].mean(axis=0), values[few].std(axis=0) + 1e-5
+    x, asked = ((np.insert((v - mean) / std, 0, 100.0, axis=1)) for v in (values[few], features("val", range(180))[0]))
+    weights = np.linalg.solve(x.T @ x + 1024.0 * np.eye(x.shape[1]), x.T @ (2.0 * np.eye(10)[target[few]] - 1))
+    right = (asked @ weights).argmax(axis=1) == features("val", range(180))[1]
+    assert figures(run.folder)[4][1] == pytest.approx(right.mean(), abs=1.5 * step)
 
 
 def test_every_second_epoch_and_not_shown_in_between(cli):

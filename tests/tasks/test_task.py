@@ -102,6 +102,18 @@ def test_parts_that_never_learn_stay_as_in_evaluation():
     assert all(buffer.equal(before[name]) for name, buffer in resnet.named_buffers())
 
 
+def test_parts_that_learn_later_are_in_training_from_that_step_on():
+    task = task_of(VisionTransformer(**vit_options(drop_rate=0.5)), trained="head", unfreeze_step=3)
+    images = torch.randn(4, 1, 32, 32)
+    drops = []
+    task._trainer = SimpleNamespace(global_step=0)
+    task.train()
+    for task._trainer.global_step in range(5):
+        task.on_train_batch_start(None, 0)
+        drops.append(not task.model(images).equal(task.model(images)))
+    assert drops == [False, False, False, True, True]
+
+
 @pytest.mark.parametrize("scaled", [False, True], ids=["float32", "float16 loss scale"])
 @pytest.mark.parametrize("fused", [False, True])
 def test_gradients_are_clipped_to_the_norm_that_is_stated(fused, scaled):

@@ -22,7 +22,8 @@ from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, torchvision_model
 from vitlab.optim import Optimization, constant
-from vitlab.run.teacher import stated_by, stated_by_run, try_out
+from vitlab.run.model import try_out
+from vitlab.run.teacher import stated_by, stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
 from vitlab.weights.report import Report
@@ -221,12 +222,12 @@ def test_a_teacher_of_other_classes_is_refused():
 
 
 def test_a_teacher_of_other_images_or_logits_is_refused():
-    data = {"in_chans": 1, "image_size": 32, "num_classes": 10}
-    try_out(teacher_of(random_vit()), data)
+    teacher = teacher_of(random_vit())
+    try_out(teacher, torch.zeros(1, 1, 32, 32), 10, "the teacher")
     with pytest.raises(ConfigError, match=r"tells 10 classes apart, and data\.num_classes is 7"):
-        try_out(teacher_of(random_vit()), data | {"num_classes": 7})
-    with pytest.raises(ConfigError, match="gives no logits for images of 3x32x32"):
-        try_out(teacher_of(random_vit()), data | {"in_chans": 3})
+        try_out(teacher, torch.zeros(1, 1, 32, 32), 7, "the teacher")
+    with pytest.raises(ConfigError, match="the teacher gives no logits for images of 3x32x32"):
+        try_out(teacher, torch.zeros(1, 3, 32, 32), 10, "the teacher")
 
 
 def test_what_weights_state_of_their_images():
@@ -280,6 +281,10 @@ def test_models_of_timm_and_torchvision_teach(cli, tmp_path):
     sizes = {"num_classes": 10, "in_chans": 1, "img_size": 16}
     torch.save(timm.create_model("vit_tiny_patch16_224", **sizes).state_dict(), tmp_path / "tiny.pth")
     options = ["teacher.name=vit_tiny_patch16_224", "teacher.image_size=16", "teacher.pretrained=tiny.pth"]
+    unsaid = cli("train", *QUICK, "task=distillation", "model@teacher=timm", *options)
+    assert unsaid.status == 2
+    assert "teacher.pretrained=tiny.pth does not say what its images were normalised with" in unsaid.err
+    options += ["+teacher.mean=[0.5]", "+teacher.std=[0.5]"]
     of_timm = cli("train", *QUICK, "task=distillation", "model@teacher=timm", *options, folder="of_timm")
     assert of_timm.status == 0, of_timm.err
     config = OmegaConf.create(file.read(of_timm.folder / "checkpoints" / "latest.ckpt")["run"]["config"])

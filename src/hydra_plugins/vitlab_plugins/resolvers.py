@@ -49,6 +49,11 @@ def data_folder(name: str) -> str:
     return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
 
 
+def before_crop(image_size: int, share: float) -> int:
+    """Pixels of a side, of which the central `share` has image_size pixels."""
+    return round(image_size / share)
+
+
 def hardware_precision(accelerator: str) -> str:
     """bf16-mixed where the hardware computes in bfloat16, else 32-true."""
     from vitlab.run.precision import hardware_precision as found
@@ -56,5 +61,6 @@ def hardware_precision(accelerator: str) -> str:
     return found(accelerator)
 
 
-for resolver in (folder_name, sweep_name, resumed_or, resumed_subdir, better, data_folder, hardware_precision):
+RESOLVERS = (folder_name, sweep_name, resumed_or, resumed_subdir, better, data_folder, before_crop, hardware_precision)
+for resolver in RESOLVERS:
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -2,27 +2,15 @@
 
 import csv
 import json
-import math
 import os
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-CONFIDENCE = 0.95
+from vitlab.intervals import half_width
+
 COLUMNS = ("metric", "runs", "mean", "±", "values")
-
-
-def half_width(values: list[float]) -> float:
-    """Of the interval that holds the mean with 95 % confidence, by Student's t distribution. 0 for a single value, NaN
-    where one is not finite."""
-    from scipy.stats import t
-
-    if not all(map(math.isfinite, values)):
-        return math.nan
-    if len(values) < 2:
-        return 0.0
-    return float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
 
 
 def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from hydra_plugins.vitlab_plugins.resolvers import better
 from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
 from vitlab.errors import VitlabError
+from vitlab.run.job import other_rank
 
 OUTCOME = "job.json"
 
@@ -62,11 +63,6 @@ class SweepTable(Callback):
         if seeds := write_seed_table(folder.parent, outcomes_of(folder.parent)):
             print(f"\nmeans over seeds and their 95 % intervals, in {folder.parent / 'seeds.csv'}")
             print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
-
-
-def other_rank() -> bool:
-    """Whether this is a process that another one of the same run has started."""
-    return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "RANK", "SLURM_PROCID"))
 
 
 def outcomes_of(sweep: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """What a frozen model makes of images, and how much of their classes can be read from it without training."""
 
 from vitlab.features.extraction import Features, extract, joined
-from vitlab.features.interval import wilson_interval
 from vitlab.features.least_squares import Regression, few_of_each_class, ridge
 from vitlab.features.nearest_neighbours import nearest_neighbours
 
@@ -13,5 +12,4 @@ __all__ = [
     "joined",
     "nearest_neighbours",
     "ridge",
-    "wilson_interval",
 ]

@@ -19,11 +19,13 @@ PLAIN: dict[Any, tuple[type, ...]] = {
 
 
 def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) -> None:
-    """Raise ConfigError, naming the key and what it takes, for a plain value of another type than its annotation.
+    """Raise ConfigError, naming the key and what it takes, for a key that the target does not take, and for a plain
+    value of another type than its annotation.
 
     Annotations that are not made of int, float, str, bool, None are passed over.
     """
     function = target.__init__ if inspect.isclass(target) else target
+    check_names(target, function, node, key)
     try:
         hints = get_type_hints(function)
     except Exception:  # an annotation of somebody else's that cannot be evaluated says nothing
@@ -31,6 +33,21 @@ def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) ->
     for name, value in node.items():
         if name in hints and not accepts(hints[name], value):
             raise ConfigError(f"{key}.{name} is {value!r}, and takes {describe(hints[name])}")
+
+
+def check_names(target: Callable[..., Any], function: Callable[..., Any], node: DictConfig, key: str) -> None:
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a function that is not written in Python says nothing
+        return
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    unknown = sorted(str(name) for name in node if not str(name).startswith("_") and name not in parameters)
+    if unknown:
+        kind = getattr(target, "__name__", str(target))
+        raise ConfigError(
+            f"{key}.{unknown[0]}: {kind} takes no {', '.join(unknown)}; leave it out (~{key}.{unknown[0]})"
+        )
 
 
 def members(hint: Any) -> tuple[Any, ...]:

@@ -8,8 +8,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -18,6 +16,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from vitlab.errors import ConfigError, StorageError, VitlabError
+from vitlab.run.job import Job
+from vitlab.run.recipe import settle
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
@@ -32,24 +32,6 @@ MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
 STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}
 
 
-@dataclass(frozen=True)
-class Job:
-    """What Hydra knows of the job that runs: its folder, the overrides and group choices it was given, and, in a
-    multirun, the folder of the sweep."""
-
-    folder: Path
-    overrides: list[str]
-    choices: dict[str, str]
-    sweep: Path | None
-
-    @classmethod
-    def current(cls) -> "Job":
-        hydra = HydraConfig.get()
-        sweep = Path(hydra.sweep.dir).absolute() if hydra.mode == RunMode.MULTIRUN else None
-        choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
-        return cls(Path(hydra.runtime.output_dir), list(hydra.overrides.task), choices, sweep)
-
-
 def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
     """Turn refusals into a sentence on stderr and their exit status. In a multirun they are raised: the sweep goes on,
     and ends with status 1."""
@@ -59,6 +41,7 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
         for message in NOISE:
             warnings.filterwarnings("ignore", message)
         try:
+            settle(cfg, Job.current())
             return task(cfg)
         except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
             if type(stop).__name__ == "SIGTERMException":

@@ -10,12 +10,10 @@ from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.run import report
 from vitlab.run.build import plain
-from vitlab.run.resume import MOVABLE
+from vitlab.run.resume import movable
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.trainer import build_trainer, set_accumulation
 from vitlab.run.training import partial_use
-
-READING = {"cache", *(key.removeprefix("data.") for key in MOVABLE)}  # what of data= changes no image
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
@@ -68,7 +66,8 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
         if Path(cfg.output).is_file():
             raise ConfigError(f"output={cfg.output} is a file; name a folder")
         return Path(cfg.output).absolute()
-    changed = {key: value for key, value in plain(cfg)["data"].items() if key not in READING}
+    given = plain(cfg)["data"].items()  # a source elsewhere may hold other pixels by the same names
+    changed = {key: value for key, value in given if key != "cache" and not movable(f"data.{key}")}
     changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
     if fingerprint != saved.checkpoint["run"]["fingerprint"]:
         changed["fingerprint"] = fingerprint

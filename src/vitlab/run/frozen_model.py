@@ -22,7 +22,7 @@ from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.run.build import build, plain
 from vitlab.run.checks import check_agreement, check_values
-from vitlab.run.command import Job
+from vitlab.run.job import Job
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun

@@ -1,15 +1,19 @@
 """The model of a config, and the weights it starts from."""
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 from torch.nn import Module
 
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, VitlabError
 from vitlab.models.activation_checkpointing import checkpoint_activations
 from vitlab.run.build import build, plain
 
 OF_THE_RUN = ("pretrained", "pretrained_partial")  # keys of the model group that its constructor does not see
+OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
 def build_model(node: DictConfig, key: str = "model") -> Module:
@@ -19,7 +23,8 @@ def build_model(node: DictConfig, key: str = "model") -> Module:
 
 def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
     """A model's node, and those of models within it, without the keys that are the run's."""
-    own = {name: value for name, value in node.items() if name not in OF_THE_RUN}
+    left_out = (*OF_THE_RUN, *OF_A_TEACHER) if key == "teacher" else OF_THE_RUN
+    own = {name: value for name, value in node.items() if name not in left_out}
     for name, value in own.items():
         if isinstance(value, dict) and "_target_" in value:
             if value.get("pretrained") is not None:
@@ -28,6 +33,33 @@ def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
                 )
             own[name] = without_weights(value, f"{key}.{name}")
     return own
+
+
+def try_out(logits_of: Callable[[Tensor], Tensor], images: Tensor, num_classes: int, name: str) -> None:
+    """Raise ConfigError unless it gives logits of so many classes for these images (B, C, H, W)."""
+    try:
+        found = tuple(logits_of(images).shape)
+    except VitlabError:
+        raise
+    except Exception as error:  # whatever a model of another library raises
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(f"{name} gives no logits for images of {shown(images)}: {reason}") from error
+    if found != (len(images), num_classes):
+        raise ConfigError(
+            f"{name} tells {found[-1]} classes apart, and data.num_classes is {num_classes}; give one of the same"
+        )
+
+
+def shown(images: Tensor) -> str:
+    return "x".join(str(size) for size in images.shape[1:])
+
+
+def try_pixels(model: Module, in_chans: int, image_size: int, num_classes: int) -> None:
+    """Try a model that takes pixels, which may be of any library, on a blank image. Raises ConfigError."""
+    training = model.training
+    with torch.no_grad():
+        try_out(model.eval(), torch.zeros(1, in_chans, image_size, image_size), num_classes, "the model")
+    model.train(training)
 
 
 def recompute_activations(model: Module) -> int:

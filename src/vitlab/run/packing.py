@@ -13,7 +13,7 @@ from vitlab.data.loader import workers_for
 from vitlab.data.shards import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
 from vitlab.run.build import build
-from vitlab.run.command import Job
+from vitlab.run.job import Job
 
 SHOWN = 10
 

@@ -10,7 +10,7 @@ from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.loggers import MetricsCSV
 from vitlab.run.build import build, plain
-from vitlab.run.command import Job
+from vitlab.run.job import Job
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
 
@@ -57,7 +57,8 @@ def planned_steps(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
         if trainer.max_steps > limits[0] and not trainer.fast_dev_run:
             raise ConfigError(
                 f"trainer.max_steps {trainer.max_steps:,} is more than the {limits[0]:,} steps of "
-                f"trainer.max_epochs {trainer.max_epochs}; set trainer.max_epochs=-1, or make max_steps smaller"
+                f"trainer.max_epochs {trainer.max_epochs}; set trainer.max_epochs=-1 to end by steps, or "
+                "trainer.max_steps=-1 to end by epochs"
             )
     if not limits:
         raise ConfigError("a run needs an end: set trainer.max_epochs or trainer.max_steps")

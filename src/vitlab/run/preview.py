@@ -21,7 +21,7 @@ from vitlab.data.targets import words
 from vitlab.errors import ConfigError
 from vitlab.run import report
 from vitlab.run.checks import check_agreement
-from vitlab.run.command import Job
+from vitlab.run.job import Job
 from vitlab.run.parts import build_datamodule, planned_steps
 from vitlab.run.trainer import set_accumulation
 

@@ -1,11 +1,13 @@
 """How much of the classes a frozen model's features tell: fitted on train, chosen on val, scored on test.
 
-n images, L settings
+n images, L settings, R draws of the images that are known
 """
 
 import time
 from collections.abc import Iterator
+from math import hypot
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -14,12 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from vitlab.counted import counted_seed
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError
-from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge, wilson_interval
+from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge
+from vitlab.intervals import half_width, wilson_interval
 from vitlab.run import report
-from vitlab.run.command import Job
 from vitlab.run.frozen_model import FrozenModel
+from vitlab.run.job import Job
 
 
 def probe(cfg: DictConfig) -> dict[str, Any]:
@@ -41,6 +45,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     content: dict[str, Any] = {
         **frozen.facts,
         "seed": cfg.seed,
+        "draws": cfg.draws,
         "features": features["train"].values.shape[1],
         "images_used": {split: len(some.values) for split, some in features.items()},
         "skipped": skipped,
@@ -57,6 +62,8 @@ def check(cfg: DictConfig) -> None:
             raise ConfigError(f"{key} {cfg[key]} is not a list of whole numbers of at least 1; [] leaves it out")
     if not cfg.k and not cfg.shots:
         raise ConfigError("k and shots are both empty, and there is nothing to do; give one of them")
+    if not isinstance(cfg.draws, int) or cfg.draws < 1:
+        raise ConfigError(f"draws {cfg.draws} is not a whole number of at least 1")
     if not isinstance(cfg.temperature, int | float) or cfg.temperature <= 0:
         raise ConfigError(f"temperature {cfg.temperature} is not a number above 0")
     exponents = cfg.l2_exponents
@@ -83,30 +90,41 @@ def probes(
         known, target = train.values.to(device), train.target.to(device)
         options: dict[str, Any] = {"k": k, "num_classes": num_classes, "temperature": cfg.temperature}
         classes = {s: nearest_neighbours(known, target, f.values.to(device), **options) for s, f in asked.items()}
-        yield {"probe": "k-NN", **best("k", k, classes, asked)}
+        yield {"probe": "k-NN", **best("k", k, [classes], asked)}
     l2 = [2.0**exponent for exponent in cfg.l2_exponents]
     for shots in cfg.shots:
-        few = few_of_each_class(train.target, shots, cfg.seed)
-        regression = ridge(train.values[few], train.target[few], num_classes=num_classes, l2=l2)
-        classes = {split: regression.classes(some.values) for split, some in asked.items()}
-        short = num_classes - int((train.target[few].bincount(minlength=num_classes) == shots).sum())
+        draws = []
+        for draw in range(cfg.draws):
+            few = few_of_each_class(train.target, shots, counted_seed("draw", cfg.seed, draw))
+            regression = ridge(train.values[few], train.target[few], num_classes=num_classes, l2=l2)
+            draws.append({split: regression.classes(some.values) for split, some in asked.items()})
+        short = num_classes - int((train.target.bincount(minlength=num_classes) >= shots).sum())
         yield {
             "probe": f"{shots}-shot",
-            **best("l2_exponent", list(cfg.l2_exponents), classes, asked),
+            **best("l2_exponent", list(cfg.l2_exponents), draws, asked),
             "classes_with_fewer_images": short,
         }
 
 
-def best(name: str, settings: list[Any], classes: dict[str, Tensor], asked: dict[str, Features]) -> dict[str, Any]:
-    """The setting that is best on val, the first of equals, and how it does. `classes` of a split are (L, n)."""
-    right = {split: (said.cpu() == asked[split].target).sum(dim=1).tolist() for split, said in classes.items()}
-    chosen = right["val"].index(max(right["val"]))
+def best(name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: dict[str, Features]) -> dict[str, Any]:
+    """The setting that is best on val, the first of equals, and how it does: in the mean over the draws, and in each.
+    The classes said of a split are (L, n)."""
+    right = {split: [(said[split].cpu() == f.target).sum(dim=1) for said in draws] for split, f in asked.items()}
+    chosen = int(torch.stack(right["val"]).sum(dim=0).argmax())
     found: dict[str, Any] = {"chosen": {name: settings[chosen]}}
     for split, counts in right.items():
         n = len(asked[split].values)
-        found[f"{split}/acc1"] = counts[chosen] / n
-        found[f"{split}/interval"] = wilson_interval(counts[chosen], n)
+        each = [int(count[chosen]) / n for count in counts]
+        found[f"{split}/acc1"] = mean(each)
+        found[f"{split}/interval"] = interval(each, n)
+        found[f"{split}/each"] = each
     return found
+
+
+def interval(each: list[float], n: int) -> tuple[float, float]:
+    """Of accuracies on the same n images: other draws and other images, which have nothing to do with each other."""
+    middle, half, (low, high) = mean(each), half_width(each), wilson_interval(mean(each) * n, n)
+    return max(0.0, middle - hypot(half, middle - low)), min(1.0, middle + hypot(half, high - middle))
 
 
 def place_for(cfg: DictConfig, frozen: FrozenModel) -> Path:

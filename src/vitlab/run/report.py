@@ -37,6 +37,9 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
             f"{group['lr']:.3g}",
             f"{group['weight_decay']:g}",
         )
+    learning = {id(p) for group in task.groups for p in group["params"]}
+    if frozen := [p.numel() for p in task.parameters() if id(p) not in learning]:
+        groups.add_row("frozen", str(len(frozen)), f"{sum(frozen):,}", "", "")
     console.print(groups)
 
 

@@ -58,11 +58,15 @@ def resumed_config(
             _delete(cfg, key)
             continue
         value = _plain(OmegaConf.select(composed, key))
-        movable = any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
-        if key.split(".")[0] in FIXED and not movable and value != _plain(OmegaConf.select(saved, key)):
+        if key.split(".")[0] in FIXED and not movable(key) and value != _plain(OmegaConf.select(saved, key)):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
     return cfg
+
+
+def movable(key: str) -> bool:
+    """Whether the key only says where and how the same data is read."""
+    return any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
 
 
 def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> None:

@@ -109,25 +109,28 @@ def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) 
 
 
 def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> Table:
-    """Every tensor with its weight decay and what its learning rate is multiplied by; like blocks share a row."""
+    """Every tensor with its weight decay and what its learning rate is multiplied by, or that it is frozen; like blocks
+    share a row."""
     table = left_titled("parameter groups")
     table.add_column("tensor", no_wrap=True)
     for name in ("shape", "parameters", "weight decay", "lr multiplier"):
         table.add_column(name, justify="right", no_wrap=True)
-    places = {name: (group["weight_decay"], group["lr"] / lr) for group in groups for name in group["names"]}
+    places = {name: ("frozen", "") for name, _ in model.named_parameters()}
+    for group in groups:
+        row = (f"{group['weight_decay']:g}", f"{group['lr'] / lr:.4g}")
+        places |= dict.fromkeys(group["names"], row)
     for name, count, shape in folded(model, places):
-        decay, multiplier = places[name]
         words = name.split(".")
         if count > 1:
             words[1] += f"-{int(words[1]) + count - 1}"
         numel = count * torch.Size(shape).numel()
-        table.add_row(".".join(words), "x".join(map(str, shape)), f"{numel:,}", f"{decay:g}", f"{multiplier:.4g}")
+        table.add_row(".".join(words), "x".join(map(str, shape)), f"{numel:,}", *places[name])
     return table
 
 
 def folded(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
     """First of each run of blocks whose tensor of that name has the same shape and place, and the run's length."""
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters() if name in places}
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     seen: set[str] = set()
     for name, shape in shapes.items():
         if name in seen:

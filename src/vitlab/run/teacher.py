@@ -9,9 +9,9 @@ from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.checkpoints import file
-from vitlab.errors import ConfigError, VitlabError
+from vitlab.errors import ConfigError
 from vitlab.run.build import from_saved, plain
-from vitlab.run.model import build_model, load_pretrained
+from vitlab.run.model import build_model, load_pretrained, try_out
 from vitlab.tasks.teacher import Norm, Teacher
 
 
@@ -28,8 +28,8 @@ def build_teacher(cfg: DictConfig) -> Teacher | None:
     """The teacher that cfg.teacher names, for images as cfg.data gives them; None for tasks without one.
 
     A node without a model is the model of the run teacher.pretrained. The teacher wants images of the mean, std and
-    size that its run, or timm, states; a size in the node comes first, and the student's where nothing is stated.
-    Raises ConfigError or CheckpointError for one that cannot teach.
+    size that its run, or timm, states; what the node states comes first. Where nobody states a size it is the
+    student's. Raises ConfigError or CheckpointError for one that cannot teach, or of which nobody says mean and std.
     """
     if "teacher" not in cfg:
         return None
@@ -50,11 +50,12 @@ def build_teacher(cfg: DictConfig) -> Teacher | None:
     teacher = Teacher(
         model,
         given=given,
-        wanted=stated.norm or given,
+        wanted=wanted_norm(node, stated),
         image_size=node.get("image_size") or stated.image_size or data["image_size"],
         class_names=stated.class_names,
     )
-    try_out(teacher, data)
+    blank = torch.zeros(1, data["in_chans"], teacher.image_size, teacher.image_size)
+    try_out(teacher, blank, data["num_classes"], "the teacher")
     return teacher
 
 
@@ -64,6 +65,20 @@ def model_of_run(run: str) -> tuple[Module, Stated]:
 
     saved = SavedRun.open(run)
     return saved.task().model, stated_by_run(plain(saved.config), saved.checkpoint)
+
+
+def wanted_norm(node: DictConfig, stated: Stated) -> Norm:
+    own = plain(node)
+    if own.get("mean") is not None and own.get("std") is not None:
+        return Norm(own["mean"], own["std"])
+    if own.get("mean") is not None or own.get("std") is not None:
+        raise ConfigError("teacher.mean and teacher.std go together; give both")
+    if stated.norm is None:
+        raise ConfigError(
+            f"teacher.pretrained={node.pretrained} does not say what its images were normalised with; give "
+            "+teacher.mean=[...] and +teacher.std=[...], of pixels from 0 to 1"
+        )
+    return stated.norm
 
 
 def check_complete(report: Any) -> None:
@@ -92,21 +107,3 @@ def stated_by(report: Any) -> Stated:
 def stated_by_run(config: dict[str, Any], checkpoint: dict[str, Any]) -> Stated:
     data = config["data"]
     return Stated(Norm(data["mean"], data["std"]), data["image_size"], list(checkpoint["run"]["class_names"]))
-
-
-def try_out(teacher: Teacher, data: dict[str, Any]) -> None:
-    """Raise ConfigError unless it gives logits of the data's classes for one of its images."""
-    size = data["image_size"]
-    try:
-        logits = teacher(torch.zeros(1, data["in_chans"], size, size))
-    except VitlabError:
-        raise
-    except Exception as error:  # whatever a model of another library raises
-        reason = str(error).strip().split("\n")[0]
-        shape = f"{data['in_chans']}x{teacher.image_size}x{teacher.image_size}"
-        raise ConfigError(f"the teacher gives no logits for images of {shape}: {reason}") from error
-    if logits.shape != (1, data["num_classes"]):
-        raise ConfigError(
-            f"the teacher tells {logits.shape[-1]} classes apart, and data.num_classes is {data['num_classes']}; give "
-            "one of the same classes"
-        )

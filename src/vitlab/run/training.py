@@ -17,8 +17,8 @@ from vitlab.loggers import WeightsAndBiases
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
 from vitlab.run.checks import check_agreement, check_continuation, check_task, check_values
-from vitlab.run.command import Job
-from vitlab.run.model import build_model, load_pretrained, recompute_activations
+from vitlab.run.job import Job
+from vitlab.run.model import build_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import build_datamodule, build_loggers, build_task, planned_steps
 from vitlab.run.provenance import record_start, versions
@@ -67,6 +67,8 @@ def train(cfg: DictConfig) -> float | None:
     datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
     model = build_model(cfg.model)
+    if cfg.data.patch_size is None:
+        try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
     task = build_task(cfg, model, build_teacher(cfg))
     datamodule.num_steps = planned_steps(trainer, datamodule)
     task.plan(datamodule.num_steps, datamodule)

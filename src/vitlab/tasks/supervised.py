@@ -32,8 +32,7 @@ class Supervised(Task):
     `loss` is a partial of a function of logits, target and its options, which hold in training; evaluation takes the
     function without them, but in the same units. `class_weights` are one factor on the loss for each class, or
     "balanced": inverse to how often a class is in an epoch's order, 1 in the mean over its samples, or as a kind of
-    label says. Raises ValueError
-    for other words, or another number of factors than classes.
+    label says. Raises ValueError for other words, or another number of factors than classes.
     """
 
     several_labels: bool  # whether an image may have several classes

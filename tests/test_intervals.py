@@ -1,11 +1,11 @@
-"""Intervals of accuracies, against scipy's."""
+"""Intervals of measured figures, against scipy's."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
-from vitlab.features import wilson_interval
+from vitlab.intervals import half_width, wilson_interval
 
 
 @given(n=st.integers(1, 10**6), share=st.floats(0, 1), level=st.sampled_from([0.68, 0.95, 0.99]))
@@ -20,3 +20,10 @@ def test_it_holds_the_share_and_stays_between_0_and_1():
     assert wilson_interval(10, 10)[1] == pytest.approx(1, abs=1e-12)
     low, high = wilson_interval(9700, 10000)
     assert 0.966 < low < 0.97 < high < 0.974
+
+
+def test_the_interval_of_a_mean_is_that_of_students_test():
+    values = [0.9, 0.95, 0.97, 0.91, 0.93]
+    interval = ttest_1samp(values, 0).confidence_interval(0.95)
+    assert half_width(values) == pytest.approx((interval.high - interval.low) / 2)
+    assert half_width([0.5]) == 0

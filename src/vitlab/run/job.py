@@ -1,0 +1,33 @@
+"""What Hydra knows of the job that runs."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+
+
+@dataclass(frozen=True)
+class Job:
+    """The config it is of, its folder, the overrides and group choices it was given, and, in a multirun, the folder of
+    the sweep."""
+
+    config_name: str
+    folder: Path
+    overrides: list[str]
+    choices: dict[str, str]
+    sweep: Path | None
+
+    @classmethod
+    def current(cls) -> "Job":
+        hydra = HydraConfig.get()
+        sweep = Path(hydra.sweep.dir).absolute() if hydra.mode == RunMode.MULTIRUN else None
+        choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
+        folder = Path(hydra.runtime.output_dir)
+        return cls(str(hydra.job.config_name), folder, list(hydra.overrides.task), choices, sweep)
+
+
+def other_rank() -> bool:
+    """Whether this is a process that another one of the same run has started."""
+    return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "RANK", "SLURM_PROCID"))
