@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from vitlab.errors import ConfigError
@@ -57,7 +56,7 @@ def take(cfg: DictConfig, own: DictConfig, usual: DictConfig, group: str, job: J
     file = CONF / "model" / f"{job.choices[group]}.yaml"
     alike = group in MODELS and key in usual and own[key].get("_target_") == usual[key].get("_target_")
     if alike and file.is_file():
-        for name in (stated("model", job.choices[group]) | OF_A_SIZE) & own[key].keys():
+        for name in (stated(job.choices[group]) | OF_A_SIZE) & own[key].keys():
             cfg[key][name] = own[key]._get_node(name)
     else:
         cfg[key] = own[key]
@@ -82,10 +81,9 @@ def tell(layers: list[str], groups: list[str], job: Job) -> None:
 
 
 def composed(job: Job, overrides: list[str]) -> DictConfig:
-    loader = GlobalHydra.instance().config_loader()
     own = HydraConfig.get().overrides.hydra  # where else configs lie
     try:
-        return loader.load_configuration(job.config_name, [*own, *overrides], run_mode=RunMode.RUN)
+        return compose(job.config_name, [*own, *overrides], return_hydra_config=True)
     except HydraException as error:
         reason = (str(error) or str(error.__cause__)).split("\n")[0].rstrip(".")
         raise ConfigError(f"{reason}: a key that the chosen option does not state is added with ++KEY=VALUE") from error
@@ -113,10 +111,10 @@ def key_of(group: str) -> str:
     return package or name
 
 
-def stated(group: str, option: str) -> set[str]:
-    """The keys in an option's own file, and in those it starts from; what all of the group start from, whose name
-    begins with _, is left out."""
-    node: Any = OmegaConf.load(CONF / group / f"{option}.yaml")
+def stated(model: str) -> set[str]:
+    """The keys in a model's own file, and in those it starts from; what all start from, whose name begins with _, is
+    left out."""
+    node: Any = OmegaConf.load(CONF / "model" / f"{model}.yaml")
     above = [str(default) for default in node.get("defaults", []) if not str(default).startswith("_")]
     keys = {str(key) for key in node if key != "defaults"}
-    return keys.union(*(stated(group, one) for one in above if "@" not in one))
+    return keys.union(*(stated(one) for one in above if "@" not in one))
