@@ -14,9 +14,11 @@ from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
 from vitlab.errors import CheckpointError, ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
+from vitlab.out_of_memory import refusing
 from vitlab.run import report
 from vitlab.run.build import build, from_saved, plain, portable
 from vitlab.run.checks import check_agreement, check_continuation, check_task, check_values
+from vitlab.run.fitting_batch import too_many
 from vitlab.run.job import Job
 from vitlab.run.model import build_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
@@ -95,7 +97,8 @@ def train(cfg: DictConfig) -> float | None:
         task.model.compile()
     exit_code = 1
     try:
-        result = fit_and_test(task, datamodule, trainer, str(path) if checkpoint else None, first_step)
+        with refusing(lambda: too_many(datamodule, trainer, task)):
+            result = fit_and_test(task, datamodule, trainer, str(path) if checkpoint else None, first_step)
         exit_code = 0
     finally:
         for logger in loggers:
