@@ -14,6 +14,8 @@ from vitlab.data.sources.tables import READERS, place_of, read_table
 from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 
+OUTSIDE = (os.sep, os.path.join(os.pardir, ""))
+
 
 class Listing:
     """One image for each row of `file` (.csv or .parquet); the columns are named by `path_column`, `label_column` and
@@ -98,25 +100,26 @@ class Listing:
             pools[split] = FilePool.listed([paths[row] for row in rows], targets, self.root)
         return pools
 
-    def _names(self, label: str) -> list[str]:
+    def _names(self, label: str) -> tuple[str, ...]:
         """The classes that a label names."""
         if self.separator is None:
-            return [label]
-        return [name for part in label.split(self.separator) if (name := part.strip())]
+            return (label,)
+        return tuple(name for part in label.split(self.separator) if (name := part.strip()))
 
-    def _check_paths(self, paths: Sequence[str], names: list[list[str]]) -> None:
+    def _check_paths(self, paths: Sequence[str], names: Sequence[tuple[str, ...]]) -> None:
         """Raise DataError for a path that leads out of the root, and for a file that has two labels."""
         roots = [os.path.join(root, "") for root in (os.path.abspath(self.root), os.path.realpath(self.root))]
         rows: dict[str, int] = {}
         for row, path in enumerate(paths):
-            normal = os.path.normpath(path)
-            inside = next((normal.removeprefix(root) for root in roots if normal.startswith(root)), normal)
-            if not self.allow_outside and (os.path.isabs(inside) or inside.split(os.sep, 1)[0] == os.pardir):
+            place = os.path.normpath(path)
+            if place.startswith(os.sep):
+                place = next((place.removeprefix(root) for root in roots if place.startswith(root)), place)
+            if not self.allow_outside and (place.startswith(OUTSIDE) or place == os.pardir):
                 raise DataError(
                     f"{place_of(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
                     "data.source.root to a folder that holds all images, or data.source.allow_outside=true"
                 )
-            earlier = rows.setdefault(inside, row)
+            earlier = rows.setdefault(place, row)
             if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
                 one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
                 raise DataError(
