@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.views import shown
+from vitlab.whole_files import writing_whole
 
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
@@ -27,7 +28,8 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
 def write_figure(figure: Figure, path: Path) -> Path:
     """As a PNG, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    with writing_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110, bbox_inches="tight")
     return path
 
 

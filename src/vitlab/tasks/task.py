@@ -12,14 +12,14 @@ from pytorch_lightning.utilities.types import STEP_OUTPUT, OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from torchmetrics import MeanMetric, MetricCollection, SumMetric
+from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.counted import counted_seed, seed_device
 from vitlab.data.batch import Batch
 from vitlab.errors import DataError
 from vitlab.models import head_names
 from vitlab.optim import Optimization, Schedule
-from vitlab.tasks.progress import place_loops
+from vitlab.tasks.progress import placed_loops
 
 STAGES = ("fit", "val", "test")
 
@@ -233,12 +233,33 @@ class Task(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["run"] = self.record
+        checkpoint["num_optimizer_states"] = sum(len(state["state"]) for state in checkpoint["optimizer_states"])
+        checkpoint["sums"] = {name: sums_of(metric) for name, metric in self.summed().items()}
+
+    def summed(self) -> dict[str, Metric]:
+        """What training sums up between two log entries."""
+        return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Where a run goes on is told by its number of optimizer steps alone."""
+        """Where a run goes on is told by its number of optimizer steps alone. The first rank goes on with the sums of
+        all of them."""
+        for name, sums in checkpoint.get("sums", {}).items() if self.global_rank == 0 else ():
+            add_sums(self.summed()[name], sums)
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
-            place_loops(checkpoint["loops"]["fit_loop"], checkpoint["global_step"], steps, self.trainer)
+            checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
+
+
+def sums_of(metric: Metric) -> dict[str, Tensor]:
+    """The states of a metric, summed over all ranks; every rank calls it."""
+    with metric.sync_context():
+        return {name: value.detach().cpu().clone() for name, value in metric.metric_state.items()}
+
+
+def add_sums(metric: Metric, sums: dict[str, Tensor]) -> None:
+    """Go on from the states of an earlier start."""
+    for name, value in sums.items():
+        setattr(metric, name, getattr(metric, name) + value.to(metric.device))
 
 
 def partial_evaluation(trainer: pl.Trainer) -> bool:
