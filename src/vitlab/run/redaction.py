@@ -80,4 +80,4 @@ def check_kept(value: Any, key: str = "") -> None:
         for inner in value:
             check_kept(inner, key)
     elif isinstance(value, str) and MARK in value:
-        raise ConfigError(f"{key} held a secret, which is not kept with a run; give it again: {key}=...")
+        raise ConfigError(f"{key} held a secret, which is not kept with a run; give it again: ++{key}=...")

@@ -44,7 +44,7 @@ def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:
     if not SLURMEnvironment.detect():
         return []
     for path in folder.glob("hpc_ckpt_*.ckpt"):
-        path.rename(path.with_name(f"unused_{path.name}"))
+        path.rename(path.with_name(path.name.replace("hpc_ckpt", "set_aside")))
     return [SLURMEnvironment(auto_requeue=False)]
 
 

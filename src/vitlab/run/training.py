@@ -145,12 +145,12 @@ def run_record(
 def fit_and_test(
     task: Any, datamodule: Any, trainer: pl.Trainer, ckpt_path: Path | None, first_step: int
 ) -> dict[str, Any]:
-    """Fit, validate the last step if nobody has, then test the best model."""
+    """Fit, validate the last step if this start has not, then test the best model."""
     started = time.perf_counter()
     trainer.fit(task, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     best = next((c for c in trainer.callbacks if isinstance(c, BestModel)), None)
     steps = trainer.global_step - first_step
-    if best is not None and best.validated_step != trainer.global_step:
+    if best is not None and (best.validated_step != trainer.global_step or not trainer.callback_metrics):
         trainer.validate(task, datamodule=datamodule, verbose=False)
     validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
     seconds = time.perf_counter() - started
