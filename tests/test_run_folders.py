@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import weakref
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -189,3 +190,24 @@ def test_a_lock_is_not_inherited_by_forked_workers(tmp_path, held):
     run_lock.take(folder, break_lock=False)
     run_lock.leave(folder)
     assert not (folder / ".lock").exists()
+
+
+def test_the_state_it_goes_on_from_is_not_kept_in_memory(cli, run, monkeypatch):
+    from vitlab.tasks import Classification
+
+    read, step, loaded, alive = file.read, Classification.training_step, [], []
+
+    def watched(path):
+        checkpoint = read(path)
+        loaded.extend(weakref.ref(value) for value in checkpoint["state_dict"].values())
+        return checkpoint
+
+    def looked(self, batch, batch_idx):
+        alive.append(sum(tensor() is not None for tensor in loaded))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(file, "read", watched)
+    monkeypatch.setattr(Classification, "training_step", looked)
+    assert cli("train", "resume=run", "trainer.max_epochs=3", tiny=False).status == 0
+    assert loaded
+    assert alive[1] == 0
