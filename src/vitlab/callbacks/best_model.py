@@ -35,6 +35,8 @@ class BestModel(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """By another metric than before, nothing is the best yet."""
+        if isinstance(state_dict["score"], str):
+            raise CheckpointError(f"the checkpoint is damaged: the best score is {state_dict['score']!r:.80}")
         if state_dict["monitor"] == self.monitor:
             self.score, self.step = state_dict["score"], state_dict["step"]
         self.validated_step = state_dict["validated_step"]

@@ -70,5 +70,5 @@ def check_like(saved: Any, own: Any, place: str) -> None:
             raise CheckpointError(f"the checkpoint is damaged: {place} has no {min(map(str, missing))}")
         for name, value in own.items():
             check_like(saved[name], value, f"{place}.{name}")
-    elif (own is None or isinstance(own, int | float)) and not isinstance(saved, int | float | None):
+    elif isinstance(own, int | float) and not isinstance(saved, int | float):
         raise CheckpointError(f"the checkpoint is damaged: {place} is {saved!r:.80}, and should be a number")
