@@ -20,7 +20,7 @@ from vitlab.run.build import build, plain, portable
 from vitlab.run.checks import check_agreement, check_task, check_values
 from vitlab.run.continuation import check_continuation
 from vitlab.run.job import Job, other_rank
-from vitlab.run.model import build_model, load_pretrained, recompute_activations, try_pixels
+from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import build_datamodule, build_loggers, build_task, planned_steps
 from vitlab.run.provenance import record_start, versions
@@ -111,7 +111,7 @@ def train_in(folder: Path, cfg: DictConfig, job: Job) -> float | None:
             transfer.save(folder / "pretrained.csv")
             transfer.show()
     if cfg.compile:
-        task.model.compile()
+        compile_model(model, datamodule.num_image_sizes)
     exit_code = 1
     try:
         result = fit_and_test(task, datamodule, trainer, path, first_step)
