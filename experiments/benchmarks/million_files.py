@@ -57,7 +57,8 @@ def first_batch(folder: Path) -> dict[str, Any]:
     from data_path import datamodule
 
     start = time.perf_counter()
-    module = datamodule(folder, 2, f"data.source.index_root={folder / 'index'}", f"global_batch_size={BATCH}")
+    source = [f"data.source.index_root={folder / 'index'}", "data.source.allow_outside=true"]
+    module = datamodule(folder, 2, *source, f"global_batch_size={BATCH}")
     opened = time.perf_counter()
     batch = next(iter(module.train_dataloader()))
     assert len(batch.inputs) == BATCH

@@ -1,10 +1,23 @@
 """What a user can get wrong, each with the exit status of a single run. The message is one sentence for that user."""
 
+import re
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # in names of files and classes: line breaks, a terminal's commands
+MOST_LETTERS = 2000
+FROM_A_WORKER = "Caught "  # what torch writes before an error of a worker, with its traceback
+
 
 class VitlabError(Exception):
-    """A refusal: names the key or file, and what would be right."""
+    """A refusal: names the key or file, and what would be right, in one line of a length that is read."""
 
     status = 1
+
+    def __init__(self, sentence: str):
+        if not sentence.startswith(FROM_A_WORKER):
+            sentence = CONTROL.sub(lambda letter: f"\\x{ord(letter[0]):02x}", sentence)
+            if len(sentence) > MOST_LETTERS:
+                sentence = f"{sentence[: MOST_LETTERS // 2]} … {sentence[-MOST_LETTERS // 2 :]}"
+        super().__init__(sentence)
 
 
 class ConfigError(VitlabError, ValueError):

@@ -92,7 +92,8 @@ def flush_folder(folder: Path) -> None:
 
 
 def as_json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")  # file names that are no UTF-8 become escapes that JSON reads
 
 
 def digest_of(content: bytes | memoryview) -> str:

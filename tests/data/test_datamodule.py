@@ -49,7 +49,8 @@ def arrays(**sizes):
 
 
 def folder(root):
-    return Folder(root=str(root), splits={"train": "train", "val": "val", "test": "test"}, index_root=None)
+    splits = {"train": "train", "val": "val", "test": "test"}
+    return Folder(root=str(root), splits=splits, index_root=None, allow_outside=False)
 
 
 WHOLE = WholeImage(image_size=8, interpolation="bilinear")

@@ -9,6 +9,7 @@ from vitlab.data.crops import Crop
 from vitlab.data.dataset import ImageSplit
 from vitlab.data.resampling import BY_TORCH
 from vitlab.data.source import Pool
+from vitlab.data.sources.labels import stray
 from vitlab.errors import ConfigError, DataError
 
 ON_BAD_IMAGE = ("error", "skip")
@@ -69,7 +70,9 @@ def check_order(class_balance: float, shuffle_window: int | None) -> None:
 
 
 def check_labels(pools: Mapping[str, Pool], class_names: list[str], num_classes: int, class_balance: float) -> None:
-    """As many classes as are configured, and in every split either one an image or several."""
+    """Images to train on, as many classes as are configured, and in every split either one an image or several."""
+    if "train" not in pools:
+        raise DataError(f"the data has no split train, but {', '.join(pools) or 'none'}")
     if len(class_names) != num_classes:
         raise ConfigError(
             f"data.num_classes is {num_classes}, but the data has {len(class_names)} classes; "
@@ -81,6 +84,12 @@ def check_labels(pools: Mapping[str, Pool], class_names: list[str], num_classes:
             f"the targets of {', '.join(shapes)} are {', '.join(str(pool.targets.shape) for pool in pools.values())}; "
             f"give all of them as (n,), or all as (n, {num_classes})"
         )
+    for pool in pools.values():
+        if pool.targets.ndim == 1 and (i := stray(pool.targets, num_classes)) is not None:
+            raise DataError(
+                f"{pool.name(i)} has the label {pool.targets[i]}, and the {num_classes} classes count from 0 to "
+                f"{num_classes - 1}; correct it"
+            )
     if class_balance and pools["train"].targets.ndim == 2:
         raise ConfigError(
             f"data.class_balance {class_balance} is for images of one class each, and these may have several; set it "

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from vitlab.data.file_content import content
 from vitlab.errors import DataError, in_one_line
 
 DELAYS = (0.0, 0.5, 2.0, 8.0)  # seconds before each attempt at a remote file
@@ -72,7 +73,7 @@ class LocalFiles:
     def whole(self, name: str) -> bytes:
         path = Path(self.root, name)
         try:
-            return path.read_bytes()
+            return content(path)
         except OSError as error:
             raise unreachable(str(path), error) from error
 

@@ -136,7 +136,7 @@ def quick_keys(pool: Pool, deadline: float) -> np.ndarray | None:
             return None
         try:
             keys[i] = os.stat(pool.name(i)).st_size
-        except OSError:
+        except DAMAGE:
             keys[i] = UNKNOWN  # it is met again, where it can be named
     return keys
 

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.data.file_content import MOST_BYTES
 from vitlab.data.parallel import cut, in_order
 from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, save_index
+from vitlab.data.sources.labels import MOST_CLASSES
 from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.whole_files import as_json, digest_of, write_whole
@@ -54,12 +56,14 @@ class Walk:
         rows, labels = Rows(), []
         place = f"{self.root}/{name}"
         try:
+            if self.filesystem.info(place)["type"] != "file":
+                raise DataError(f"{place} is no file, but a pipe or a device; remove it")
             with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 for found in samples(tar, place):
                     rows.add(0, found.offset, found.content, 0, None, found.name)  # the class is numbered later
                     labels.append(found.label)
                 return rows, labels, file.seek(0, 2)
-        except (OSError, tarfile.TarError, EOFError) as error:
+        except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
             raise DataError(f"{place} is no whole, uncompressed tar: {error}") from error
 
 
@@ -77,6 +81,8 @@ def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
 
     while (member := tar.next()) is not None:
         tar.members = []  # type: ignore[attr-defined]  # it would keep them all
+        if member.size < 0:
+            raise DataError(f"{place}: {member.name} has {member.size:,} bytes; the tar is damaged")
         if not member.isfile():
             continue
         folder, _, file = member.name.rpartition("/")
@@ -86,6 +92,8 @@ def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
             key, image, label = f"{folder}/{stem}", None, None
         if extension.lower() not in IMAGES | {"cls", "json"}:
             continue
+        if member.size > MOST_BYTES:
+            raise DataError(f"{place}: {member.name} has {member.size:,} bytes, and {MOST_BYTES:,} are the most")
         content = tar.extractfile(member).read()  # type: ignore[union-attr]  # it is a file
         if extension.lower() in IMAGES:
             image = (member.name, member.offset_data, content)
@@ -100,18 +108,20 @@ def label_of(content: bytes, extension: str, place: str) -> Label | None:
         if extension == "json":
             fields = json.loads(value)
             value = fields.get("label", fields.get("cls"))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{place} holds no class: {error}") from error
-    if isinstance(value, list):
-        names = [class_of(name) for name in value]
-        return None if None in names else tuple(names)  # type: ignore[arg-type]
-    return class_of(value)
+    names = [class_of(name) for name in (value if isinstance(value, list) else [value])]
+    if odd := [name for name in names if isinstance(name, int) and not 0 <= name < MOST_CLASSES]:
+        raise DataError(f"{place} holds the class {odd[0]}; classes count from 0, and {MOST_CLASSES:,} are the most")
+    if None in names:
+        return None
+    return tuple(names) if isinstance(value, list) else names[0]  # type: ignore[arg-type]
 
 
 def class_of(value: Any) -> int | str | None:
     """A number, also one written as text, or a name; None for anything else."""
     if isinstance(value, str):
-        return int(value) if re.fullmatch(r"\d+", value) else value
+        return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -4,6 +4,7 @@ n images of a split, K classes
 """
 
 import json
+import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.data.file_content import MOST_BYTES
 from vitlab.data.targets import Target
 from vitlab.errors import DataError
 from vitlab.whole_files import digest_of, write_whole
@@ -53,11 +55,30 @@ def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             .reshape(entry["shape"])
             for name, entry in header.items()
         }
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is no index of shards, or damaged: {error}") from error
     if missing := COLUMNS.keys() - columns.keys():
         raise DataError(f"{path} is no index of shards: it has no column {', '.join(sorted(missing))}")
     return columns, metadata
+
+
+def check_columns(columns: dict[str, np.ndarray], sizes: list[int], path: Path) -> None:
+    """Raise DataError unless every image lies in one of the shards, of so many bytes each, and has a name and a size
+    that images have."""
+    count = len(columns["length"])
+    if any(len(column) != count for name, column in columns.items() if name != "names"):
+        raise DataError(f"{path} is damaged: its columns differ in length; pack the data set again")
+    shard, offset, length = (columns[name] for name in ("shard", "offset", "length"))
+    height, width = columns["height"], columns["width"]
+    good = (shard >= 0) & (shard < len(sizes)) & (offset >= 0) & (length >= 0) & (length <= MOST_BYTES)
+    good &= offset <= np.array(sizes)[shard.clip(0, len(sizes) - 1)] - length
+    good &= (np.diff(columns["name_end"], prepend=0) >= 0) & (columns["name_end"] <= columns["names"].size)
+    good &= (height >= 0) & (width >= 0) & ((height == 0) == (width == 0))
+    if not good.all():
+        raise DataError(
+            f"{path}: image {int(good.argmin())} lies outside of the shards, or has no name or size that can be; pack "
+            "the data set again"
+        )
 
 
 @dataclass
@@ -147,11 +168,33 @@ def read_index(content: bytes, place: str) -> dict[str, Any]:
     """The content of an index.json. Raises DataError for what is none, or of a later version."""
     try:
         index = json.loads(content)
-        known = index["format"] == FORMAT
-    except (ValueError, KeyError, TypeError) as error:
+        known = index["format"] == FORMAT and index["version"] <= VERSION
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{place} is no index of shards") from error
-    if not known or index["version"] > VERSION:
+    if not known:
         raise DataError(
             f"{place} is of format {index['format']} {index['version']}, and {FORMAT} {VERSION} is what is read"
         )
+    try:
+        whole = is_whole(index)
+    except (LookupError, TypeError, AttributeError, ValueError):
+        whole = False
+    if not whole:
+        raise DataError(f"{place} is damaged: it does not say what the shards are; pack the data set again")
     return index
+
+
+def is_whole(index: dict[str, Any]) -> bool:
+    """Whether an index.json says all that is read of it, and names no file outside of its folder."""
+    entries = list(index["splits"].values())
+    shards = [shard for entry in entries for shard in entry["shards"]]
+    files = [entry["index"] for entry in entries] + [name for name, _ in shards]
+    texts = [*index["class_names"], index.get("root", "")]
+    texts += [entry[key] for entry in entries for key in ("fingerprint", "digest")]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(entry["shards"] for entry in entries)
+        and all(size >= 0 for _, size in shards)
+        and all(number.isdecimal() for entry in entries for number in entry.get("unreadable", {}))
+        and not any(os.path.isabs(name) or os.pardir in name.split("/") for name in files)
+    )

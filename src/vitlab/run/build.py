@@ -15,9 +15,12 @@ from vitlab.errors import ConfigError, VitlabError
 from vitlab.home import CONF, EXPERIMENTS
 from vitlab.run.annotations import check_annotations
 
-ADDED = {  # keys that constructors did not always take
+ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
     "vitlab.models.VisionTransformer": {"drop_path_shape": "linear"},
     "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear"},
+    "vitlab.data.Folder": {"allow_outside": True},
+    "vitlab.data.ImageNet": {"allow_outside": True},
+    "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
 }
 RESOLVER_CALL = re.compile(r"\$\{(?!better:)[^${}]*:")  # better: which way a metric is better, and nothing else
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from vitlab.data.agreement import ON_BAD_IMAGE, one_of
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
+from vitlab.data.file_content import content
 from vitlab.data.foreign_tars import index_tars
 from vitlab.data.loader import workers_for
 from vitlab.data.shards import MEGABYTE, write_shards
@@ -66,9 +67,9 @@ def index_only(cfg: DictConfig) -> Path:
     names = None
     if cfg.class_names is not None:
         try:
-            names = Path(cfg.class_names).read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise ConfigError(f"class_names={cfg.class_names}: {error.strerror}") from error
+            names = content(cfg.class_names).decode("utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"class_names={cfg.class_names} cannot be read: {error}; give a text file") from error
     folder = Path(root if cfg.output is None else cfg.output)
     if cfg.output is None and not folder.is_dir():
         raise DataError(f"index={root}: there is no such folder")

@@ -18,6 +18,7 @@ from torch import Tensor
 from vitlab.data.batch import Sample, collate
 from vitlab.data.dataset import evaluated_image
 from vitlab.data.decoding import DAMAGE, MODES
+from vitlab.data.file_content import content
 from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.data.sources.packed_names import readable
 from vitlab.errors import ConfigError, DataError
@@ -80,7 +81,8 @@ def find_images(images: str) -> list[Path]:
     elif path.is_file():
         found = [path]
     else:
-        found = sorted(Path(p) for p in glob.glob(images, recursive=True) if Path(p).suffix.lower() in EXTENSIONS)
+        named = map(Path, glob.glob(images, recursive=True))
+        found = sorted(p for p in named if p.suffix.lower() in EXTENSIONS and not p.is_dir())
     if not found:
         raise DataError(f"images={images} names no image file; give a file, a folder or a glob such as 'photos/*.jpg'")
     return found
@@ -90,7 +92,7 @@ def read_image(path: Path, datamodule: Any) -> Tensor | str:
     """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
     try:
         mode = datamodule.image_mode or MODES.get(datamodule.in_chans)
-        return evaluated_image(path.read_bytes(), datamodule.eval_crop, mode)
+        return evaluated_image(content(path), datamodule.eval_crop, mode)
     except DAMAGE as error:
         return f"{path}: {error}"
 

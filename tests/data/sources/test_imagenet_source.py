@@ -63,7 +63,7 @@ def archives(tmp_path, monkeypatch):
 
 
 def source(root, index_root=None):
-    return ImageNet(root=str(root), index_root=index_root and str(index_root))
+    return ImageNet(root=str(root), index_root=index_root and str(index_root), allow_outside=False)
 
 
 def check(root, index_root=None):

@@ -21,6 +21,8 @@ def listing(file, **changes):
         "label_separator": None,
         "split_column": None,
         "class_names": None,
+        "allow_outside": False,
+        "allow_two_labels": False,
     }
     return Listing(file=str(file), **settings | changes)
 
@@ -69,7 +71,8 @@ def test_rows_go_to_their_splits(table, suffix):
 
 
 def test_relative_paths_begin_at_root(table, tmp_path):
-    pool = listing(table(path=["a.png", "/b.png"], label=["x", "y"]), root="/somewhere").open()["train"]
+    file = table(path=["a.png", "/b.png"], label=["x", "y"])
+    pool = listing(file, root="/somewhere", allow_outside=True).open()["train"]
     assert [pool.name(0), pool.name(1)] == ["/somewhere/a.png", "/b.png"]
 
 

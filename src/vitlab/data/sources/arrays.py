@@ -4,12 +4,14 @@ n images, H W height and width, C channels, K classes
 """
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.sources.labels import MOST_CLASSES, stray
 from vitlab.data.sources.split_names import SPLITS, check_splits
 from vitlab.errors import ConfigError, DataError
 
@@ -59,21 +61,18 @@ class Arrays:
                 f"data.source.labels: the splits differ in form: {forms}; give all of them the same columns"
             )
         columns = widths.pop()
-        number = 1 + max(int(labels.max()) for labels in targets) if columns is None else columns
         if self.given_names is None:
-            return [str(k) for k in range(number)]
+            return [str(k) for k in range(columns or 1 + max(int(labels.max()) for labels in targets))]
         names = len(self.given_names)
         if columns not in (None, names):
             raise DataError(f"data.source.class_names has {names} names, and the labels have {columns} columns")
-        if number > names:
-            raise DataError(f"data.source.class_names has {names} names, and the labels go to {number - 1}")
         return list(self.given_names)
 
     def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
         file = self.images.get(split)
         if file is not None and file.suffix == ".npy":
             pixels, targets = load(file), load(self.labels[split])
-            check(pixels, targets, str(file), str(self.labels[split]))
+            self._check(pixels, targets, str(file), str(self.labels[split]))
             return MappedPool(file, pixels, as_targets(targets))
         archive = file or self.images["train"]
         if archive.suffix == ".npy":
@@ -84,15 +83,19 @@ class Arrays:
                 if file is None:
                     return None
                 keys = "images", "labels"
-            for key in keys:
-                if key not in arrays:
-                    raise DataError(f"{archive} has no array {key}; it has {', '.join(arrays) or 'none'}")
-            try:
-                pixels, targets = arrays[keys[0]], arrays[keys[1]]
-            except Exception as error:  # zipfile and numpy raise many kinds
-                raise DataError(f"{archive} is damaged: {error}") from error
-        check(pixels, targets, f"{archive}: {keys[0]}", f"{archive}: {keys[1]}")
+            pixels, targets = (unpacked(arrays, key, archive) for key in keys)
+        self._check(pixels, targets, f"{archive}: {keys[0]}", f"{archive}: {keys[1]}")
         return ArrayPool(pixels, as_targets(targets), f"{archive.name} {split}")
+
+    def _check(self, pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
+        """Raise DataError as `check` does, and for a label that is no class, before anything is made for each class."""
+        check(pixels, targets, images, labels)
+        most, limit = MOST_CLASSES, f"{MOST_CLASSES:,} are the most"
+        if self.given_names is not None:
+            most = len(self.given_names)
+            limit = f"data.source.class_names has {most} names"
+        if targets.ndim == 1 and (i := stray(targets, most)) is not None:
+            raise DataError(f"{labels} holds {targets[i]}, for image {i}; classes count from 0, and {limit}")
 
 
 class MappedPool(Pool):
@@ -127,15 +130,35 @@ def load(file: Path) -> Any:
     if not file.is_file():
         raise DataError(f"data.source: there is no file {file}")
     try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # zipfile and numpy raise many kinds
         raise DataError(f"{file} cannot be read as {file.suffix}: {error}") from error
+    if isinstance(loaded, np.ndarray) != (file.suffix == ".npy"):
+        raise DataError(f"{file} is no {file.suffix}, but NumPy's other kind of file; rename it")
+    return loaded
+
+
+def unpacked(arrays: Any, key: str, archive: Path) -> np.ndarray:
+    """An array of an archive. Raises DataError where there is none, and for one that the memory does not hold: few
+    bytes may unpack to any number."""
+    if key not in arrays:
+        raise DataError(f"{archive} has no array {key}; it has {', '.join(arrays) or 'none'}")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        size = arrays.zip.getinfo(f"{key}.npy").file_size
+        if size <= memory:
+            return arrays[key]
+    except Exception as error:  # zipfile and numpy raise many kinds
+        raise DataError(f"{archive} is damaged: {error}") from error
+    raise DataError(
+        f"{archive}: {key} unpacks to {size:,} bytes, and this machine has {memory:,}; save it as .npy, which is mapped"
+    )
 
 
 def check(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
     """Raise DataError, saying what would be right, for arrays that are no images and their classes."""
     shape = " x ".join(map(str, pixels.shape))
-    if pixels.ndim not in (3, 4):
+    if pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:
         raise DataError(f"{images} is {shape}, and takes (n, H, W) or (n, H, W, C): reshape it")
     if pixels.ndim == 4 and pixels.shape[3] not in CHANNELS and pixels.shape[1] in CHANNELS:
         raise DataError(f"{images} is {shape}, which looks like (n, C, H, W): save images.transpose(0, 2, 3, 1)")
@@ -151,12 +174,8 @@ def check(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> 
         )
     if len(targets) != len(pixels) or not len(targets):
         raise DataError(f"{labels} has {len(targets)} labels for {len(pixels)} images in {images}; give one for each")
-    if targets.min() < 0:
-        raise DataError(f"{labels} holds {targets.min()}; classes count from 0")
-    if several and targets.max() > 1:
-        raise DataError(
-            f"{labels} holds {targets.max()}; where an image may have several classes, 1 says that it has one"
-        )
+    if several and (odd := targets[(targets < 0) | (targets > 1)]).size:
+        raise DataError(f"{labels} holds {odd[0]}; where an image may have several classes, 1 says that it has one")
 
 
 def as_targets(labels: np.ndarray) -> np.ndarray:

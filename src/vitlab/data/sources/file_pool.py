@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from vitlab.data.file_content import content
 from vitlab.data.source import Pool
 from vitlab.data.sources.packed_names import PackedNames
 
@@ -26,8 +27,7 @@ class FilePool(Pool):
         return cls(packed, targets, digest.hexdigest(), folder)
 
     def load(self, i: int) -> bytes:
-        with open(self.name(i), "rb") as file:
-            return file.read()
+        return content(self.name(i))
 
     def name(self, i: int) -> str:
         return os.path.join(self.folder, self.paths[i])

@@ -16,17 +16,19 @@ class Folder:
 
     `splits` names the folder below `root` of each split (null: it has none); one that is not there is passed over,
     except train's. Files below a class folder may lie in folders of their own; hidden ones and other extensions are
-    passed over. The names are kept in an index below `index_root`, which makes the next start fast (null: no index);
-    a file rewritten in place is only noticed after that index is deleted.
+    passed over. Links lead to what lies in `root`, unless `allow_outside`. The names are kept in an index below
+    `index_root`, which makes the next start fast (null: no index); a file rewritten in place is only noticed after that
+    index is deleted.
     `in_chans` is None: files may differ, so data.image_mode says what they are converted to.
     """
 
     in_chans = None
 
-    def __init__(self, *, root: str, splits: dict[str, str | None], index_root: str | None):
+    def __init__(self, *, root: str, splits: dict[str, str | None], index_root: str | None, allow_outside: bool):
         self.root = Path(root)
         self.splits = check_splits(splits)
         self.index_root = index_root
+        self.allow_outside = allow_outside
         self.class_names: list[str] = []
 
     def prepare(self) -> None:
@@ -40,6 +42,6 @@ class Folder:
             raise DataError(f"data.source.root: there is no folder {self.root}; give one that holds {train}/<class>/*")
         if not (self.root / train).is_dir():
             raise DataError(f"data.source.root: {self.root} has no folder {train}/; images go to {train}/<class>/*")
-        index = indexed(self.root, self.splits, self.index_root)
+        index = indexed(self.root, self.splits, self.index_root, self.allow_outside)
         self.class_names = index.class_names
         return index.pools()

@@ -21,6 +21,7 @@ from vitlab.data.source import Pool
 from vitlab.data.sources.array_file import read_arrays, write_arrays
 from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, scan
+from vitlab.data.sources.links import Bounds, check_folder
 from vitlab.data.sources.packed_names import PackedNames
 from vitlab.errors import DataError
 
@@ -80,19 +81,21 @@ def reopen(index: str, split: str, fingerprint: str) -> Pool:
     return pool
 
 
-def indexed(root: Path, splits: dict[str, str], index_root: str | None) -> FolderIndex:
+def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_outside: bool) -> FolderIndex:
     """The index of root/<splits[split]>/<class>/*: read from below `index_root` where it is there, whole and current,
     else built, and kept there. Raises DataError for what a data set may not be."""
     if index_root is None:
-        return build(root, splits)
+        return build(root, splits, allow_outside)
     about = {"version": VERSION, "root": os.path.abspath(root), "splits": splits, "extensions": sorted(EXTENSIONS)}
+    if not allow_outside:
+        about["bounds"] = os.path.realpath(root)
     digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=8).hexdigest()
     path = Path(index_root) / f"{ascii_name(root)}-{digest}.index"
     index = saved(path)
     if index is not None and index.is_current():
         return index
     start = time.time_ns()
-    index = build(root, splits)
+    index = build(root, splits, allow_outside)
     times, end = index.arrays["times"], time.time_ns()
     if np.any((start - RECENT < times) & (times < end + RECENT)):
         return index  # a folder may change again within one step of its clock
@@ -117,11 +120,16 @@ def saved(path: Path) -> FolderIndex | None:
         return None
 
 
-def build(root: Path, splits: dict[str, str]) -> FolderIndex:
+def build(root: Path, splits: dict[str, str], allow_outside: bool) -> FolderIndex:
     """List every class folder. `splits` names the folder of each split, of which only that of train must be there."""
     place = os.fsencode(os.path.abspath(root))
+    bounds = None if allow_outside else Bounds(place)
+    for folder in splits.values():
+        if os.path.islink(root / folder):
+            check_folder(os.path.join(place, os.fsencode(folder)), bounds)
     times = {os.fsencode(folder): changed(place, os.fsencode(folder)) for folder in splits.values()}
-    classes = {split: class_folders(root / splits[split]) for split in splits if times[os.fsencode(splits[split])] >= 0}
+    there = [split for split in splits if times[os.fsencode(splits[split])] >= 0]
+    classes = {split: class_folders(root / splits[split], bounds) for split in there}
     class_names = classes["train"]
     if not class_names:
         raise DataError(f"{root / splits['train']} holds no class folder; images go to {splits['train']}/<class>/*")
@@ -134,7 +142,7 @@ def build(root: Path, splits: dict[str, str]) -> FolderIndex:
     paths: dict[str, list[PackedNames]] = {split: [] for split in classes}
     counts: dict[str, list[int]] = {split: [] for split in classes}
     for split, _, folder in shown(work, len(work), f"listing {root}"):
-        found = scan(place, os.fsencode(folder))
+        found = scan(place, os.fsencode(folder), bounds)
         if not found.paths:
             raise DataError(f"class folder {root / folder} holds no image ({' '.join(sorted(EXTENSIONS))})")
         digests[split].update(found.digest)

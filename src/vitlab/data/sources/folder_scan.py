@@ -6,6 +6,8 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
+from vitlab.data.file_content import not_a_file
+from vitlab.data.sources.links import Bounds, check_folder
 from vitlab.data.sources.packed_names import PackedNames
 from vitlab.errors import DataError
 
@@ -21,18 +23,20 @@ class Scan(NamedTuple):
     folders: dict[bytes, int]  # when each last changed, in nanoseconds
 
 
-def scan(root: bytes, folder: bytes) -> Scan:
+def scan(root: bytes, folder: bytes, bounds: Bounds | None) -> Scan:
     """List `folder`, which lies below `root`. Raises DataError as `listed` does."""
-    files, folders = listed(root, folder)
+    files, folders = listed(root, folder, bounds)
     digest = hashlib.blake2b(b"".join([b"%b %d\n" % file for file in files]), digest_size=8).digest()
     return Scan(PackedNames.pack([name for name, _ in files]), digest, folders)
 
 
-def listed(root: bytes, folder: bytes) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
+def listed(
+    root: bytes, folder: bytes, bounds: Bounds | None = None
+) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
     """Paths and sizes in bytes of the image files at any depth below `folder`, sorted, and when each folder changed.
 
-    Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing and for
-    what cannot be listed.
+    Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing or out
+    of `bounds`, for a pipe, a socket or a device, and for what cannot be listed.
     """
     files: list[tuple[bytes, int]] = []
     folders: dict[bytes, int] = {}
@@ -52,8 +56,13 @@ def listed(root: bytes, folder: bytes) -> tuple[list[tuple[bytes, int]], dict[by
                         pending.append(prefix + name)
                     elif b"." in name and name.rpartition(b".")[2].lower() in SUFFIXES:
                         status = entry.stat()
-                        if not stat.S_ISDIR(status.st_mode):
-                            files.append((prefix + name, status.st_size))
+                        if stat.S_ISDIR(status.st_mode):
+                            continue
+                        if reason := not_a_file(status.st_mode):
+                            raise DataError(f"{os.fsdecode(entry.path)} is {reason}; remove it")
+                        if bounds is not None and entry.is_symlink():
+                            bounds.check_file(entry.path)
+                        files.append((prefix + name, status.st_size))
     except OSError as error:
         path = error.filename
         if os.path.islink(path):
@@ -62,9 +71,13 @@ def listed(root: bytes, folder: bytes) -> tuple[list[tuple[bytes, int]], dict[by
     return sorted(files), folders
 
 
-def class_folders(folder: Path) -> list[str]:
-    """Names of the folders in `folder`, sorted."""
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
+    """Names of the folders in `folder`, sorted. Raises DataError as `check_folder` does."""
+    entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    for entry in entries:
+        if entry.is_symlink():
+            check_folder(os.fsencode(entry.path), bounds)
+    return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def image_files(folder: Path) -> list[tuple[str, int]]:

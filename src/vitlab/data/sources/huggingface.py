@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vitlab.data import file_content
 from vitlab.data.source import Pool, Stored
-from vitlab.data.sources.labels import numbered
+from vitlab.data.sources.labels import numbered, stray
 from vitlab.data.sources.split_names import check_splits
 from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError, in_one_line
@@ -76,10 +77,10 @@ class HuggingFace:
                 for split, column in texts.items()
             }
         for split, numbers in targets.items():
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self.class_names):
+            if (row := stray(numbers, len(self.class_names))) is not None:
                 raise DataError(
-                    f"{self.name}: {self.splits[split]} has labels that are no class; leave that split out with "
-                    f"data.source.splits.{split}=null"
+                    f"{self.name}: {self.splits[split]} has labels that are no class, as {labels[split][row]}; leave "
+                    f"that split out with data.source.splits.{split}=null"
                 )
         for split, row_lengths in lengths.items():
             ends = np.cumsum(row_lengths)
@@ -184,4 +185,4 @@ def content(image: dict[str, Any] | None) -> bytes:
     """The file that a table holds, or names."""
     if image is None:
         raise ValueError("the table holds no image in this row")
-    return Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+    return file_content.content(image["path"]) if image["bytes"] is None else image["bytes"]

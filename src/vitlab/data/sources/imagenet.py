@@ -21,8 +21,9 @@ class ImageNet(Folder):
     their checksums. The published validation images are the test split, since the published test set has no labels.
     """
 
-    def __init__(self, *, root: str, index_root: str | None):
-        super().__init__(root=root, splits={"train": "train", "test": "val"}, index_root=index_root)
+    def __init__(self, *, root: str, index_root: str | None, allow_outside: bool):
+        splits: dict[str, str | None] = {"train": "train", "test": "val"}
+        super().__init__(root=root, splits=splits, index_root=index_root, allow_outside=allow_outside)
 
     def prepare(self) -> None:
         from torchvision.datasets import imagenet

@@ -3,7 +3,16 @@
 import re
 from collections.abc import Iterable
 
-INTEGER = re.compile(r"-?[0-9]+")
+import numpy as np
+
+MOST_CLASSES = 10_000_000  # that are counted from 0: there are names for all of them, whether they occur or not
+INTEGER = re.compile(r"-?[0-9]{1,18}")  # longer ones are names
+
+
+def stray(labels: np.ndarray, num_classes: int) -> int | None:
+    """The first of labels (n,) that is no class, counted from 0; None where all are."""
+    odd = (labels < 0) | (labels >= num_classes)
+    return int(odd.argmax()) if odd.any() else None
 
 
 def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:

@@ -1,10 +1,8 @@
 """Images named in a table: a CSV or Parquet file with a path and a label in each row, and perhaps a split."""
 
-import csv
-from collections.abc import Iterable, Sequence
-from itertools import islice
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,14 +10,16 @@ from vitlab.data.source import Pool
 from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.labels import numbered
 from vitlab.data.sources.split_names import SPLITS
+from vitlab.data.sources.tables import READERS, place_of, read_table
 from vitlab.data.targets import multi_hot
-from vitlab.errors import ConfigError, DataError, in_one_line
+from vitlab.errors import ConfigError, DataError
 
 
 class Listing:
     """One image for each row of `file` (.csv or .parquet); the columns are named by `path_column`, `label_column` and
     `split_column` (null: every row is for training). Relative paths lie below `root`
-    (null: the folder of the table).
+    (null: the folder of the table), and no path leads out of it, unless `allow_outside`. A file that stands in several
+    rows has the same label in all of them, unless `allow_two_labels`.
 
     Labels are names or whole numbers; `class_names` null: those of the training rows, sorted, numbers by their value.
     Given names are what the labels say, or what whole numbers count from 0. With a `label_separator` an image may have
@@ -39,6 +39,8 @@ class Listing:
         label_separator: str | None,
         split_column: str | None,
         class_names: list[str] | None,
+        allow_outside: bool,
+        allow_two_labels: bool,
     ):
         self.file = Path(file)
         self.root = str(self.file.parent) if root is None else root
@@ -56,6 +58,8 @@ class Listing:
                 "data.source.label_separator is empty; give what stands between two labels, as ;, or null"
             )
         self.separator = label_separator
+        self.allow_outside = allow_outside
+        self.allow_two_labels = allow_two_labels
         self.given_names = class_names
         self.class_names: list[str] = list(class_names or [])
         if self.file.suffix.lower() not in READERS:
@@ -67,23 +71,19 @@ class Listing:
     def open(self) -> dict[str, Pool]:
         if not self.file.is_file():
             raise DataError(f"data.source.file: there is no file {self.file}; give a CSV or Parquet file")
-        try:
-            table = READERS[self.file.suffix.lower()](self.file, self.columns)
-        except ConfigError:
-            raise
-        except (OSError, ValueError, csv.Error) as error:
-            reason = in_one_line(error)
-            raise DataError(f"{self.file} cannot be read as {self.file.suffix[1:]}: {reason}") from error
+        table = read_table(self.file, self.columns)
         paths, labels = table["path_column"], table["label_column"]
         needed = {"path_column": paths} | ({"label_column": labels} if self.separator is None else {})
         for key, column in needed.items():
             for row, value in enumerate(column):
                 if not value:
-                    raise DataError(f"{self._place(row)}: the {self.columns[key]} is empty; fill it, or remove the row")
+                    place = place_of(self.file, row)
+                    raise DataError(f"{place}: the {self.columns[key]} is empty; fill it, or remove the row")
         splits = self._splits(table.get("split_column"), len(paths))
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
         names = [self._names(label) for label in labels]
+        self._check_paths(paths, names)
         self.class_names, number = numbered((name for row in splits["train"] for name in names[row]), self.given_names)
         pools: dict[str, Pool] = {}
         for split, rows in splits.items():
@@ -92,7 +92,7 @@ class Listing:
             except KeyError:
                 row, unknown = next((row, name) for row in rows for name in names[row] if name not in number)
                 known = "data.source.class_names" if self.given_names else "the training rows"
-                raise DataError(f"{self._place(row)}: label '{unknown}' is not one of {known}") from None
+                raise DataError(f"{place_of(self.file, row)}: label '{unknown}' is not one of {known}") from None
             one = self.separator is None
             targets = np.array(classes, np.int64)[:, 0] if one else multi_hot(classes, len(self.class_names))
             pools[split] = FilePool.listed([paths[row] for row in rows], targets, self.root)
@@ -104,76 +104,35 @@ class Listing:
             return [label]
         return [name for part in label.split(self.separator) if (name := part.strip())]
 
+    def _check_paths(self, paths: Sequence[str], names: list[list[str]]) -> None:
+        """Raise DataError for a path that leads out of the root, and for a file that has two labels."""
+        roots = [os.path.join(root, "") for root in (os.path.abspath(self.root), os.path.realpath(self.root))]
+        rows: dict[str, int] = {}
+        for row, path in enumerate(paths):
+            normal = os.path.normpath(path)
+            inside = next((normal.removeprefix(root) for root in roots if normal.startswith(root)), normal)
+            if not self.allow_outside and (os.path.isabs(inside) or inside.split(os.sep, 1)[0] == os.pardir):
+                raise DataError(
+                    f"{place_of(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
+                    "data.source.root to a folder that holds all images, or data.source.allow_outside=true"
+                )
+            earlier = rows.setdefault(inside, row)
+            if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
+                one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
+                raise DataError(
+                    f"{place_of(self.file, row)}: {path} has the label {one}, and {other} at "
+                    f"{place_of(self.file, earlier)}; remove one, or set data.source.allow_two_labels=true"
+                )
+
     def _splits(self, column: Sequence[str] | None, length: int) -> dict[str, np.ndarray]:
         """The rows of each split."""
         if column is None:
             return {"train": np.arange(length)}
-        values = np.array(column)
-        for row in np.flatnonzero(~np.isin(values, SPLITS))[:1]:
+        numbers = {split: number for number, split in enumerate(SPLITS)}
+        values = np.array([numbers.get(value, -1) for value in column])
+        for row in np.flatnonzero(values < 0)[:1]:
             raise DataError(
-                f"{self._place(row)}: the {self.columns['split_column']} is '{values[row]}', and may be "
-                f"{', '.join(SPLITS)}"
+                f"{place_of(self.file, row)}: the {self.columns['split_column']} is '{column[row]}', and "
+                f"may be {', '.join(SPLITS)}"
             )
-        return {split: rows for split in SPLITS if len(rows := np.flatnonzero(values == split))}
-
-    def _place(self, row: int) -> str:
-        """Where a row stands: the line of a CSV file, where rows may be blank or take several lines."""
-        if self.file.suffix.lower() != ".csv":
-            return f"{self.file}, row {row + 1}"
-        with open(self.file, newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
-            rows = csv.reader(lines)
-            next(rows)  # the header
-            filled = (rows.line_num for values in rows if values)
-            return f"{self.file}, line {next(islice(filled, row, None))}"
-
-
-def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """The columns as they are written. Raises DataError for one that is not there and for a row of another length."""
-    with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as lines:
-        rows = csv.reader(lines)
-        header = next(rows, [])
-        check_columns(file, columns, header)
-        places = [header.index(column) for column in columns.values()]
-        table: list[list[str]] = [[] for _ in places]
-        for row in filter(None, rows):
-            if len(row) != len(header):
-                raise DataError(
-                    f"{file}, line {rows.line_num}: {len(row)} values for {len(header)} columns; quote the commas"
-                )
-            for values, place in zip(table, places, strict=True):
-                values.append(row[place])
-    return dict(zip(columns, table, strict=True))
-
-
-def read_parquet(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """The columns as text; "" for null. Raises DataError for one that is not there or holds neither text nor whole
-    numbers, and ConfigError without pyarrow."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigError(f"data.source.file {file}: Parquet needs pyarrow; pip install pyarrow") from error
-    try:
-        schema = parquet.read_schema(file)
-        check_columns(file, columns, schema.names)
-        table = parquet.read_table(file, columns=list(dict.fromkeys(columns.values())))
-    except pyarrow.ArrowException as error:
-        raise ValueError(error) from error
-    read = {key: table.column(column).to_pylist() for key, column in columns.items()}
-    return {key: list(texts(values, f"{file}: column {columns[key]}")) for key, values in read.items()}
-
-
-def texts(values: Iterable[Any], place: str) -> Iterable[str]:
-    for value in values:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-            raise DataError(f"{place} holds {value!r}, and takes text or whole numbers")
-        yield "" if value is None else str(value)
-
-
-def check_columns(file: Path, columns: dict[str, str], present: Sequence[str]) -> None:
-    for key, column in columns.items():
-        if column not in present:
-            raise DataError(f"data.source.{key}: {file} has no column {column}; it has {', '.join(present) or 'none'}")
-
-
-READERS = {".csv": read_csv, ".parquet": read_parquet}
+        return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(values == number))}

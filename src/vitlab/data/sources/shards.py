@@ -11,7 +11,7 @@ import numpy as np
 
 from vitlab.data.byte_ranges import ByteRange, Files, LocalFiles, files_below
 from vitlab.data.decoding import DamagedImage
-from vitlab.data.shard_index import INDEX, map_columns, name_of, read_index
+from vitlab.data.shard_index import INDEX, check_columns, map_columns, name_of, read_index
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import DataError
 from vitlab.whole_files import digest_of, write_whole
@@ -61,7 +61,9 @@ class Shards:
                 raise DataError(
                     f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written: it is not whole"
                 )
-        return ShardPool(images, self._local_index(files, entry), names, entry)
+        index = self._local_index(files, entry)
+        check_columns(map_columns(index)[0], [size for _, size in entry["shards"]], index)
+        return ShardPool(images, index, names, entry)
 
     def _local_index(self, files: Files, entry: dict[str, Any]) -> Path:
         """A split's index on this machine, checked."""
@@ -73,7 +75,7 @@ class Shards:
                 write_whole(path, files.whole(entry["index"]))
         if not path.is_file():
             raise DataError(f"there is no file {path}, the index of a split; pack the data set again")
-        if digest_of(np.memmap(path, mode="r").data) != entry["digest"]:
+        if not path.stat().st_size or digest_of(np.memmap(path, mode="r").data) != entry["digest"]:
             raise DataError(f"{path}, the index of a split, is damaged; restore it, or remove it if it is a copy")
         return path
 

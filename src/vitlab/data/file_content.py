@@ -1,0 +1,30 @@
+"""What a file holds, if it is one: a pipe would be waited for, and a device may never end."""
+
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 2**30  # of one file: an image of the most pixels that are taken, 8 bytes each, is smaller
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def not_a_file(mode: int) -> str:
+    """What it is instead, in words; empty for a file."""
+    return "" if stat.S_ISREG(mode) else f"{KINDS.get(stat.S_IFMT(mode), 'something else')}, and no file"
+
+
+def content(path: str | Path) -> bytes:
+    """All bytes of a file. Raises OSError for what is none, and for one of more than MOST_BYTES."""
+    status = os.stat(path)
+    if reason := not_a_file(status.st_mode):
+        raise OSError(f"it is {reason}")
+    if status.st_size > MOST_BYTES:
+        raise OSError(f"it has {status.st_size:,} bytes, and {MOST_BYTES:,} are the most that are taken")
+    with open(path, "rb") as file:
+        return file.read()

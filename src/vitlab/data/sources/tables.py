@@ -1,0 +1,101 @@
+"""Columns of a CSV or Parquet file, as text."""
+
+import csv
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vitlab.errors import ConfigError, DataError, in_one_line
+
+MOST_LETTERS = 2**20  # of a line
+
+
+def read_table(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+    """The columns, which are named by keys of data.source. Raises DataError for a file that cannot be read and for a
+    column that is not there or holds no text, and ConfigError without pyarrow."""
+    try:
+        return READERS[file.suffix.lower()](file, columns)
+    except ConfigError:
+        raise
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {in_one_line(error)}") from error
+
+
+def place_of(file: Path, row: int) -> str:
+    """Where a row stands: the line of a CSV file, where rows may be blank or take several lines."""
+    if file.suffix.lower() != ".csv":
+        return f"{file}, row {row + 1}"
+    rows = csv.reader(lines_of(file))
+    next(rows)  # the header
+    filled = (rows.line_num for values in rows if values)
+    return f"{file}, line {next(islice(filled, row, None))}"
+
+
+def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+    """The columns as they are written. Raises DataError for one that is not there and for a row of another length."""
+    rows = csv.reader(lines_of(file))
+    try:
+        header = next(rows, [])
+        check_columns(file, columns, header)
+        places = [header.index(column) for column in columns.values()]
+        table: list[list[str]] = [[] for _ in places]
+        for row in filter(None, rows):
+            if len(row) != len(header):
+                raise DataError(
+                    f"{file}, line {rows.line_num}: {len(row)} values for {len(header)} columns; quote the commas"
+                )
+            for values, place in zip(table, places, strict=True):
+                values.append(row[place])
+    except csv.Error as error:
+        raise DataError(f"{file}, line {rows.line_num}: {error}; close the quotes, or shorten the value") from error
+    return dict(zip(columns, table, strict=True))
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """The lines of a text file. Raises DataError for what is no text in UTF-8, before it fills the memory."""
+    with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+        for number, line in enumerate(iter(partial(text.readline, MOST_LETTERS), ""), start=1):
+            if "\0" in line:
+                raise DataError(f"{file}, line {number}, holds a NUL byte, as UTF-16 does; save the table in UTF-8")
+            if len(line) == MOST_LETTERS:
+                raise DataError(f"{file}, line {number}, has more than {MOST_LETTERS:,} letters; is it a table?")
+            yield line
+
+
+def read_parquet(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+    """The columns as text; "" for null. Raises DataError for one that is not there or holds neither text nor whole
+    numbers, and ConfigError without pyarrow."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigError(f"data.source.file {file}: Parquet needs pyarrow; pip install pyarrow") from error
+    try:
+        schema = parquet.read_schema(file)
+        check_columns(file, columns, schema.names)
+        table = parquet.read_table(file, columns=list(dict.fromkeys(columns.values())))
+    except pyarrow.ArrowException as error:
+        raise ValueError(error) from error
+    read = {key: table.column(column).to_pylist() for key, column in columns.items()}
+    return {key: list(texts(values, f"{file}: column {columns[key]}")) for key, values in read.items()}
+
+
+def texts(values: Iterable[Any], place: str) -> Iterable[str]:
+    for value in values:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            raise DataError(f"{place} holds {reprlib.repr(value)}, and takes text or whole numbers")
+        if isinstance(value, str) and "\0" in value:
+            raise DataError(f"{place} holds {value}, with a NUL byte, which no file has in its name; remove the row")
+        yield "" if value is None else str(value)
+
+
+def check_columns(file: Path, columns: dict[str, str], present: Sequence[str]) -> None:
+    for key, column in columns.items():
+        if column not in present:
+            raise DataError(f"data.source.{key}: {file} has no column {column}; it has {', '.join(present) or 'none'}")
+
+
+READERS = {".csv": read_csv, ".parquet": read_parquet}
