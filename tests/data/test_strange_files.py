@@ -440,7 +440,7 @@ def test_shards_without_an_index_that_can_be_read_are_refused(cli, shards, tmp_p
     (root / "index.json").write_text(json.dumps(content))
     refused_run = cli("survey", *OF_SHARDS)
     assert refused_run.status == 3
-    assert "no split train, but val" in refused_run.err
+    assert "the splits val; it takes train, val, test" in refused_run.err
     (root / "index.json").write_text("[" * 100_000)
     refused(Shards(root=str(root)), root / "index.json", "no index of shards")
     (root / "index.json").unlink()

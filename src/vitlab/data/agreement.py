@@ -10,6 +10,7 @@ from vitlab.data.dataset import ImageSplit
 from vitlab.data.resampling import BY_TORCH
 from vitlab.data.source import Pool
 from vitlab.data.sources.labels import stray
+from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 
 ON_BAD_IMAGE = ("error", "skip")
@@ -71,8 +72,8 @@ def check_order(class_balance: float, shuffle_window: int | None) -> None:
 
 def check_labels(pools: Mapping[str, Pool], class_names: list[str], num_classes: int, class_balance: float) -> None:
     """Images to train on, as many classes as are configured, and in every split either one an image or several."""
-    if "train" not in pools:
-        raise DataError(f"the data has no split train, but {', '.join(pools) or 'none'}")
+    if "train" not in pools or set(pools) - set(SPLITS):
+        raise DataError(f"the data has the splits {', '.join(pools) or '(none)'}; it takes {', '.join(SPLITS)}")
     if len(class_names) != num_classes:
         raise ConfigError(
             f"data.num_classes is {num_classes}, but the data has {len(class_names)} classes; "

@@ -21,7 +21,7 @@ from vitlab.data.parallel import cut, in_order
 from vitlab.data.shard_index import FORMAT, INDEX, VERSION, Rows, save_index
 from vitlab.data.sources.labels import MOST_CLASSES
 from vitlab.data.targets import multi_hot
-from vitlab.errors import ConfigError, DataError
+from vitlab.errors import ConfigError, DataError, in_one_line
 from vitlab.whole_files import as_json, digest_of, write_whole
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
@@ -64,7 +64,7 @@ class Walk:
                     labels.append(found.label)
                 return rows, labels, file.seek(0, 2)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
-            raise DataError(f"{place} is no whole, uncompressed tar: {error}") from error
+            raise DataError(f"{place} is no whole, uncompressed tar: {in_one_line(error)}") from error
 
 
 def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:

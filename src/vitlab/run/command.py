@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from vitlab.errors import ConfigError, StorageError, VitlabError
+from vitlab.out_of_memory import ran_out
 from vitlab.run.job import Job
 from vitlab.run.recipe import settle
 
@@ -49,7 +50,7 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
             if isinstance(stop.__context__, KeyboardInterrupt):
                 sys.exit(128 + signal.SIGINT)
             raise
-        except (VitlabError, OmegaConfBaseException, OSError, RuntimeError) as error:
+        except (VitlabError, OmegaConfBaseException, OSError, RuntimeError, MemoryError) as error:
             refusal = as_refusal(error)
             if refusal is None:
                 raise
@@ -64,8 +65,8 @@ def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
 
 def as_refusal(error: Exception) -> VitlabError | None:
     """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
-    torch tells wherever the run is at that moment, as DataError; a key without a value as ConfigError; None for what is
-    a bug."""
+    torch tells wherever the run is at that moment, as DataError; a key without a value and a lack of memory as
+    ConfigError; None for what is a bug."""
     if isinstance(error, VitlabError):
         sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
         return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
@@ -79,5 +80,9 @@ def as_refusal(error: Exception) -> VitlabError | None:
     if isinstance(error, RuntimeError):
         from vitlab.data.loader import worker_trouble  # brings torch, which the run has loaded by then
 
-        return worker_trouble(error)
+        if (trouble := worker_trouble(error)) is not None:
+            return trouble
+    if ran_out(error):
+        reason = str(error).strip().split("\n")[-1] or type(error).__name__
+        return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
     return None

@@ -8,8 +8,10 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.callbacks import EvaluationReport, Progress
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
+from vitlab.out_of_memory import refusing
 from vitlab.run import report
 from vitlab.run.build import plain
+from vitlab.run.fitting_batch import too_many
 from vitlab.run.redaction import check_kept
 from vitlab.run.resume import movable
 from vitlab.run.saved_run import SavedRun
@@ -45,7 +47,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
         raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
     datamodule.test_split = cfg.split
-    trainer.test(saved.task(), datamodule=datamodule, verbose=False)
+    with refusing(lambda: too_many(datamodule, trainer, None)):
+        trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     partial = partial_use(trainer)
     output = folder / f"evaluation_{cfg.split}.json"

@@ -20,6 +20,7 @@ from vitlab.data.decoding import MODES
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
+from vitlab.out_of_memory import halved, refusing
 from vitlab.run.build import build, plain
 from vitlab.run.checks import check_agreement, check_values
 from vitlab.run.job import Job
@@ -104,7 +105,7 @@ class FrozenModel:
         reduced = torch.autocast(self.device.type, torch.bfloat16) if PRECISIONS[cfg.precision] else nullcontext()
         quiet = not sys.stdout.isatty()
         told = track(batches, total=total, description=f"features of {split}", transient=True, disable=quiet)
-        with reduced:
+        with refusing(lambda: halved("batch_size", cfg.batch_size)), reduced:
             return joined(extract(self.model, told))
 
 

@@ -22,6 +22,7 @@ from vitlab.data.file_content import content
 from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.data.sources.packed_names import readable
 from vitlab.errors import ConfigError, DataError
+from vitlab.out_of_memory import halved, refusing
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks.supervised import Supervised
@@ -61,7 +62,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
             samples = [Sample(image, 0, place) for place, (_, image) in enumerate(good)]
             batch = collate(samples, datamodule.eval_crop.mixed_patch_size())
             batch = datamodule.transfer_batch_to_device(batch, device, 0)
-            with torch.inference_mode():
+            with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
                 probabilities = task.probabilities(
                     task(*datamodule.preprocessing.finished(batch).arguments())
                 )  # (B, K)

@@ -22,6 +22,7 @@ MOVABLE = (
     "data.source.images",
     "data.source.labels",
     "data.source.index_root",
+    "data.source.allow_outside",
 )
 
 

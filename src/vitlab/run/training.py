@@ -15,10 +15,12 @@ from vitlab.checkpoints.run_folder import check_unused, run_folder
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.errors import ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
+from vitlab.out_of_memory import refusing
 from vitlab.run import report
 from vitlab.run.build import build, plain, portable
 from vitlab.run.checks import check_agreement, check_task, check_values
 from vitlab.run.continuation import check_continuation
+from vitlab.run.fitting_batch import too_many
 from vitlab.run.job import Job, other_rank
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
@@ -114,7 +116,8 @@ def train_in(folder: Path, cfg: DictConfig, job: Job) -> float | None:
         compile_model(model, datamodule.num_image_sizes)
     exit_code = 1
     try:
-        result = fit_and_test(task, datamodule, trainer, path, first_step)
+        with refusing(lambda: too_many(datamodule, trainer, task)):
+            result = fit_and_test(task, datamodule, trainer, path, first_step)
         exit_code = 0
     finally:
         for logger in loggers:

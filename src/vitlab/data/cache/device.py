@@ -16,6 +16,7 @@ from vitlab.data.dataset import ImageSplit
 from vitlab.data.source import Pool
 from vitlab.data.targets import as_tensor
 from vitlab.errors import ConfigError
+from vitlab.out_of_memory import refusing
 
 
 class CropsOnly(ImageSplit):
@@ -103,9 +104,11 @@ class HeldSplits:
 def held_on(device: torch.device, split: ImageSplit) -> Tensor:
     """The images of a split, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None
-    images = torch.from_numpy(np.ascontiguousarray(split.pool.pixels[split.indices]))
-    images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
-    return images.contiguous().to(device)
+    size = len(split) * split.pool.pixels[0].nbytes / 10**9
+    with refusing(lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache=decoded"):
+        images = torch.from_numpy(np.ascontiguousarray(split.pool.pixels[split.indices]))
+        images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
+        return images.contiguous().to(device)
 
 
 def cut_out(held: Tensor, index: Tensor, inputs: Tensor, size: tuple[int, int]) -> Tensor:

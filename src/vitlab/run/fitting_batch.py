@@ -1,0 +1,46 @@
+"""How many images a device would take at once, for those whose batch it does not take."""
+
+import os
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from vitlab.counting import training_memory
+from vitlab.tasks import Task
+
+GIB = 2**30
+
+
+def too_many(datamodule: Any, trainer: pl.Trainer, trained: Task | None) -> str:
+    """What to set where a batch did not fit: at most half of it, and, where a task is trained, no more than is counted
+    for the memory of the device."""
+    share = datamodule.global_batch_size // trainer.world_size
+    size = share // trainer.accumulate_grad_batches
+    memory = memory_of(trainer)
+    count = None if trained is None else counted(trained, datamodule, trainer, memory)
+    fits = size // 2 if count is None else min(size // 2, count)
+    best = next((number for number in range(fits, 0, -1) if share % number == 0), None)
+    where = f"with a batch of {size} on a device of {memory / GIB:.1f} GiB"
+    if best is None:
+        return f"{where}; take smaller images (data.image_size), another model, or activation_checkpointing=true"
+    how = "half of it or less" if count is None else f"{count:,} are counted to fit"
+    return f"{where}; set data.device_batch_size={best} ({how}), and global_batch_size stays as it is"
+
+
+def counted(task: Task, datamodule: Any, trainer: pl.Trainer, memory: int) -> int | None:
+    """The largest batch, as src/summary.py counts it; None for a model that it cannot count."""
+    shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
+    bf16 = "16" in str(trainer.precision)
+    try:
+        return training_memory(task.model, shape, bf16, task.optimization.algorithm).largest_batch(memory)
+    except Exception:  # whatever a model of another library raises when its tensors hold nothing
+        return None
+
+
+def memory_of(trainer: pl.Trainer) -> int:
+    """Bytes of a device; the processes of one machine share its CPU's."""
+    device = trainer.strategy.root_device
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // trainer.num_devices
