@@ -19,6 +19,7 @@ from vitlab.data.batch import Batch
 from vitlab.errors import DataError
 from vitlab.models import head_names
 from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.finite_mean import FiniteMean
 from vitlab.tasks.progress import placed_loops
 
 STAGES = ("fit", "val", "test")
@@ -60,7 +61,7 @@ class Task(pl.LightningModule):
         self.record: dict[str, Any] = {}
         self.losses = nn.ModuleDict({stage: MeanMetric(nan_strategy="disable") for stage in STAGES})
         self.metrics = nn.ModuleDict({stage: self.new_metrics(stage) for stage in STAGES})
-        self.grad_norm = MeanMetric(nan_strategy="disable")
+        self.grad_norm = FiniteMean()
         self.scored = SumMetric(nan_strategy="disable")
 
     # -- what a regime says
@@ -144,9 +145,8 @@ class Task(pl.LightningModule):
         self.keep_norm(nn.utils.clip_grad_norm_(self.parameters(), limit))
 
     def keep_norm(self, norm: Tensor) -> None:
-        """For train/grad_norm; a step that overflows in float16 is skipped, and has none."""
-        finite = norm.isfinite()
-        self.grad_norm.update(norm.where(finite, 0.0), finite.float())
+        """For train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
+        self.grad_norm.update(norm)
 
     def training_metrics(self) -> dict[str, float]:
         """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
@@ -169,7 +169,7 @@ class Task(pl.LightningModule):
             return None
         loss, outputs = self.evaluated(batch, stage)
         self.losses[stage].update(loss)
-        self.scored.update(len(loss))
+        self.scored.update(loss.new_full((), len(loss)))  # of a number the device would have to be told, at once
         return outputs
 
     def on_validation_epoch_end(self) -> None:
