@@ -27,7 +27,7 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.optim.linear": {"num_steps"},
     "vitlab.optim.rsqrt": {"num_steps"},
     "vitlab.optim.warmup_stable_decay": {"num_steps"},
-    "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config"},
+    "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config", "arguments"},
 }
 NEEDED = {
     "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],

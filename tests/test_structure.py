@@ -88,7 +88,7 @@ def test_weights_need_few_libraries():
         ("losses", set()),
         ("optim", set()),
         ("models", {"layers"}),
-        ("weights", {"models", "layers", "errors", "checkpoints"}),
+        ("weights", {"models", "layers", "errors", "checkpoints", "whole_files"}),
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
         ("features", {"models", "data", "counted", "errors"}),

@@ -10,10 +10,12 @@ import argparse
 import datetime
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.layers import PRODUCTS
 from vitlab.run.precision import cpu_capabilities
@@ -34,17 +36,58 @@ MODES = {
 }
 
 
-def once(way: str, qkv: Tensor, heads: int, gradient: Tensor | None) -> float:
+Product = Callable[..., Tensor]
+WAYS: dict[str, Product] = {way: PRODUCTS[way] for way in ("fused", "written")}
+
+
+def through(backend: SDPBackend) -> Product:
+    """torch's attention by one of its kernels."""
+
+    def product(*inputs: object) -> Tensor:
+        with sdpa_kernel(backend):
+            return PRODUCTS["fused"](*inputs)
+
+    return product
+
+
+KERNELS = {
+    "flash": through(SDPBackend.FLASH_ATTENTION),
+    "cuDNN": through(SDPBackend.CUDNN_ATTENTION),
+    "memory-efficient": through(SDPBackend.EFFICIENT_ATTENTION),
+    "math": through(SDPBackend.MATH),
+}
+
+
+def once(product: Product, qkv: Tensor, heads: int, gradient: Tensor | None) -> float:
     """Seconds."""
     start = time.perf_counter()
     q, k, v = qkv.unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
     with torch.autocast(qkv.device.type, torch.bfloat16, enabled=qkv.dtype == torch.bfloat16):
-        out = PRODUCTS[way](q, k, v, None, 0.0, False).transpose(1, 2).flatten(2)
+        out = product(q, k, v, None, 0.0, False).transpose(1, 2).flatten(2)
     if gradient is not None:
         torch.autograd.grad(out, qkv, gradient.to(out.dtype))
     if qkv.is_cuda:
         torch.cuda.synchronize()
     return time.perf_counter() - start
+
+
+def milliseconds(
+    ways: Mapping[str, Product],
+    shape: tuple[int, int, int, int],
+    dtype: torch.dtype,
+    device: str,
+    rounds: int,
+    training: bool = True,
+) -> dict[str, float]:
+    """The median of each way, measured in turn, for (batch, heads, tokens, width)."""
+    B, heads, N, d = shape
+    qkv = torch.randn(B, N, 3 * heads * d, dtype=dtype, device=device, requires_grad=training)
+    gradient = torch.randn(B, N, heads * d, dtype=dtype, device=device) if training else None
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds + 2):
+        for way, seconds in times.items():
+            seconds.append(once(ways[way], qkv, heads, gradient))
+    return {way: 1000 * statistics.median(seconds[2:]) for way, seconds in times.items()}
 
 
 def main() -> None:
@@ -65,18 +108,12 @@ def main() -> None:
             torch.backends.mkldnn.matmul.fp32_precision = products
         elif products != "none":
             continue
-        for B, heads, N, d in SHAPES:
+        for shape in SHAPES:
             for training in (True, False):
-                qkv = torch.randn(B, N, 3 * heads * d, dtype=dtype, device=device, requires_grad=training)
-                gradient = torch.randn(B, N, heads * d, dtype=dtype, device=device) if training else None
-                times: dict[str, list[float]] = {"fused": [], "written": []}
-                for _ in range(arguments.rounds + 2):
-                    for way, seconds in times.items():
-                        seconds.append(once(way, qkv, heads, gradient))
-                fused, written = (1000 * statistics.median(seconds[2:]) for seconds in times.values())
+                fused, written = milliseconds(WAYS, shape, dtype, device, arguments.rounds, training).values()
                 use = "training" if training else "inference"
                 cells = f"{fused:.2f} | {written:.2f} | {written / fused:.2f}"
-                lines.append(f"| {B}, {heads}, {N}, {d} | {precision} | {use} | {cells} |")
+                lines.append(f"| {', '.join(map(str, shape))} | {precision} | {use} | {cells} |")
                 print(lines[-1], flush=True)
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")

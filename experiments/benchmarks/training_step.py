@@ -1,6 +1,6 @@
 """Time of a training step of our ViT beside those of timm, Hugging Face, torchvision and vit-pytorch.
 
-    python experiments/benchmarks/training_step.py [--rounds 15] [--rows Ti/16,B/16,CIFAR] [--out training_step.md]
+    python experiments/benchmarks/training_step.py [--rounds 15] [--rows Ti/16,B/16,CIFAR] [--peers timm,…] [--out FILE]
 
 One process, all models in memory, one step of each in turn, in an order that rotates from round to round: what disturbs
 the machine disturbs all. Forward, backward and AdamW on one fixed batch of images. Two tables: the same flags for all
@@ -10,19 +10,16 @@ plain float32 loop. Every model must learn the batch: losses are finite and fall
 
 import argparse
 import datetime
+import importlib.metadata
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import timm
 import torch
 import torch.nn.functional as F
-import torchvision
-import transformers
-import vit_pytorch
 from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
@@ -74,8 +71,26 @@ def ours(row: Row) -> nn.Module:
         return build_model(compose("train", [f"model={row.preset}", "data=synthetic", *sizes]).model)
 
 
-def peers(row: Row) -> dict[str, nn.Module]:
-    config = transformers.ViTConfig(
+# -- the peers, each imported when it is wanted
+
+
+def timm(row: Row) -> nn.Module:
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(
+        row.image_size,
+        row.patch_size,
+        embed_dim=row.dim,
+        depth=row.depth,
+        num_heads=row.heads,
+        num_classes=row.classes,
+    )
+
+
+def hugging_face(row: Row) -> nn.Module:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
         hidden_size=row.dim,
         num_hidden_layers=row.depth,
         num_attention_heads=row.heads,
@@ -85,30 +100,38 @@ def peers(row: Row) -> dict[str, nn.Module]:
         num_labels=row.classes,
         attn_implementation="sdpa",
     )
-    return {
-        "timm": timm.models.vision_transformer.VisionTransformer(
-            row.image_size,
-            row.patch_size,
-            embed_dim=row.dim,
-            depth=row.depth,
-            num_heads=row.heads,
-            num_classes=row.classes,
-        ),
-        "Hugging Face": Logits(transformers.ViTForImageClassification(config)),
-        "torchvision": torchvision.models.VisionTransformer(
-            row.image_size, row.patch_size, row.depth, row.heads, row.dim, 4 * row.dim, num_classes=row.classes
-        ),
-        "vit-pytorch": vit_pytorch.ViT(
-            image_size=row.image_size,
-            patch_size=row.patch_size,
-            num_classes=row.classes,
-            dim=row.dim,
-            depth=row.depth,
-            heads=row.heads,
-            mlp_dim=4 * row.dim,
-            dim_head=row.dim // row.heads,
-        ),
-    }
+    return Logits(ViTForImageClassification(config))
+
+
+def torchvision(row: Row) -> nn.Module:
+    from torchvision.models import VisionTransformer
+
+    return VisionTransformer(
+        row.image_size, row.patch_size, row.depth, row.heads, row.dim, 4 * row.dim, num_classes=row.classes
+    )
+
+
+def vit_pytorch(row: Row) -> nn.Module:
+    from vit_pytorch import ViT
+
+    return ViT(
+        image_size=row.image_size,
+        patch_size=row.patch_size,
+        num_classes=row.classes,
+        dim=row.dim,
+        depth=row.depth,
+        heads=row.heads,
+        mlp_dim=4 * row.dim,
+        dim_head=row.dim // row.heads,
+    )
+
+
+PEERS: dict[str, Callable[[Row], nn.Module]] = {
+    "timm": timm,
+    "Hugging Face": hugging_face,
+    "torchvision": torchvision,
+    "vit-pytorch": vit_pytorch,
+}
 
 
 @dataclass
@@ -185,20 +208,23 @@ def table(times: dict[str, list[float]]) -> str:
     return " | ".join([*cells, f"{spread} {best}"])
 
 
-def measure(name: str, row: Row, flags: dict[str, Flags], rounds: int, device: str) -> str:
-    """`flags`: those of ours, and those of the peers."""
-    models = {"ours": ours(row), **peers(row)}
+def measure(
+    name: str, row: Row, flags: dict[str, Flags], rounds: int, device: str, peers: Iterable[str]
+) -> dict[str, list[float]]:
+    """Seconds of our steps and of those of `peers`. `flags`: those of ours, and those of the peers."""
+    models = {"ours": ours(row), **{peer: PEERS[peer](row) for peer in peers}}
     steps = {n: Step(m, row, flags["ours" if n == "ours" else "peers"], device) for n, m in models.items()}
     times = alternate(steps, rounds)
     for label, step in steps.items():
         step.check(f"{name}, {label}")
-    return table(times)
+    return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--rows", default="", help="beginnings of row names, with commas")
+    parser.add_argument("--peers", default=",".join(PEERS), help="with commas")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -208,7 +234,9 @@ def main() -> None:
         if name.startswith(tuple(arguments.rows.split(",")))
     }
     machine = torch.cuda.get_device_name() if device == "cuda" else cpu_capabilities().get("cpu_name", "CPU")
-    libraries = {m.__name__: m.__version__ for m in (torch, timm, transformers, torchvision)}
+    peers = arguments.peers.split(",")
+    packages = ["torch", *("transformers" if peer == "Hugging Face" else peer for peer in peers)]
+    libraries = {package: importlib.metadata.version(package) for package in packages}
     lines = [
         f"{datetime.date.today()}, {machine}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
         + ", ".join(f"{name} {version}" for name, version in libraries.items())
@@ -216,7 +244,7 @@ def main() -> None:
         "Milliseconds of a step, medians; then ours over the best peer: of the medians (median and quartiles of the",
         "ratios within each round).",
     ]
-    header = ["row", "flags", "ours", *peers_names(), "ours / best peer"]
+    header = ["row", "flags", "ours", *peers, "ours / best peer"]
     rule = "|".join(["---"] * len(header))
 
     def say(line: str) -> None:
@@ -227,13 +255,10 @@ def main() -> None:
         say(f"\n### {title}\n\n| {' | '.join(header)} |\n|{rule}|")
         for label, flags in settings.items():
             for name, row in rows.items():
-                say(f"| {name} | {label} | {measure(name, row, flags, arguments.rounds, device)} |")
+                times = measure(name, row, flags, arguments.rounds, device, peers)
+                say(f"| {name} | {label} | {table(times)} |")
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")
-
-
-def peers_names() -> list[str]:
-    return ["timm", "Hugging Face", "torchvision", "vit-pytorch"]
 
 
 def tables(device: str) -> dict[str, dict[str, dict[str, Flags]]]:

@@ -4,32 +4,82 @@ A file is written under another name in its folder, brought to the disk, and ren
 power leaves the old one or the new one.
 """
 
+import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from vitlab.errors import StorageError
+
+TEMPORARY = re.compile(r"\..+\.(\d+)(\.tmp)?")  # the name to write to; runs of 2026 have some without .tmp
+
 
 @contextmanager
-def writing_whole(path: Path) -> Iterator[Path]:
-    """Another name in the same folder, to write to; what is there in the end is brought to the disk and renamed."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]:
+    """Give another name in the same folder to write to, flush what is there in the end to the disk, and rename it.
+
+    `previous` is where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
         os.replace(temporary, path)
+        flush_folder(path.parent)
+    except FileNotFoundError as error:
+        if path.parent.is_dir():
+            raise
+        raise StorageError(f"cannot write {path}: its folder has been removed or renamed") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it once it is on the disk."""
+    """Write a file in one go."""
     with writing_whole(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write plain values for a person to read."""
+    write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table for a person or a program to read."""
+    with writing_whole(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what writers left behind in a folder when they were killed."""
+    for path in folder.glob(".*"):
+        found = TEMPORARY.fullmatch(path.name)
+        if found and not alive(int(found[1])):
+            with suppress(OSError):
+                path.unlink()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this machine has this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def flush_folder(folder: Path) -> None:

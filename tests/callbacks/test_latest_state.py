@@ -23,7 +23,7 @@ def test_saved_is_where_an_epoch_ends_in_a_validation_and_at_the_end(validated, 
         global_step=0,
         lightning_module=task,
         default_root_dir=str(tmp_path),
-        save_checkpoint=lambda path, weights_only: found.append(trainer.global_step),
+        save_checkpoint=lambda path, weights_only, storage_options: found.append(trainer.global_step),
     )
     latest = LatestState(every_n_steps=500)
     latest.on_train_start(trainer, task)

@@ -9,11 +9,18 @@ import pytest
 import torch
 
 from vitlab.checkpoints import file
+from vitlab.checkpoints.contents import CONFIG
 from vitlab.errors import CheckpointError, StorageError
 
 CHECKPOINT = {
     "state_dict": {"model.weight": torch.arange(64.0)},
-    "run": {"config": {"lr": 1e-3, "name": "x", "sizes": [1, 2], "none": None}},
+    "run": {
+        "config": {**{key: {} for key in CONFIG}, "lr": 1e-3, "name": "x", "sizes": [1, 2], "none": None},
+        "choices": {},
+        "class_names": ["a"],
+        "device_batch_size": 8,
+        "fingerprint": "f",
+    },
     "optimizer_states": [{"state": {0: {"step": torch.tensor(3.0)}}}],
     "global_step": 7,
 }
@@ -22,6 +29,7 @@ CHECKPOINT = {
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "run" / "checkpoints" / "latest.ckpt"
+    path.parent.parent.mkdir()
     file.write(CHECKPOINT, path)
     return path
 

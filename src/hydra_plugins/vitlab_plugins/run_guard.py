@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import find_checkpoint
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
 from vitlab.errors import StorageError, VitlabError
 
 
@@ -22,7 +22,7 @@ class RunGuard(Callback):
             for key in ("resume", "run"):
                 value = OmegaConf.select(config, key, throw_on_missing=False)
                 if value is not None:
-                    find_checkpoint(value, *(("latest",) if key == "resume" else ("best", "latest")))
+                    find_checkpoint(value, *(LATEST if key == "resume" else ("best", *LATEST)))
             check_writable(Path(config.hydra.run.dir))
         except VitlabError as error:
             refuse(error)

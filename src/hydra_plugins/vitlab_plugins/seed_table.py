@@ -1,14 +1,13 @@
 """A sweep over seeds as means with their confidence intervals: what differs by more than chance."""
 
-import csv
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from vitlab.intervals import half_width
+from vitlab.whole_files import write_csv
 
 COLUMNS = ("metric", "runs", "mean", "±", "values")
 
@@ -31,10 +30,6 @@ def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[s
     ]
     if not any(len(values) > 1 for metrics in groups.values() for values in metrics.values()):
         return []
-    temporary = sweep / ".seeds.csv.new"
-    with open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(temporary, sweep / "seeds.csv")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    write_csv(sweep / "seeds.csv", columns, [[row.get(name) for name in columns] for row in rows])
     return rows

@@ -1,8 +1,6 @@
 """A sweep's jobs as one table, best first, rewritten after every job."""
 
-import csv
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from hydra_plugins.vitlab_plugins.resolvers import better
 from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
 from vitlab.errors import VitlabError
 from vitlab.run.job import other_rank
+from vitlab.whole_files import write_csv, write_json
 
 OUTCOME = "job.json"
 
@@ -56,7 +55,7 @@ class SweepTable(Callback):
             outcome |= {"status": f"failed: {name}: {error}".split("\n")[0], "score": None}
             if isinstance(error, VitlabError):
                 print(f"\n{name}: {error}", flush=True)
-        (folder / OUTCOME).write_text(json.dumps(outcome))
+        write_json(folder / OUTCOME, outcome)
         rows = write_table(folder.parent)
         print(f"\n{len(rows)} job(s) of this sweep, best first, in {folder.parent / 'results.csv'}")
         print_rows(rows)
@@ -83,12 +82,7 @@ def write_table(sweep: Path) -> list[dict[str, Any]]:
         for o in outcomes
     ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    temporary = sweep / ".results.csv.new"
-    with open(temporary, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(temporary, sweep / "results.csv")
+    write_csv(sweep / "results.csv", columns, [[row.get(name) for name in columns] for row in rows])
     return rows
 
 

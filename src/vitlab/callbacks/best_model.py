@@ -6,10 +6,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 
 from vitlab.callbacks.latest_state import check_finite
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
+from vitlab.errors import CheckpointError
 
 
 class BestModel(Callback):
@@ -33,6 +35,8 @@ class BestModel(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """By another metric than before, nothing is the best yet."""
+        if isinstance(state_dict["score"], str):
+            raise CheckpointError(f"the checkpoint is damaged: the best score is {state_dict['score']!r:.80}")
         if state_dict["monitor"] == self.monitor:
             self.score, self.step = state_dict["score"], state_dict["step"]
         self.validated_step = state_dict["validated_step"]
@@ -41,11 +45,19 @@ class BestModel(Callback):
         return Path(trainer.default_root_dir) / "checkpoints" / "best.ckpt"
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A killed run may have kept a better model after its latest state: then that one is the best so far."""
-        if trainer.global_step and self.path(trainer).is_file():
+        """A killed run may have kept a better model after its latest state: then that one is the best so far. Where the
+        file is damaged or gone, nothing is."""
+        if not trainer.global_step:
+            return
+        try:
             kept = file.read(self.path(trainer))
-            if kept["global_step"] > self.step and self.monitor in kept["score"]:
-                self.score, self.step = kept["score"][self.monitor], kept["global_step"]
+        except CheckpointError as error:
+            if self.score is not None:
+                rank_zero_warn(f"{error}; the best model is chosen anew among those that are validated from here on")
+                self.score, self.step, self.validated_step = None, 0, -1
+            return
+        if kept["global_step"] > self.step and self.monitor in kept.get("score", {}):
+            self.score, self.step = kept["score"][self.monitor], kept["global_step"]
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated_step = trainer.global_step

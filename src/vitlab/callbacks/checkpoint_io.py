@@ -9,10 +9,11 @@ from vitlab.checkpoints import file
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Checkpoints are written whole or not at all, and read only when undamaged."""
+    """Checkpoints are written whole or not at all, and read only when undamaged. `storage_options` of a save: where the
+    file goes that it replaces, None for nowhere."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        file.write(checkpoint, Path(path))
+        file.write(checkpoint, Path(path), previous=storage_options)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None

@@ -1,6 +1,5 @@
 """What the model says of each test sample, and where it is most wrong."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.callbacks.gathering import gathered
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
+from vitlab.whole_files import write_csv
 
 
 class EvaluationReport(Callback):
@@ -60,8 +60,7 @@ class EvaluationReport(Callback):
             for i, row, value in zip(index, labels, loss, strict=True)
         ]
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([heads, *rows])
+        write_csv(path, heads, rows)
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
         dataset = datamodule.evaluated(name)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.views import shown
+from vitlab.whole_files import writing_whole
 
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
@@ -27,22 +28,28 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
 def write_figure(figure: Figure, path: Path) -> Path:
     """As a PNG, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    with writing_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110, bbox_inches="tight")
     return path
 
 
 def image_grid(images: list[Tensor], titles: list[str], *, columns: int, heading: str) -> Figure:
-    """Images (C, H, W) in [0, 1] with a title each."""
+    """Draw images (C, H, W) in [0, 1] in rows, each in its own shape with a title above it."""
     rows = -(-len(images) // columns)
-    lines = max(title.count("\n") for title in titles)
-    figure = Figure(figsize=(1.4 * columns, (1.75 + 0.2 * lines) * rows + 0.3))
-    figure.suptitle(heading, fontsize=11)
-    for place, (image, title) in enumerate(zip(images, titles, strict=True), start=1):
-        axes = figure.add_subplot(rows, columns, place)
-        axes.imshow(shown(image).cpu().numpy())
-        axes.set_title(title, fontsize=7)
-        axes.set_axis_off()
-    figure.tight_layout()
+    words = 0.25 + 0.12 * max(title.count("\n") for title in titles)  # inches, as all below
+    cell, top = 1.3 + words, 0.3
+    figure = Figure(figsize=(1.4 * columns, top + rows * cell))
+    axes = figure.add_axes((0, 0, 1, 1))  # one for all: an Axes takes longer than its picture
+    axes.set_axis_off()
+    axes.set_title(heading, fontsize=11, y=1, pad=-14)
+    for place, (image, title) in enumerate(zip(images, titles, strict=True)):
+        row, column = divmod(place, columns)
+        height, width = (1.25 * side / max(image.shape[1:]) for side in image.shape[1:])
+        middle, bottom = 1.4 * (column + 0.5), top + (row + 1) * cell
+        sides = (middle - width / 2, middle + width / 2, bottom, bottom - height)
+        axes.imshow(shown(image).cpu().numpy(), extent=sides)
+        axes.text(middle, bottom - height - 0.04, title, ha="center", va="bottom", fontsize=7)
+    axes.set(xlim=(0, 1.4 * columns), ylim=(top + rows * cell, 0), aspect="auto")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run between two steps, with its state saved."""
+"""Ctrl-C, SIGTERM and their like end a run between two steps, with its state saved."""
 
 import signal
 import threading
@@ -10,13 +10,16 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.latest_state import LatestState
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # a scheduler sends the last
+
 
 class Interrupted(SystemExit):
     """The run was asked to stop and has saved its state; the exit status is 128 + the signal's number."""
 
 
 class Interruption(Callback):
-    """On SIGINT or SIGTERM: finish the optimizer step, save the latest state, leave with 130 or 143.
+    """On SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2: finish the optimizer step, save the latest state, leave with 128
+    and the signal's number. One that the process was started to ignore (nohup) stays ignored.
 
     A second signal ends the process at once. With several processes the ranks agree at every `every_n_steps`-th step.
     """
@@ -33,8 +36,9 @@ class Interruption(Callback):
             trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
         if threading.current_thread() is not threading.main_thread():
             return  # Python takes handlers in the main thread only
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.handlers[number] = signal.signal(number, self._note)
+        for number in STOPPING:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self.handlers[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

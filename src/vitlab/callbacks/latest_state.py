@@ -1,4 +1,4 @@
-"""The newest state to resume from."""
+"""The newest state to resume from, and the one before it."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,13 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 from torch import nn
 
+from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
 from vitlab.errors import NonFiniteError
 
 
 class LatestState(Checkpoint):
     """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, at the end of each epoch that ends in
-    a validation, and at the end of the run.
+    a validation, and at the end of the run. previous.ckpt is the one before it, should the newer one be damaged.
 
     A state is saved between steps only, when all that was due after the last one (validation, best model, early
     stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
@@ -51,7 +52,8 @@ class LatestState(Checkpoint):
         if trainer.global_step == self.saved_step or trainer.fast_dev_run:
             return
         check_finite(trainer.lightning_module, trainer.global_step)
-        trainer.save_checkpoint(Path(trainer.default_root_dir) / "checkpoints" / "latest.ckpt", weights_only=False)
+        latest, previous = (Path(trainer.default_root_dir) / CHECKPOINTS / f"{name}.ckpt" for name in LATEST)
+        trainer.save_checkpoint(latest, weights_only=False, storage_options=previous)
         self.saved_step = trainer.global_step
 
 

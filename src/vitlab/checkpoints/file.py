@@ -1,38 +1,29 @@
 """A checkpoint on disk: plain types and tensors, written whole or not at all, read only when undamaged."""
 
-import os
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vitlab.checkpoints.contents import check_contents
 from vitlab.errors import CheckpointError, StorageError
-from vitlab.whole_files import flush_folder
+from vitlab.whole_files import writing_whole
 
 
-def write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write to a temporary file in the same folder, flush it to the disk, and rename it to `path`.
+def write(checkpoint: dict[str, Any], path: Path, previous: Path | None = None) -> None:
+    """Write a checkpoint; a kill or a full disk at any moment leaves either the old file or the new one.
 
-    A kill or a full disk at any moment leaves either the old file or the new one. Raises StorageError.
+    `previous` is where the file goes that it replaces. Raises StorageError.
     """
     import torch
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        path.parent.mkdir(exist_ok=True)
+        with writing_whole(path, previous=previous) as temporary, open(temporary, "wb") as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        flush_folder(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         if isinstance(error, torch.AcceleratorError):  # of a kernel before, which copying the weights waits for
             raise
         raise StorageError(f"cannot write the checkpoint {path}: {error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -44,17 +35,27 @@ def read(path: Path) -> dict[str, Any]:
 
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except Exception as error:  # zipfile raises many kinds for damaged headers
-        raise CheckpointError(f"{path} is not a checkpoint, or it is damaged: {error}") from error
-    if damaged is not None:
-        raise CheckpointError(f"{path} is damaged: the checksum of its record {damaged} does not hold")
+    check_records(path)
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here, none of them documented
         raise CheckpointError(f"{path} holds more than tensors and plain types, or is no checkpoint") from error
     if not isinstance(checkpoint, dict) or not {"state_dict", "run"} <= checkpoint.keys():
         raise CheckpointError(f"{path} was not written by vitlab: it has no state_dict and run")
+    check_contents(checkpoint, str(path))
     return checkpoint
+
+
+def check_records(path: Path) -> None:
+    """Raise CheckpointError unless the checksum of each record of torch's zip file holds. Records that would be longer
+    than the file are refused by its header, before any of them is read: torch compresses none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            long = sum(record.file_size for record in archive.infolist()) > path.stat().st_size
+            damaged = None if long else archive.testzip()
+    except Exception as error:  # zipfile raises many kinds for damaged headers
+        raise CheckpointError(f"{path} is not a checkpoint, or it is damaged: {error}") from error
+    if long:
+        raise CheckpointError(f"{path} says that it holds more bytes than it has: it was not written by torch.save")
+    if damaged is not None:
+        raise CheckpointError(f"{path} is damaged: the checksum of its record {damaged} does not hold")

@@ -1,10 +1,14 @@
 """The folder of a run: where its checkpoints lie, and how a user names it."""
 
+from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 
-from vitlab.errors import CheckpointError
+from vitlab.errors import CheckpointError, ConfigError
 
 CHECKPOINTS = "checkpoints"
+LATEST = ("latest", "previous")  # states to go on from, the newest first
+OF_A_RUN = ("config.yaml", "provenance.json", "metrics.csv", CHECKPOINTS)
 
 
 def run_folder(run: str | Path) -> Path:
@@ -31,3 +35,30 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     raise CheckpointError(
         f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: no run saved a state there"
     )
+
+
+def make_new(folder: Path) -> Path:
+    """Make the folder of a new run, or, where another start of the same second has it, one numbered after it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for place in numbered(folder):
+        try:
+            place.mkdir()
+            return place
+        except FileExistsError:
+            continue
+    raise AssertionError("numbers do not end")
+
+
+def numbered(folder: Path) -> Iterator[Path]:
+    return chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
+
+
+def check_unused(folder: Path) -> None:
+    """Raise ConfigError for a folder that holds a run, which a new one would overwrite."""
+    if not any((folder / name).exists() for name in OF_A_RUN):
+        return
+    if any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST):
+        advice = f"go on with it by resume={folder}, or give another hydra.run.dir"
+    else:
+        advice = "it has saved no state yet: remove it, or give another hydra.run.dir"
+    raise ConfigError(f"{folder} holds a run; {advice}")

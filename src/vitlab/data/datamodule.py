@@ -204,6 +204,11 @@ class ImageDataModule(pl.LightningDataModule):
         """Whether a crop leaves images of different sizes in a batch."""
         return None in (self.train_crop.output_size(), self.eval_crop.output_size())
 
+    @property
+    def num_image_sizes(self) -> int:
+        """How many sizes the images of a training have, one after the other."""
+        return 1 + (len(self.resolution.sizes) if self.resolution else 0)
+
     def class_counts(self) -> np.ndarray:
         """How many training images have each class, (K,) int64."""
         return class_counts(self.splits["train"].targets, self.num_classes)

@@ -10,15 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab.layers.mixed_grids import Grids
-from vitlab.layers.written_attention import attention_weights, causal_mask, joined, written_attention
+from vitlab.layers.written_attention import attention_weights, causal_mask, checked, joined, written_attention
 
 
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
 ) -> Tensor:
-    """AV by torch's kernel, which never holds A. (B, h, N, d) three times -> (B, h, N, d)."""
-    if is_causal and attn_mask is not None:  # the kernel takes one of them
-        attn_mask, is_causal = joined(attn_mask, causal_mask(q.shape[-2], device=q.device)), False
+    """AV by torch's kernel, which never holds A. (B, h, N, d) three times -> (B, h, N, d). Raises ValueError for a mask
+    of whole numbers."""
+    if attn_mask is not None:  # with it, the kernel takes no is_causal
+        attn_mask = joined(attn_mask, causal_mask(q.shape[-2], q.device)) if is_causal else checked(attn_mask)
+        is_causal = False
     return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
 
 

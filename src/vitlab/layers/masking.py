@@ -26,7 +26,7 @@ def random_keep(noise: Tensor, mask_ratio: float) -> Tensor:
 
 def hidden_patches(keep: Tensor, num_patches: int) -> Tensor:
     """True where a patch is not kept. (B, K) -> (B, N)"""
-    mask = torch.ones(len(keep), num_patches, dtype=torch.bool, device=keep.device)
+    mask = torch.ones(keep.shape[0], num_patches, dtype=torch.bool, device=keep.device)
     return mask.scatter(1, keep, False)
 
 

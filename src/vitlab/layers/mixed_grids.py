@@ -22,8 +22,8 @@ class MixedGrids(NamedTuple):
 
     `coordinates` (B, N, 2) are the row and the column of each patch in its own image's grid, 0 where there is none.
     `mask` (B, N) is true where there is a patch, false where the sequence is only filled up. `grids` are the (h, w) of
-    each image, plain numbers so that nothing waits for the device. Some of an image's patches may be missing, and they
-    may stand in any order: a patch is known by its coordinates.
+    each image (a model's blocks also take one for all images), plain numbers so that nothing waits for the device. Some
+    of an image's patches may be missing, and they may stand in any order: a patch is known by its coordinates.
     """
 
     coordinates: Tensor
@@ -31,16 +31,16 @@ class MixedGrids(NamedTuple):
     grids: tuple[Grid, ...]
 
     def on_device(self, numbers: Sequence[int]) -> Tensor:
-        """-> (B,)"""
+        """A number for each grid. -> (B,), or (1,) if all images have the same."""
         return torch.tensor(numbers).to(self.mask.device, non_blocking=True)  # a blocking copy waits for the device
 
     def sizes(self) -> tuple[Tensor, Tensor]:
-        """Height and width of each grid. -> 2 x (B,)"""
+        """Height and width of each grid. -> 2 x (B,), or (1,)"""
         return self.on_device([h for h, _ in self.grids]), self.on_device([w for _, w in self.grids])
 
     def tables(self, make: Callable[[Grid], Tensor]) -> tuple[Tensor, Tensor]:
         """What `make` gives for one grid, (rows, D), for each grid that occurs, one after the other; and in which row
-        each image's begins. -> (sum of rows, D), (B,)"""
+        each image's begins. -> (sum of rows, D), (B,) or (1,)"""
         made = {grid: make(grid) for grid in dict.fromkeys(self.grids)}
         begins = dict(zip(made, accumulate(map(len, made.values()), initial=0), strict=False))
         return torch.cat(list(made.values())), self.on_device([begins[grid] for grid in self.grids])
@@ -68,7 +68,7 @@ def for_tokens(lay_out: Callable[[Grid], Tensor], grid: Grids, num_prefix_tokens
     P, (_, width) = num_prefix_tokens, grid.sizes()
     table, begins = grid.tables(lambda one: lay_out(one)[0].expand(P + one[0] * one[1], -1))
     row, column = grid.coordinates.unbind(-1)
-    prefix = torch.arange(P, device=row.device).expand(len(row), -1)
+    prefix = torch.arange(P, device=row.device).expand(row.shape[0], -1)
     token = torch.cat([prefix, P + row * width[:, None] + column], dim=1)  # (B, T), each in its own image
     return F.embedding(begins[:, None] + token, table)
 

@@ -63,7 +63,7 @@ class AttentionPooling(CrossAttention):
 
     def query_and_patches(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, P+N, D) -> (B, 1, D), (B, N, D)"""
-        return self.latent.expand(len(x), -1, -1), x[:, self.num_prefix_tokens :]
+        return self.latent.expand(x.shape[0], -1, -1), x[:, self.num_prefix_tokens :]
 
     def weights(self, x: Tensor, present: Tensor | None = None) -> Tensor:
         """How much the query looks at each patch. (B, P+N, D) -> (B, h, 1, N)"""

@@ -47,16 +47,21 @@ def written_attention(
 
 def masked(scores: Tensor, attn_mask: Tensor) -> Tensor:
     """Scores, or what is added to them, with -∞ where the mask is false; numbers in the mask are added."""
-    if attn_mask.dtype == torch.bool:
+    if checked(attn_mask).dtype == torch.bool:
         return scores.masked_fill(~attn_mask, -math.inf)
-    if not attn_mask.is_floating_point():
-        raise ValueError(f"an attn_mask is of bools, or of floats to add to the scores, not of {attn_mask.dtype}")
     return scores + attn_mask
 
 
 def joined(attn_mask: Tensor, allowed: Tensor) -> Tensor:
     """A mask, of bools or of numbers to add, and one of bools as one: a query may look where both let it."""
-    return attn_mask & allowed if attn_mask.dtype == torch.bool else masked(attn_mask, allowed)
+    return attn_mask & allowed if checked(attn_mask).dtype == torch.bool else masked(attn_mask, allowed)
+
+
+def checked(attn_mask: Tensor) -> Tensor:
+    """The mask itself. Raises ValueError for whole numbers, which could mean either kind."""
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise ValueError(f"an attn_mask is of bools, or of floats to add to the scores, not of {attn_mask.dtype}")
+    return attn_mask
 
 
 def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:

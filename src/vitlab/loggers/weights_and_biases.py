@@ -2,9 +2,12 @@
 
 import netrc
 import os
+import sys
 import urllib.error
 import urllib.request
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,8 @@ class WeightsAndBiases(WandbLogger):
     """Lightning's WandbLogger around a run that this file starts and ends.
 
     A sweep's jobs share `group`. `run_id` names a new run, or the one to continue. Every file W&B writes lies in
-    `folder`. WANDB_MODE (online, offline, disabled) wins over what is found out here.
+    `folder`. `arguments` are the command's, as W&B is to keep them. WANDB_MODE (online, offline, disabled) wins over
+    what is found out here.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class WeightsAndBiases(WandbLogger):
         group: str | None,
         run_id: str,
         run_config: dict[str, Any],
+        arguments: list[str],
     ):
         super().__init__(name=name, save_dir=folder, project=project, id=run_id, log_model=False)
         self.settings: dict[str, Any] = {
@@ -48,6 +53,7 @@ class WeightsAndBiases(WandbLogger):
             "resume": "allow",
             "config": run_config,
         }
+        self.arguments = list(arguments)
         self.broken = False
         self._experiment: Any = None
 
@@ -55,7 +61,8 @@ class WeightsAndBiases(WandbLogger):
     @rank_zero_experiment
     def experiment(self) -> Any:
         if self._experiment is None:
-            self._experiment = start(self.settings)
+            with told(self.arguments):
+                self._experiment = start(self.settings)
             self._experiment.define_metric("trainer/global_step")
             self._experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         return self._experiment
@@ -95,6 +102,17 @@ class WeightsAndBiases(WandbLogger):
 
             wandb.teardown()  # its process is gone: the next run starts another
         self._experiment = None
+
+
+@contextmanager
+def told(arguments: list[str]) -> Iterator[None]:
+    """W&B keeps what stands in sys.argv, secrets included."""
+    own = sys.argv
+    sys.argv = [own[0], *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = own
 
 
 def start(arguments: dict[str, Any]) -> Any:

@@ -96,7 +96,7 @@ class MaskedAutoencoder(nn.Module):
         h, w = one_grid(whole)
         prefix, patches = x.tensor_split([self.encoder.num_prefix_tokens], dim=1)
         if keep is None:
-            keep = torch.arange(h * w, device=x.device).expand(len(x), -1)
+            keep = torch.arange(h * w, device=x.device).expand(x.shape[0], -1)
         x = torch.cat([prefix, take_patches(patches, keep)], dim=1)  # (B, S+K, D)
         x = self.encoder.encode(x, kept_grids(keep, (h, w)))
         return self.encoder.fc_norm(x), (h, w), keep  # the last norm, wherever pooling puts it: the other does nothing
@@ -105,7 +105,7 @@ class MaskedAutoencoder(nn.Module):
         """Latent tokens (B, S+K, D) -> pixels of every patch (B, N, C·P·P)"""
         x = self.decoder_embed(latent)  # (B, S+K, E)
         S, (h, w) = self.encoder.num_prefix_tokens, grid
-        masked = self.mask_token.to(x.dtype).expand(len(x), h * w, -1)
+        masked = self.mask_token.to(x.dtype).expand(x.shape[0], h * w, -1)
         x = torch.cat([x[:, :S], put_patches(x[:, S:], keep, masked)], dim=1)  # (B, S+N, E)
         x = x + self.decoder_position(self.decoder_pos_embed, grid)
         for block in self.decoder_blocks:
@@ -166,4 +166,4 @@ def one_grid(grid: Grids) -> Grid:
 def kept_grids(keep: Tensor, grid: Grid) -> MixedGrids:
     """Where the patches that are kept lie, for positions that act within the blocks. (B, K)"""
     coordinates = torch.stack(places(grid, keep.device), dim=1)[keep]  # (B, K, 2)
-    return MixedGrids(coordinates, torch.ones_like(keep, dtype=torch.bool), (grid,) * len(keep))
+    return MixedGrids(coordinates, torch.ones_like(keep, dtype=torch.bool), (grid,))

@@ -211,7 +211,7 @@ class VisionTransformer(nn.Module):
     def embed(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grids]:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D), prefix first, and their grid."""
         x, grid = self.patch_embed(x, grid)  # (B, N, D)
-        x = torch.cat([self.prefix().expand(len(x), -1, -1), x], dim=1)  # (B, T, D)
+        x = torch.cat([self.prefix().expand(x.shape[0], -1, -1), x], dim=1)  # (B, T, D)
         return self.pos_drop(x + self.position(self.pos_embed, grid)), grid  # equation 1
 
     def prefix(self) -> Tensor:

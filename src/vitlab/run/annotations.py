@@ -26,6 +26,10 @@ def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) ->
     """
     function = target.__init__ if inspect.isclass(target) else target
     check_names(target, function, node, key)
+    check_kinds(function, node, key)
+
+
+def check_kinds(function: Callable[..., Any], node: DictConfig, key: str) -> None:
     try:
         hints = get_type_hints(function)
     except Exception:  # an annotation of somebody else's that cannot be evaluated says nothing

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
-from torch.nn import Module
 
-from vitlab.callbacks import WeightAverage
-from vitlab.errors import CheckpointError, ConfigError
+from vitlab.errors import ConfigError
 
 
 def check_values(cfg: DictConfig) -> None:
@@ -85,41 +82,4 @@ def check_trainer(node: DictConfig) -> None:
         raise ConfigError(
             f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "
             "small updates; use bf16-mixed, 16-mixed or 32-true"
-        )
-
-
-def check_continuation(
-    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
-) -> None:
-    """The checkpoint is of this model and this data."""
-    if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
-        raise CheckpointError(
-            "the data is no longer what the run was trained on (other files, or another number of them); "
-            "restore it, or start a new run"
-        )
-    check_weights(checkpoint, task)
-    averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
-    if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
-        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
-    groups = checkpoint["optimizer_states"][0]["param_groups"]
-    saved = [(group.get("name"), len(group["params"])) for group in groups]
-    if saved != [(group["name"], len(group["params"])) for group in task.groups]:
-        raise ConfigError(
-            "the parameter groups are no longer the run's; a resumed run keeps what optimizer.layer_decay, the "
-            "multipliers, trained, unfreeze_step and task.lr_grid tell apart"
-        )
-    if task.num_steps < first_step:
-        raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
-
-
-def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
-    """Raise CheckpointError unless the checkpoint's weights are those of this model."""
-    saved = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
-    own = {name: tuple(value.shape) for name, value in task.state_dict().items()}
-    odd = sorted(name for name in saved.keys() | own.keys() if saved.get(name) != own.get(name))
-    if odd:
-        name = odd[0]
-        raise CheckpointError(
-            f"the checkpoint belongs to another model: {name} is {saved.get(name, 'missing')} in it and "
-            f"{own.get(name, 'missing')} in the model of the config ({len(odd)} tensors differ)"
         )

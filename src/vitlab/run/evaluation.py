@@ -12,6 +12,7 @@ from vitlab.out_of_memory import refusing
 from vitlab.run import report
 from vitlab.run.build import plain
 from vitlab.run.fitting_batch import too_many
+from vitlab.run.redaction import check_kept
 from vitlab.run.resume import movable
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.trainer import build_trainer, set_accumulation
@@ -30,6 +31,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
     changes = {**given, "data": {"cache": "none", **given["data"]}}  # evaluation reads the originals
     saved = SavedRun.open(cfg.run, changes)
+    check_kept(plain(saved.config)["data"], "data")
     datamodule = saved.datamodule()
     datamodule.prepare_data()
     datamodule.setup()

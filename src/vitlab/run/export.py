@@ -1,6 +1,5 @@
 """A finished run as a folder that timm or Hugging Face's transformers open."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from vitlab.tasks.supervised import Supervised
 from vitlab.weights.exporting import Export, Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
+from vitlab.whole_files import write_json, writing_whole
 
 FORMATS = {"timm": to_timm, "huggingface": to_huggingface}
 OPENED_BY = {
@@ -58,6 +58,7 @@ def write(folder: Path, made: Export) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.clone() for name, value in made.tensors.items()}  # no two may share memory
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with writing_whole(folder / "model.safetensors") as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})
     for name, content in made.files.items():
-        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / name, content)

@@ -70,6 +70,14 @@ def recompute_activations(model: Module) -> int:
         raise ConfigError(f"activation_checkpointing: {error}") from error
 
 
+def compile_model(model: Module, num_image_sizes: int) -> None:
+    """compile=true: in place, so that names stay, and anew for each shape of a batch: with shapes that may vary, the
+    backward pass of resampled positions fails in torch 2.15. Training has one shape for each image size, validation and
+    test have two each, with the smaller last batch."""
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, num_image_sizes + 4 + 4)
+    model.compile(dynamic=False)
+
+
 def load_pretrained(model: Module, node: DictConfig) -> Any:
     """Give the model the weights that model.pretrained names; returns what became of every tensor, None without.
 

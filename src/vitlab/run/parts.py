@@ -11,21 +11,22 @@ from vitlab.errors import ConfigError
 from vitlab.loggers import MetricsCSV
 from vitlab.run.build import build, plain
 from vitlab.run.job import Job
+from vitlab.run.redaction import Redaction
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
 
 
-def build_loggers(cfg: DictConfig, folder: Path, job: Job, run_id: str, first_step: int) -> list[pl.loggers.Logger]:
-    """metrics.csv always, and those of the config."""
+def build_loggers(
+    cfg: DictConfig, folder: Path, job: Job, run_id: str, first_step: int, kept: Redaction
+) -> list[pl.loggers.Logger]:
+    """metrics.csv always, and those of the config, which are told what may be `kept` of it."""
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=first_step)]
     group = str(job.sweep.relative_to(job.sweep.parents[1])) if job.sweep else None
     for key, node in cfg.logger.items():
         name = f"{cfg.name}/{folder.name}"
-        loggers.append(
-            build(
-                node, f"logger.{key}", folder=str(folder), name=name, group=group, run_id=run_id, run_config=plain(cfg)
-            )
-        )
+        told = {"run_config": kept(plain(cfg)), "arguments": kept(job.overrides)}
+        place = {"folder": str(folder), "name": name, "group": group, "run_id": run_id}
+        loggers.append(build(node, f"logger.{key}", **place, **told))
     return loggers
 
 

@@ -3,7 +3,6 @@
 B batch, C channels, H W image height and width, K classes
 """
 
-import csv
 import glob
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from vitlab.out_of_memory import halved, refusing
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks.supervised import Supervised
+from vitlab.whole_files import write_csv
 
 SHOWN = 20
 
@@ -68,7 +68,8 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
                 )  # (B, K)
             rows += list(top_classes([path for path, _ in good], probabilities, names, top_k))
     output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
-    write_csv(output, rows)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_csv(output, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
     show(rows, skipped, output)
     return rows
 
@@ -104,14 +105,6 @@ def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_
         for rank, (value, name) in enumerate(zip(best, which, strict=True), start=1):
             row |= {f"class_{rank}": names[name], f"probability_{rank}": round(value, 6)}
         yield row
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else ["image"])
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def show(rows: list[dict[str, Any]], skipped: int, output: Path) -> None:

@@ -1,16 +1,19 @@
 """Where a run comes from: versions, machine, git commit, and every start it had."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
 import time
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from vitlab.home import ROOT
 from vitlab.run.precision import cpu_capabilities
+from vitlab.whole_files import write_json
 
 PACKAGES = (
     "vitlab",
@@ -61,7 +64,7 @@ def device_name() -> str:
 def record_start(folder: Path, overrides: list[str], step: int) -> None:
     """Append this start to provenance.json: when, from which step, with which overrides, on what."""
     path = folder / "provenance.json"
-    starts = json.loads(path.read_text()) if path.is_file() else []
+    starts = earlier_starts(path)
     starts.append(
         {
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -72,4 +75,20 @@ def record_start(folder: Path, overrides: list[str], step: int) -> None:
             "versions": versions(),
         }
     )
-    path.write_text(json.dumps(starts, indent=2) + "\n")
+    write_json(path, starts)
+
+
+def earlier_starts(path: Path) -> list[dict[str, Any]]:
+    """What the file says of earlier starts. A damaged one is kept beside it, and blocks nothing."""
+    if not path.is_file():
+        return []
+    try:
+        starts = json.loads(path.read_bytes())
+    except ValueError:
+        starts = None
+    if not isinstance(starts, list):
+        aside = path.with_suffix(".damaged.json")
+        warnings.warn(f"{path} is damaged, and kept as {aside.name}; a new one begins with this start", stacklevel=2)
+        os.replace(path, aside)
+        return []
+    return starts

@@ -1,12 +1,13 @@
 """What a run tells its user: the start and the result, as tables."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
+
+from vitlab import whole_files
 
 
 @rank_zero_only
@@ -72,4 +73,4 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
 @rank_zero_only
 def write_json(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    whole_files.write_json(path, content)

@@ -1,15 +1,21 @@
 """A finished run, rebuilt from what it saved."""
 
+import inspect
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
-from vitlab.run.build import build, from_saved
-from vitlab.run.checks import check_weights
+from vitlab.checkpoints.contents import check_state
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, run_folder
+from vitlab.errors import CheckpointError, ConfigError
+from vitlab.run.annotations import check_kinds
+from vitlab.run.build import allowed_targets, build, called, from_saved, parts
+from vitlab.run.continuation import check_weights
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
 
@@ -27,9 +33,9 @@ class SavedRun:
     def open(cls, run: str, changes: dict[str, Any] | None = None) -> "SavedRun":
         """The best model of a run folder (the latest, where there is no best), or a checkpoint file; `changes` are
         merged over its config. Raises CheckpointError."""
-        path = find_checkpoint(run, "best", "latest")
+        path = find_checkpoint(run, "best", *LATEST)
         checkpoint = file.read(path)
-        config = from_saved(checkpoint["run"]["config"], str(path))
+        config = saved_config(checkpoint, str(path))
         merged = OmegaConf.merge(config, changes or {})
         assert isinstance(merged, DictConfig)
         return cls(path, run_folder(path).absolute(), checkpoint, merged)
@@ -44,3 +50,33 @@ class SavedRun:
         check_weights(self.checkpoint, task)
         task.load_state_dict(self.checkpoint["state_dict"])
         return task
+
+
+def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
+    """The state that a run goes on from, and its file: a checkpoint that is named, or the newest of a run's folder.
+    Where that is damaged, the one before takes its place. Raises CheckpointError when there is none."""
+    path = find_checkpoint(run, *LATEST)
+    before = path.with_name(f"{LATEST[-1]}.ckpt")
+    try:
+        checkpoint = file.read(path)
+        check_state(checkpoint, str(path))
+    except CheckpointError as error:
+        if Path(run).is_file() or path == before or not before.is_file():
+            raise
+        print(f"{error}; going on from {before.name}, the state before it", flush=True)
+        os.replace(before, path)
+        return newest_state(run)
+    return path, checkpoint
+
+
+def saved_config(checkpoint: dict[str, Any], path: str) -> DictConfig:
+    """The config in a checkpoint. Raises CheckpointError for one with values that no run has had."""
+    config = from_saved(checkpoint["run"]["config"], path)
+    try:
+        for place, part in parts(config, "config"):
+            if part["_target_"] in allowed_targets():  # `build` refuses others
+                target = called(part["_target_"], place)
+                check_kinds(target.__init__ if inspect.isclass(target) else target, part, place)
+    except (ConfigError, OmegaConfBaseException) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    return config

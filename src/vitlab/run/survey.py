@@ -1,6 +1,5 @@
 """What a data set holds: every image is read once, and what was found is told, kept in tables, and drawn."""
 
-import csv
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ from vitlab.run.build import build
 from vitlab.run.overlap import named
 from vitlab.run.report import write_json
 from vitlab.views import shown
+from vitlab.whole_files import write_csv
 
 AT_ONCE = 64  # images that a worker reads for one answer
 SHOWN = 10  # lines of a list
@@ -178,13 +178,6 @@ def write_tables(
             for s, i in group
         ),
     )
-
-
-def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 # -- drawn

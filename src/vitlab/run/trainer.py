@@ -7,6 +7,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
+from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
@@ -29,12 +30,22 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
         default_root_dir=str(folder),
         logger=loggers,
         callbacks=callbacks,
-        plugins=[AtomicCheckpointIO()],
+        plugins=[AtomicCheckpointIO(), *signals_left_to_us(folder)],
     )
     if trainer.strategy.root_device.type == "cpu":
         speed_up_float32_products()
         keep_freed_memory()
     return trainer
+
+
+def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:
+    """Under SLURM, Lightning's environment without its own answer to signals: the state that it would save is loaded
+    in every later call, also where the best model is to be tested. One that is there already is set aside."""
+    if not SLURMEnvironment.detect():
+        return []
+    for path in folder.glob("hpc_ckpt_*.ckpt"):
+        path.rename(path.with_name(path.name.replace("hpc_ckpt", "set_aside")))
+    return [SLURMEnvironment(auto_requeue=False)]
 
 
 def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:

@@ -11,25 +11,30 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
-from vitlab.errors import CheckpointError, ConfigError, DistributedError
+from vitlab.checkpoints.run_folder import check_unused, run_folder
+from vitlab.checkpoints.run_lock import leave, take
+from vitlab.errors import ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
 from vitlab.run import report
-from vitlab.run.build import build, from_saved, plain, portable
-from vitlab.run.checks import check_agreement, check_continuation, check_task, check_values
+from vitlab.run.build import build, plain, portable
+from vitlab.run.checks import check_agreement, check_task, check_values
+from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
-from vitlab.run.job import Job
-from vitlab.run.model import build_model, load_pretrained, recompute_activations, try_pixels
+from vitlab.run.job import Job, other_rank
+from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import build_datamodule, build_loggers, build_task, planned_steps
 from vitlab.run.provenance import record_start, versions
+from vitlab.run.redaction import Redaction, check_kept
 from vitlab.run.resume import resumed_config
+from vitlab.run.saved_run import newest_state, saved_config
 from vitlab.run.teacher import build_teacher
 from vitlab.run.trainer import build_trainer, set_accumulation
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import leaves_out
+from vitlab.whole_files import write_whole
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -38,23 +43,36 @@ def train(cfg: DictConfig) -> float | None:
     Everything a user can get wrong is checked before the first batch and before a W&B run exists.
     """
     job = Job.current()
+    if cfg.resume is not None and job.sweep is not None:
+        raise ConfigError("resume= goes on with one run; give it without -m")
+    folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
+    if other_rank():
+        return train_in(folder, cfg, job)
+    if cfg.resume is None:
+        check_unused(folder)
+    take(folder, break_lock=cfg.break_lock)
+    try:
+        return train_in(folder, cfg, job)
+    finally:
+        leave(folder)
+
+
+def train_in(folder: Path, cfg: DictConfig, job: Job) -> float | None:
+    """Train in a folder that no other process writes to."""
+    path: Path | None = None
     checkpoint: dict[str, Any] = {}
-    folder = job.folder
     if cfg.resume is not None:
-        if job.sweep is not None:
-            raise ConfigError("resume= goes on with one run; give it without -m")
-        path = find_checkpoint(cfg.resume, "latest")
-        checkpoint, folder = file.read(path), run_folder(cfg.resume).absolute()
-        if "optimizer_states" not in checkpoint:
-            raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
-        saved = from_saved(checkpoint["run"]["config"], str(path))
+        path, checkpoint = newest_state(cfg.resume)
+        saved = saved_config(checkpoint, str(path))
         cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, job.overrides)
     first_step = int(checkpoint.get("global_step", 0))
 
     check_values(cfg)
+    check_kept(plain(cfg))
     check_agreement(cfg)
+    kept = Redaction(cfg)
     run_id = checkpoint.get("run", {}).get("wandb_id") or secrets.token_hex(4)
-    loggers = build_loggers(cfg, folder, job, run_id, first_step)
+    loggers = build_loggers(cfg, folder, job, run_id, first_step, kept)
     callbacks = [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
     trainer = build_trainer(cfg.trainer, folder, loggers, callbacks)
     if trainer.world_size > 1 and job.sweep is not None:
@@ -80,25 +98,26 @@ def train(cfg: DictConfig) -> float | None:
             callback.check_run(trainer, task, datamodule)
     if cfg.activation_checkpointing:
         recompute_activations(model)
-    task.record = run_record(cfg, job, datamodule, batch_size, run_id, checkpoint)
-    if checkpoint:
+    task.record = kept(run_record(cfg, job, datamodule, batch_size, run_id, checkpoint))
+    if path is not None:
         check_continuation(checkpoint, task, datamodule, trainer, first_step)
+        checkpoint.clear()  # the fit reads it again, and it would stay in memory beside the weights
 
     report.print_start(cfg, datamodule, task, trainer)
     print_overlap(datamodule.splits)
-    transfer = None if checkpoint else load_pretrained(model, cfg.model)
+    transfer = load_pretrained(model, cfg.model) if path is None else None
     if trainer.is_global_zero:
-        OmegaConf.save(OmegaConf.create(plain(cfg)), folder / "config.yaml")
-        record_start(folder, job.overrides, first_step)
+        write_whole(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(kept(plain(cfg)))).encode("utf-8"))
+        record_start(folder, kept(job.overrides), first_step)
         if transfer is not None:
             transfer.save(folder / "pretrained.csv")
             transfer.show()
     if cfg.compile:
-        task.model.compile()
+        compile_model(model, datamodule.num_image_sizes)
     exit_code = 1
     try:
         with refusing(lambda: too_many(datamodule, trainer, task)):
-            result = fit_and_test(task, datamodule, trainer, str(path) if checkpoint else None, first_step)
+            result = fit_and_test(task, datamodule, trainer, path, first_step)
         exit_code = 0
     finally:
         for logger in loggers:
@@ -116,7 +135,7 @@ def run_record(
 ) -> dict[str, Any]:
     """What rebuilds the run from a checkpoint, in plain types."""
     return {
-        "config": {**portable(cfg), "resume": None},
+        "config": {**portable(cfg), "resume": None, "break_lock": False},
         "choices": checkpoint.get("run", {}).get("choices") or dict(job.choices),
         "class_names": list(datamodule.class_names),
         "device_batch_size": batch_size,
@@ -127,14 +146,14 @@ def run_record(
 
 
 def fit_and_test(
-    task: Any, datamodule: Any, trainer: pl.Trainer, ckpt_path: str | None, first_step: int
+    task: Any, datamodule: Any, trainer: pl.Trainer, ckpt_path: Path | None, first_step: int
 ) -> dict[str, Any]:
-    """Fit, validate the last step if nobody has, then test the best model."""
+    """Fit, validate the last step if this start has not, then test the best model."""
     started = time.perf_counter()
     trainer.fit(task, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
     best = next((c for c in trainer.callbacks if isinstance(c, BestModel)), None)
     steps = trainer.global_step - first_step
-    if best is not None and best.validated_step != trainer.global_step:
+    if best is not None and (best.validated_step != trainer.global_step or not trainer.callback_metrics):
         trainer.validate(task, datamodule=datamodule, verbose=False)
     validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
     seconds = time.perf_counter() - started

@@ -5,9 +5,10 @@ from typing import Any
 import pytorch_lightning as pl
 
 
-def place_loops(fit_loop: dict[str, Any], global_step: int, steps_per_epoch: int, trainer: pl.Trainer) -> None:
-    """Write Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the
-    validations that were due by then."""
+def placed_loops(trainer: pl.Trainer, global_step: int, steps_per_epoch: int) -> dict[str, Any]:
+    """Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the validations
+    that were due by then."""
+    fit_loop = trainer.fit_loop.state_dict()
     epoch, step = divmod(global_step, steps_per_epoch)
     accumulation = trainer.accumulate_grad_batches
 
@@ -26,3 +27,5 @@ def place_loops(fit_loop: dict[str, Any], global_step: int, steps_per_epoch: int
     optimizer = fit_loop["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]
     optimizer["step"].update(count(step, global_step, "ready", "completed"))
     optimizer["zero_grad"].update(count(step, global_step, "ready", "started", "completed"))
+    fit_loop["epoch_loop.state_dict"]["_batches_that_stepped"] = global_step
+    return fit_loop

@@ -12,14 +12,15 @@ from pytorch_lightning.utilities.types import STEP_OUTPUT, OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from torchmetrics import MeanMetric, MetricCollection, SumMetric
+from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.counted import counted_seed, seed_device
 from vitlab.data.batch import Batch
 from vitlab.errors import DataError
 from vitlab.models import head_names
 from vitlab.optim import Optimization, Schedule
-from vitlab.tasks.progress import place_loops
+from vitlab.tasks.finite_mean import FiniteMean
+from vitlab.tasks.progress import placed_loops
 
 STAGES = ("fit", "val", "test")
 
@@ -60,7 +61,7 @@ class Task(pl.LightningModule):
         self.record: dict[str, Any] = {}
         self.losses = nn.ModuleDict({stage: MeanMetric(nan_strategy="disable") for stage in STAGES})
         self.metrics = nn.ModuleDict({stage: self.new_metrics(stage) for stage in STAGES})
-        self.grad_norm = MeanMetric(nan_strategy="disable")
+        self.grad_norm = FiniteMean()
         self.scored = SumMetric(nan_strategy="disable")
 
     # -- what a regime says
@@ -144,9 +145,8 @@ class Task(pl.LightningModule):
         self.keep_norm(nn.utils.clip_grad_norm_(self.parameters(), limit))
 
     def keep_norm(self, norm: Tensor) -> None:
-        """For train/grad_norm; a step that overflows in float16 is skipped, and has none."""
-        finite = norm.isfinite()
-        self.grad_norm.update(norm.where(finite, 0.0), finite.float())
+        """For train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
+        self.grad_norm.update(norm)
 
     def training_metrics(self) -> dict[str, float]:
         """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
@@ -169,7 +169,7 @@ class Task(pl.LightningModule):
             return None
         loss, outputs = self.evaluated(batch, stage)
         self.losses[stage].update(loss)
-        self.scored.update(len(loss))
+        self.scored.update(loss.new_full((), len(loss)))  # of a number the device would have to be told, at once
         return outputs
 
     def on_validation_epoch_end(self) -> None:
@@ -233,12 +233,33 @@ class Task(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["run"] = self.record
+        checkpoint["num_optimizer_states"] = sum(len(state["state"]) for state in checkpoint["optimizer_states"])
+        checkpoint["sums"] = {name: sums_of(metric) for name, metric in self.summed().items()}
+
+    def summed(self) -> dict[str, Metric]:
+        """What training sums up between two log entries."""
+        return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Where a run goes on is told by its number of optimizer steps alone."""
+        """Where a run goes on is told by its number of optimizer steps alone. The first rank goes on with the sums of
+        all of them."""
+        for name, sums in checkpoint.get("sums", {}).items() if self.global_rank == 0 else ():
+            add_sums(self.summed()[name], sums)
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
-            place_loops(checkpoint["loops"]["fit_loop"], checkpoint["global_step"], steps, self.trainer)
+            checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
+
+
+def sums_of(metric: Metric) -> dict[str, Tensor]:
+    """The states of a metric, summed over all ranks; every rank calls it."""
+    with metric.sync_context():
+        return {name: value.detach().cpu().clone() for name, value in metric.metric_state.items()}
+
+
+def add_sums(metric: Metric, sums: dict[str, Tensor]) -> None:
+    """Go on from the states of an earlier start."""
+    for name, value in sums.items():
+        setattr(metric, name, getattr(metric, name) + value.to(metric.device))
 
 
 def partial_evaluation(trainer: pl.Trainer) -> bool:

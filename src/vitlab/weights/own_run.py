@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import find_checkpoint
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
 from vitlab.layers import Grid
 from vitlab.weights.form import Source
 
@@ -18,7 +18,7 @@ FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 def read(path: Path, rename: bool) -> Source:
     """The best model of a run's folder, or its latest; or the checkpoint itself. With `rename` the encoder's tensors of
     a masked autoencoder have the names of a Vision Transformer. Raises CheckpointError."""
-    path = find_checkpoint(path, "best", "latest")
+    path = find_checkpoint(path, "best", *LATEST)
     checkpoint = file.read(path)
     tensors = {
         name.removeprefix(MODEL): value for name, value in checkpoint["state_dict"].items() if name.startswith(MODEL)

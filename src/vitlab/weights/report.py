@@ -1,13 +1,14 @@
 """What became of every tensor when weights came into a model."""
 
-import csv
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
+
+from vitlab.whole_files import write_csv
 
 Status = Literal["copied", "resized", "initialised anew", "left over"]
 STATUSES: tuple[Status, ...] = ("copied", "resized", "initialised anew", "left over")
@@ -38,10 +39,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         """As CSV, a line for each tensor."""
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [column.name for column in fields(Entry)])
-            writer.writeheader()
-            writer.writerows(asdict(entry) for entry in self.entries)
+        write_csv(path, [column.name for column in fields(Entry)], [astuple(entry) for entry in self.entries])
 
     def show(self) -> None:
         """Print the counts, and every tensor that was not simply copied."""

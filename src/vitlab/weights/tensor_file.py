@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitlab.checkpoints.file import check_records
 from vitlab.errors import CheckpointError
 from vitlab.weights.renaming import Tensors
 
@@ -82,10 +83,7 @@ def read_npz(path: Path) -> Tensors:
 
 def read_torch(path: Path) -> Any:
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise CheckpointError(f"{path} is damaged: the checksum of its record {damaged} does not hold")
+        check_records(path)
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):  # DeiT, MAE and DINO save their options so
             return torch.load(path, map_location="cpu", weights_only=True)

@@ -18,7 +18,7 @@ from vitlab.data.decoding import DamagedImage, opened
 from vitlab.data.parallel import cut, in_order
 from vitlab.data.source import Pool, Stored
 from vitlab.errors import DataError, StorageError
-from vitlab.whole_files import as_json, write_whole
+from vitlab.whole_files import as_json, write_whole, writing_whole
 
 VERSION = 1
 PIXELS, SIZES, UNREADABLE, DONE = "pixels.bin", "sizes.npy", "unreadable.json", "done.jsonl"
@@ -112,10 +112,8 @@ def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
     for start in sorted(done):
         sizes[start : start + len(done[start]["sizes"])] = done[start]["sizes"]
         unreadable |= done[start]["unreadable"]
-    with open(place / SIZES, "wb") as sizes_file:
+    with writing_whole(place / SIZES) as temporary, open(temporary, "wb") as sizes_file:
         np.save(sizes_file, sizes)
-        sizes_file.flush()
-        os.fsync(sizes_file.fileno())
     write_whole(place / UNREADABLE, as_json(unreadable))
     (place / DONE).unlink()
 

@@ -6,14 +6,14 @@ The file: MAGIC, the length and the CRC-32 of a header (4 bytes each, little-end
 import json
 import math
 import mmap
-import os
 import struct
-import uuid
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from vitlab.whole_files import writing_whole
 
 MAGIC = b"vitlab arrays 1\n"
 LENGTHS = struct.Struct("<II")
@@ -30,17 +30,11 @@ def write_arrays(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray
         start += array.nbytes
     header = json.dumps({"about": about, "arrays": entries}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(MAGIC + LENGTHS.pack(len(header), zlib.crc32(header)) + header)
-            for array in arrays.values():
-                file.write(bytes(-file.tell() % ALIGNMENT))
-                file.write(content_of(array))
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with writing_whole(path) as temporary, open(temporary, "wb") as file:
+        file.write(MAGIC + LENGTHS.pack(len(header), zlib.crc32(header)) + header)
+        for array in arrays.values():
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            file.write(content_of(array))
 
 
 def content_of(array: np.ndarray) -> memoryview | bytes:

@@ -1,0 +1,95 @@
+"""One process at a time writes into the folder of a run."""
+
+import atexit
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from vitlab.checkpoints.run_folder import CHECKPOINTS
+from vitlab.errors import CheckpointError
+from vitlab.whole_files import remove_leftovers
+
+LOCK = ".lock"
+TAKEN: dict[Path, IO[str]] = {}  # the folders of this process
+os.register_at_fork(after_in_child=TAKEN.clear)
+
+
+def take(folder: Path, *, break_lock: bool) -> None:
+    """Take a run's folder for this process, and clear away what a killed one has left half written.
+
+    The lock ends with the process, however that ends; what is written in it says whose it was. The lock of a process
+    on this machine that is gone is taken over with a sentence. Of another machine nobody can tell, so that its lock
+    stands unless `break_lock`. Raises CheckpointError for a folder that is in use.
+    """
+    if folder.absolute() in TAKEN:
+        return
+    file = opened(folder)
+    holder = parsed(file.read())
+    here = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S")}
+    if not locked(file):
+        file.close()
+        raise CheckpointError(f"{folder} is in use by {described(holder)}; wait for it, or stop it")
+    if holder and holder.get("host") != here["host"] and not break_lock:
+        file.close()
+        raise CheckpointError(
+            f"{folder} was taken by {described(holder)}, and from here nobody can tell whether it still runs; if it "
+            "does not, add break_lock=true"
+        )
+    if holder and holder.get("pid") != here["pid"]:
+        print(f"{folder} was left locked by {described(holder)}, which is gone: it is taken over", flush=True)
+    file.truncate(0)
+    json.dump(here, file)
+    file.flush()
+    TAKEN[folder.absolute()] = file
+    for place in (folder, folder / CHECKPOINTS, folder / "pictures"):
+        remove_leftovers(place)
+
+
+def opened(folder: Path) -> IO[str]:
+    file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - open for as long as it is locked
+    file.seek(0)
+    return file
+
+
+def locked(file: IO[str]) -> bool:
+    """Lock the file for this process; processes that it forks do not inherit this kind of lock, and may outlive it.
+    False where another process has it, or has just removed it."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
+    except (BlockingIOError, PermissionError, FileNotFoundError):
+        return False
+    except OSError:  # a file system without locks
+        return True
+
+
+def leave(folder: Path) -> None:
+    """Give back a folder that this process has taken."""
+    file = TAKEN.pop(folder.absolute(), None)
+    if file is not None:
+        (folder / LOCK).unlink(missing_ok=True)
+        file.close()
+
+
+@atexit.register
+def leave_all() -> None:
+    for folder in list(TAKEN):
+        leave(folder)
+
+
+def parsed(content: str) -> dict[str, Any]:
+    try:
+        holder = json.loads(content)
+    except ValueError:  # empty, or its writer was killed
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def described(holder: dict[str, Any]) -> str:
+    if not holder:
+        return "another process"
+    return f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('time')}"

@@ -1,0 +1,87 @@
+"""What must hold before a run goes on from a checkpoint: it is of this model and this data, and nothing is missing."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+from torch.nn import Module
+
+from vitlab.callbacks import WeightAverage
+from vitlab.checkpoints.contents import check_like
+from vitlab.errors import CheckpointError, ConfigError
+
+
+def check_continuation(
+    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
+) -> None:
+    """The checkpoint is of this model and this data."""
+    if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
+        raise CheckpointError(
+            "the data is no longer what the run was trained on (other files, or another number of them); "
+            "restore it, or start a new run"
+        )
+    check_weights(checkpoint, task)
+    averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
+    if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
+        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
+    groups = checkpoint["optimizer_states"][0]["param_groups"]
+    check_like(dict(enumerate(groups)), {number: {"params": ""} for number in range(len(groups))}, "param_groups")
+    saved = [(group.get("name"), len(group["params"])) for group in groups]
+    if saved != [(group["name"], len(group["params"])) for group in task.groups]:
+        raise ConfigError(
+            "the parameter groups are no longer the run's; a resumed run keeps what optimizer.layer_decay, the "
+            "multipliers, trained, unfreeze_step and task.lr_grid tell apart"
+        )
+    check_optimizer_state(checkpoint, task)
+    check_callback_states(checkpoint, trainer)
+    if task.num_steps < first_step:
+        raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
+
+
+def check_optimizer_state(checkpoint: dict[str, Any], task: Any) -> None:
+    """Raise CheckpointError unless the optimizer kept, for every parameter, what it keeps for the others of its group,
+    in the parameter's shape."""
+    saved = checkpoint["optimizer_states"][0]
+    if len(saved["state"]) != checkpoint.get("num_optimizer_states", len(saved["state"])):
+        raise CheckpointError("the checkpoint is damaged: the optimizer's state of some parameters is missing")
+    for group, own in zip(saved["param_groups"], task.groups, strict=True):
+        kept = [(saved["state"].get(number), p) for number, p in zip(group["params"], own["params"], strict=True)]
+        states = [(state, parameter) for state, parameter in kept if state is not None]
+        for state, parameter in states:
+            if not isinstance(state, dict) or state.keys() != states[0][0].keys():
+                raise CheckpointError(f"the checkpoint is damaged: the optimizer's state of '{own['name']}' has gaps")
+            for name, value in state.items():
+                shape = value.shape if isinstance(value, Tensor) else ()
+                if isinstance(value, str) or shape not in ((), parameter.shape):
+                    raise CheckpointError(
+                        f"the checkpoint is damaged: the optimizer's {name} of '{own['name']}' fits no parameter"
+                    )
+
+
+def check_callback_states(checkpoint: dict[str, Any], trainer: pl.Trainer) -> None:
+    """Raise CheckpointError for a state that a callback of the run should have left, and did not."""
+    before = {node.get("_target_", "").split(".")[-1] for node in checkpoint["run"]["config"]["callbacks"].values()}
+    for callback in trainer.callbacks:
+        name, own = type(callback).__name__, callback.state_dict()
+        saved = checkpoint["callbacks"].get(callback.state_key)
+        if own and saved is None and name in before and callback.state_key == name:
+            raise CheckpointError(f"the checkpoint is damaged: callbacks has no {name}")
+        if own and saved is not None:
+            check_like(saved, own, f"callbacks.{name}")
+        if isinstance(callback, WeightAverage) and name in before:
+            fresh = {"current_model_state": checkpoint["state_dict"], "averaging_state": {"n_averaged": ""}}
+            for key, state in fresh.items():
+                check_like(checkpoint.get(key), dict.fromkeys(state, ""), key)
+
+
+def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
+    """Raise CheckpointError unless the checkpoint's weights are those of this model."""
+    saved = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+    own = {name: tuple(value.shape) for name, value in task.state_dict().items()}
+    odd = sorted(name for name in saved.keys() | own.keys() if saved.get(name) != own.get(name))
+    if odd:
+        name = odd[0]
+        raise CheckpointError(
+            f"the checkpoint belongs to another model: {name} is {saved.get(name, 'missing')} in it and "
+            f"{own.get(name, 'missing')} in the model of the config ({len(odd)} tensors differ)"
+        )

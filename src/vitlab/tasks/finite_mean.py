@@ -1,0 +1,18 @@
+"""The mean of what is finite, without asking the device whether it is."""
+
+from torch import Tensor
+from torchmetrics import MeanMetric
+
+
+class FiniteMean(MeanMetric):
+    """NaN and infinity do not count; NaN if nothing does. torchmetrics' own waits for the device to find them, and
+    where it does not look for them it takes no notice of weights."""
+
+    def __init__(self) -> None:
+        super().__init__(nan_strategy="disable")
+
+    def update(self, value: Tensor) -> None:  # type: ignore[override]
+        """Of any shape."""
+        finite = value.isfinite()
+        self.mean_value += value.where(finite, 0.0).sum()
+        self.weight += finite.sum()
