@@ -1,14 +1,11 @@
 """The features of images, as a file: python src/features.py run=<run or checkpoint> output=features.npz."""
 
-import hydra
 from omegaconf import DictConfig
 
-from vitlab.home import CONF
 from vitlab.run.command import command
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="features")
-@command
+@command("features")
 def main(cfg: DictConfig) -> None:
     from vitlab.run.feature_extraction import extract_features
 

@@ -1,14 +1,11 @@
 """Pack a data set into a few large files: python src/pack.py data=<set> output=<folder>."""
 
-import hydra
 from omegaconf import DictConfig
 
-from vitlab.home import CONF
 from vitlab.run.command import command
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="pack")
-@command
+@command("pack")
 def main(cfg: DictConfig) -> None:
     from vitlab.run.packing import pack
 

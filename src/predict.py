@@ -1,14 +1,11 @@
 """Classify new images: python src/predict.py run=<run folder or checkpoint> images=<file, folder or glob>."""
 
-import hydra
 from omegaconf import DictConfig
 
-from vitlab.home import CONF
 from vitlab.run.command import command
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="predict")
-@command
+@command("predict")
 def main(cfg: DictConfig) -> None:
     from vitlab.run.prediction import predict
 

@@ -1,14 +1,11 @@
 """What a model costs, before it runs: python src/summary.py [model=vit_b16] [data=cifar10] [memory_gib=80]."""
 
-import hydra
 from omegaconf import DictConfig
 
-from vitlab.home import CONF
 from vitlab.run.command import command
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="summary")
-@command
+@command("summary")
 def main(cfg: DictConfig) -> None:
     from vitlab.run.summary import summarize
 

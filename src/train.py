@@ -1,14 +1,11 @@
 """Train a model: python src/train.py [model=vit_b16] [data=cifar10] [trainer.max_epochs=5] [-m for a sweep]."""
 
-import hydra
 from omegaconf import DictConfig
 
-from vitlab.home import CONF
 from vitlab.run.command import command
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-@command
+@command("train")
 def main(cfg: DictConfig) -> float | None:
     from vitlab.run.training import train  # torch and Lightning load here, after a typo has been refused
 

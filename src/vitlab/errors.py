@@ -56,6 +56,6 @@ class DistributedError(VitlabError):
     status = 7
 
 
-def in_one_line(error: BaseException) -> str:
+def in_one_line(error: BaseException | str) -> str:
     """What an error of somebody else's says, or at least what it is."""
     return " ".join(str(error).split()) or type(error).__name__

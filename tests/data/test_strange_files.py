@@ -20,7 +20,8 @@ from pyarrow import parquet
 from vitlab.data import Arrays, Folder, Listing, Shards
 from vitlab.data.shard_index import map_columns, save_columns
 from vitlab.errors import DataError
-from vitlab.run.build import build, from_saved
+from vitlab.run.build import build
+from vitlab.run.stored_config import from_saved
 from vitlab.whole_files import digest_of
 
 pytestmark = pytest.mark.timeout(60)

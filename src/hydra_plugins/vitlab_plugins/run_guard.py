@@ -1,7 +1,6 @@
 """Refuses, before Hydra makes a folder, what could not be run in it."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +9,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
-from vitlab.errors import StorageError, VitlabError
+from vitlab.errors import StorageError
+from vitlab.run.command import check_start, check_sweep, leave
+from vitlab.run.refusals import as_refusal
 
 
 class RunGuard(Callback):
@@ -19,25 +20,30 @@ class RunGuard(Callback):
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         HydraConfig.instance().set_config(config)  # the name of a run speaks of its choices
         try:
+            check_start(config)
             for key in ("resume", "run"):
                 value = OmegaConf.select(config, key, throw_on_missing=False)
                 if value is not None:
                     find_checkpoint(value, *(LATEST if key == "resume" else ("best", *LATEST)))
             check_writable(Path(config.hydra.run.dir))
-        except VitlabError as error:
+        except Exception as error:
             refuse(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         HydraConfig.instance().set_config(config)
         try:
+            check_sweep(config)
             check_writable(Path(config.hydra.sweep.dir))
-        except VitlabError as error:
+        except Exception as error:
             refuse(error)
 
 
-def refuse(error: VitlabError) -> NoReturn:
-    print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    sys.exit(error.status)
+def refuse(error: Exception) -> NoReturn:
+    """Hydra would go on after a callback's error."""
+    refusal = as_refusal(error)
+    if refusal is None:
+        raise error
+    leave(refusal)
 
 
 def check_writable(folder: Path) -> None:

@@ -38,8 +38,8 @@ class SweepTable(Callback):
         if config.hydra.mode != RunMode.MULTIRUN:
             if config.get("resume") is None or not (folder.parent / "multirun.yaml").is_file() or other_rank():
                 return
-            overrides = [str(one) for one in OmegaConf.load(folder / ".hydra" / "overrides.yaml")]
-            monitor = OmegaConf.select(OmegaConf.load(folder / "config.yaml"), "monitor")  # that of the run
+            overrides = [str(one) for one in as_written(folder / ".hydra" / "overrides.yaml")]
+            monitor = as_written(folder / "config.yaml").get("monitor")  # that of the run
         outcome = {
             "folder": folder.name,
             "status": "done",
@@ -62,6 +62,11 @@ class SweepTable(Callback):
         if seeds := write_seed_table(folder.parent, outcomes_of(folder.parent)):
             print(f"\nmeans over seeds and their 95 % intervals, in {folder.parent / 'seeds.csv'}")
             print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
+
+
+def as_written(path: Path) -> Any:
+    """A YAML of a run's folder, which may be anybody's: no reference in it is followed."""
+    return OmegaConf.to_container(OmegaConf.load(path), resolve=False)
 
 
 def outcomes_of(sweep: Path) -> list[dict[str, Any]]:

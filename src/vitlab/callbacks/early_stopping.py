@@ -15,6 +15,8 @@ class EarlyStopping(callbacks.EarlyStopping):
     """
 
     def __init__(self, *, monitor: str, mode: str, patience: int, check_on_train_epoch_end: bool):
+        if patience < 0:
+            raise ValueError(f"patience {patience} is negative")
         super().__init__(monitor, mode=mode, patience=patience, check_on_train_epoch_end=check_on_train_epoch_end)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What the settings of a data set must be, each by itself and together; what is not is refused in a sentence."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 from PIL import Image
@@ -12,7 +13,11 @@ from vitlab.data.source import Pool
 from vitlab.data.sources.labels import stray
 from vitlab.data.sources.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
+from vitlab.machine import physical_memory
 
+GIB = 2**30
+BYTES_PER_NUMBER = 4
+MOST_WORKERS, WORKERS_PER_CORE = 256, 16  # the larger holds: a run may have been configured for a larger machine
 ON_BAD_IMAGE = ("error", "skip")
 
 
@@ -26,6 +31,20 @@ def at_least(least: int, **values: float | None) -> None:
     for key, value in values.items():
         if value is not None and value < least:
             raise ConfigError(f"data.{key} {value} is not at least {least}")
+
+
+def check_machine(in_chans: int, image_size: int, num_workers: int | None) -> None:
+    """Raise ConfigError for an image that memory has no room for, as bytes and as numbers, and for more processes than
+    could ever help."""
+    needed = in_chans * image_size**2 * (1 + BYTES_PER_NUMBER)
+    if needed > physical_memory():
+        raise ConfigError(
+            f"data.image_size {image_size}: one image takes {needed / GIB:,.0f} GiB, and this machine has "
+            f"{physical_memory() / GIB:,.0f} GiB of memory; make it smaller"
+        )
+    most = max(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1))
+    if num_workers is not None and num_workers > most:
+        raise ConfigError(f"data.num_workers {num_workers} is more than {most} processes; null: one for each core")
 
 
 def check_fractions(val_fraction: float, test_fraction: float) -> None:

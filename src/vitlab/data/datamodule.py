@@ -18,6 +18,7 @@ from vitlab.data.agreement import (
     check_fractions,
     check_image_size,
     check_labels,
+    check_machine,
     check_order,
     one_of,
 )
@@ -99,6 +100,7 @@ class ImageDataModule(pl.LightningDataModule):
         at_least(1, repeats=repeats, shuffle_window=shuffle_window, prefetch_batches=prefetch_batches)
         at_least(1, cache_size=cache_size, labels_per_class=labels_per_class)
         at_least(0, num_workers=num_workers, stall_timeout=stall_timeout)
+        check_machine(in_chans, image_size, num_workers)
         check_channels(source.in_chans, image_mode, in_chans)
         for key, crop in {"train": train_crop, "eval": eval_crop}.items():
             check_crop(key, crop, in_chans, patch_size)

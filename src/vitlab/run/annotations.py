@@ -1,28 +1,51 @@
 """Values of a config against the annotations of the constructor they go to: Hydra takes max_epochs=abc."""
 
 import inspect
+import math
 import types
-from collections.abc import Callable
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from vitlab.errors import ConfigError
+from vitlab.spelling import instead_of
 
-PLAIN: dict[Any, tuple[type, ...]] = {
-    int: (int,),
-    float: (float, int),
-    str: (str,),
-    bool: (bool,),
-    type(None): (type(None),),
+PLAIN: dict[Any, tuple[tuple[type, ...], str, str]] = {  # what a value may be, what it is called, and several of it
+    int: ((int,), "a whole number", "whole numbers"),
+    float: ((float, int), "a number", "numbers"),
+    str: ((str,), "a name", "names"),
+    bool: ((bool,), "true or false", "true or false"),
+    type(None): ((type(None),), "null", "null"),
+    dict: ((dict,), "keys with values", "keys with values"),
 }
 
 
-def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) -> None:
-    """Raise ConfigError, naming the key and what it takes, for a key that the target does not take, and for a plain
-    value of another type than its annotation.
+@dataclass(frozen=True)
+class Range:
+    """The bounds of a number, as Annotated says them: `least` and `most` are in it, `above` is not."""
 
-    Annotations that are not made of int, float, str, bool, None are passed over.
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most and value > self.above
+
+    def __str__(self) -> str:
+        if math.isfinite(self.above):
+            return f" above {self.above:g}"
+        if math.isfinite(self.most):
+            return f" from {self.least:.15g} to {self.most:.15g}"
+        return f" of at least {self.least:g}"
+
+
+def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) -> None:
+    """Raise ConfigError, naming the key and what it takes, for a key that the target does not take, and for a value of
+    another type than its annotation: also one out of its Range, NaN or infinite.
+
+    Annotations that are not made of int, float, str, bool, None, of lists of these and of literals are passed over.
     """
     function = target.__init__ if inspect.isclass(target) else target
     check_names(target, function, node, key)
@@ -31,12 +54,19 @@ def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) ->
 
 def check_kinds(function: Callable[..., Any], node: DictConfig, key: str) -> None:
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(function, include_extras=True)
     except Exception:  # an annotation of somebody else's that cannot be evaluated says nothing
-        return
-    for name, value in node.items():
-        if name in hints and not accepts(hints[name], value):
-            raise ConfigError(f"{key}.{name} is {value!r}, and takes {describe(hints[name])}")
+        hints = {}
+    for name in node:
+        value = {} if OmegaConf.is_dict(node[name]) else as_plain(node[name])  # what is in it, its own target reads
+        check_value(hints.get(str(name), Any), value, dotted(key, name))
+
+
+def check_value(hint: Any, value: Any, key: str) -> None:
+    if not finite(value):
+        raise ConfigError(f"{key} {shown(value)} is not finite")
+    if not accepts(hint, value):
+        raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}")
 
 
 def check_names(target: Callable[..., Any], function: Callable[..., Any], node: DictConfig, key: str) -> None:
@@ -48,25 +78,81 @@ def check_names(target: Callable[..., Any], function: Callable[..., Any], node: 
         return
     unknown = sorted(str(name) for name in node if not str(name).startswith("_") and name not in parameters)
     if unknown:
-        kind = getattr(target, "__name__", str(target))
-        raise ConfigError(
-            f"{key}.{unknown[0]}: {kind} takes no {', '.join(unknown)}; leave it out (~{key}.{unknown[0]})"
-        )
+        raise unknown_key(key, unknown[0], (name for name in parameters if name != "self"), target)
 
 
-def members(hint: Any) -> tuple[Any, ...]:
+def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
+    """The refusal of a key that nobody reads."""
+    kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
+    return ConfigError(f"{dotted(key, name)}: {kind}{instead_of(name, known, dotted(key, '')) or '; leave it out'}")
+
+
+def dotted(key: str, name: Any) -> str:
+    return f"{key}.{name}" if key else str(name)
+
+
+def as_plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def members(hint: Any) -> list[Any]:
     """The alternatives of a union, or the hint itself."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if get_origin(hint) in (Union, types.UnionType):
+        return [member for part in get_args(hint) for member in members(part)]
+    return [hint]
 
 
 def accepts(hint: Any, value: Any) -> bool:
-    if not all(member in PLAIN for member in members(hint)):
+    """Whether a plain value is what an annotation says; true for annotations that this does not read."""
+    return any(matches(member, value) for member in members(hint))
+
+
+def matches(hint: Any, value: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = next((extra for extra in arguments[1:] if isinstance(extra, Range)), Range())
+        return matches(arguments[0], value) and (value is None or value in bounds)
+    if origin is Literal:
+        return value in arguments and isinstance(value, bool) == any(value is one for one in (True, False))
+    if origin in (list, Sequence):
+        return isinstance(value, list) and all(accepts(arguments[0], one) for one in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if hint not in PLAIN:
         return True
     if isinstance(value, bool):
-        return bool in members(hint)
-    return isinstance(value, tuple(kind for member in members(hint) for kind in PLAIN[member]))
+        return hint is bool
+    if value == "":
+        return False
+    return isinstance(value, PLAIN[hint][0])
 
 
-def describe(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "a name", bool: "true or false", type(None): "null"}
-    return " or ".join(names[member] for member in members(hint))
+def describe(hint: Any, several: bool = False) -> str:
+    """What an annotation takes, in words; `several` of it."""
+    return " or ".join(dict.fromkeys(in_words(member, several) for member in members(hint)))
+
+
+def in_words(hint: Any, several: bool) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = next((extra for extra in arguments[1:] if isinstance(extra, Range)), "")
+        return f"{in_words(arguments[0], several)}{bounds}"
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin in (list, Sequence):
+        return f"a list of {describe(arguments[0], several=True)}"
+    _, one, many = PLAIN[origin or hint]
+    return many if several else one
+
+
+def shown(value: Any) -> str:
+    """A value as it is written on the command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value) if value == "" else str(value)

@@ -9,20 +9,14 @@ from typing import Any
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.home import CONF, EXPERIMENTS
+from vitlab.out_of_memory import ran_out
 from vitlab.run.annotations import check_annotations
+from vitlab.run.refusals import first_line
 
-ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
-    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear"},
-    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear"},
-    "vitlab.data.Folder": {"allow_outside": True},
-    "vitlab.data.ImageNet": {"allow_outside": True},
-    "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
-}
-RESOLVER_CALL = re.compile(r"\$\{(?!better:)[^${}]*:")  # better: which way a metric is better, and nothing else
+WITHIN = re.compile(r"\nfull_key: (.+)")  # where in a node Hydra met it
 
 
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
@@ -41,17 +35,20 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
         if runtime:  # bound here, not by Hydra, which would look for targets in them
             return instantiate(node, _convert_="all", _partial_=True)(**runtime)
         return instantiate(node, _convert_="all")
-    except InstantiationException as error:
-        cause = error.__cause__
-        if isinstance(cause, VitlabError):
-            raise cause from None
-        reason = str(cause) if cause is not None else str(error).split("\n")[0]
-        raise ConfigError(f"{key}: {reason}") from error
-    except (ValueError, TypeError, MisconfigurationException) as error:
-        if isinstance(error, VitlabError):
-            raise
-        reason = str(error).strip().split("\n")[0]  # Lightning goes on with tracebacks of its own
-        raise ConfigError(f"{key}: {reason}") from error
+    except Exception as error:  # whatever a constructor of ours or another library makes of a value
+        raise refusal_of(error, key) from error
+
+
+def refusal_of(error: Exception, key: str) -> VitlabError:
+    """What a constructor raised, as a sentence that names the key of its node."""
+    cause = (error.__cause__ or error) if isinstance(error, InstantiationException) else error
+    if isinstance(cause, VitlabError):
+        return cause
+    if inner := WITHIN.search(str(error)) if cause is not error else None:
+        key = inner[1] if inner[1].startswith(key) else f"{key}.{inner[1]}"
+    if ran_out(cause) or "overflowed" in str(cause):  # of a size
+        return ConfigError(f"{key} needs more memory than this machine has: {first_line(cause)}")
+    return ConfigError(f"{key}: {first_line(cause)}")  # Lightning goes on with tracebacks of its own
 
 
 def called(name: str, place: str) -> Any:
@@ -94,35 +91,3 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     container = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
-
-
-def portable(cfg: DictConfig) -> dict[str, Any]:
-    """A config as plain types that keeps references between its keys (${optimizer.lr}), so that a later override
-    reaches all who read it, which way a metric is better among them, and holds the values of all else: time, machine,
-    environment."""
-
-    def walk(node: Any, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: walk(node._get_node(name), item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [walk(node._get_node(number), item) for number, item in enumerate(value)]
-        if isinstance(value, str) and RESOLVER_CALL.search(value):
-            return OmegaConf.select(cfg, node._get_full_key(None))
-        return value
-
-    container = OmegaConf.to_container(cfg, resolve=False, throw_on_missing=True)
-    assert isinstance(container, dict)
-    return {str(name): walk(cfg._get_node(name), value) for name, value in container.items()}
-
-
-def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
-    """A config out of a checkpoint. Raises ConfigError when it calls a resolver, which could read a secret from the
-    environment: no config is saved with one. Keys that older runs do not have get the value that says what they did."""
-    if call := RESOLVER_CALL.search(str(config)):
-        raise ConfigError(f"the config in {origin} calls a resolver, {call.group()}...}}, which no saved config does")
-    cfg = OmegaConf.create(config)
-    for _, node in parts(cfg, "config"):
-        for key, value in ADDED.get(node["_target_"], {}).items():
-            if key not in node:
-                node[key] = value
-    return cfg

@@ -1,14 +1,33 @@
 """What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
 
+import os
 from typing import Any
 
+import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
+from vitlab.run.references import check_references
+
+LEAST = {  # of the trainer's numbers that Lightning takes as they are
+    **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
+    **dict.fromkeys(("min_epochs", "min_steps", "reload_dataloaders_every_n_epochs"), 0),
+    **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), -1),
+}
+OURS = {  # keys of the trainer that a run sets itself
+    "default_root_dir": "a run writes to hydra.run.dir",
+    "logger": "loggers are chosen by logger=",
+    "callbacks": "callbacks are chosen by callbacks=",
+    "plugins": "a run has its own",
+}
+PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, None)
+OF_A_LAUNCHER = ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR")  # environment
 
 
 def check_values(cfg: DictConfig) -> None:
-    """Every key has a value."""
+    """Every key has a value, and every reference leads to one."""
+    check_references(cfg, deep=True)
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
     for key in ("model.pretrained", "teacher.pretrained"):
@@ -60,11 +79,38 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
                 f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
                 f"{devices} devices; set trainer.devices lower"
             )
-    check_trainer(cfg.trainer)
+    check_batches(datamodule.trainer, datamodule)
+
+
+def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
+    """Every limit of the trainer leaves a batch, and validations come within an epoch."""
+    batches = {"train": datamodule.steps_per_epoch * trainer.accumulate_grad_batches}
+    batches |= {split: len(datamodule.evaluation_loader(split)) for split in ("val", "test")}
+    for split, count in batches.items():
+        limit = getattr(trainer, f"limit_{split}_batches")
+        if isinstance(limit, float) and limit > 0 and int(limit * count) == 0:
+            raise ConfigError(f"trainer.limit_{split}_batches {limit} of {count} batches is none; make it larger")
+    limit, interval = trainer.limit_train_batches, trainer.val_check_interval
+    most = min(batches["train"], limit) if isinstance(limit, int) else int(batches["train"] * limit)
+    if trainer.check_val_every_n_epoch is not None and isinstance(interval, int) and interval > most:
+        raise ConfigError(
+            f"trainer.val_check_interval {interval} is more than the {most} batches of an epoch; make it smaller, or "
+            "set trainer.check_val_every_n_epoch to null, so that they are counted over epochs"
+        )
 
 
 def check_trainer(node: DictConfig) -> None:
-    """What Lightning would take, and this project does otherwise."""
+    """What Lightning would take, and this project does otherwise, or not at all."""
+    for key, least in LEAST.items():
+        value = node.get(key)
+        if value is not None and value < least:
+            raise ConfigError(f"trainer.{key} {value} is not at least {least}")
+    for key in ("limit_train_batches", "val_check_interval"):
+        if node.get(key, 1) in (0, False):
+            raise ConfigError(f"trainer.{key} {node[key]} is not above 0: a number of batches, or a share from 0 to 1")
+    for key, instead in OURS.items():
+        if key in node:
+            raise ConfigError(f"trainer.{key} is not read: {instead}")
     limit = node.gradient_clip_val
     if limit is not None and limit <= 0:
         raise ConfigError(f"trainer.gradient_clip_val {limit} is not above 0; null clips nothing")
@@ -78,8 +124,20 @@ def check_trainer(node: DictConfig) -> None:
         raise ConfigError(
             "trainer.overfit_batches would train on other images in each epoch; take few with data.labels_per_class"
         )
+    if node.use_distributed_sampler:
+        raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")
     if node.precision in ("16-true", "bf16-true"):
         raise ConfigError(
             f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "
             "small updates; use bf16-mixed, 16-mixed or 32-true"
+        )
+    if node.precision not in PRECISIONS:
+        raise ConfigError(
+            f"trainer.precision={node.precision} is not among what images are made for; use bf16-mixed, 16-mixed or "
+            "32-true"
+        )
+    if node.get("num_nodes", 1) > 1 and not any(name in os.environ for name in OF_A_LAUNCHER):
+        raise ConfigError(
+            f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "
+            f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES src/train.py ..."
         )

@@ -1,24 +1,29 @@
 """A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
 
-import errno
 import functools
 import os
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
+import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
-from omegaconf import DictConfig
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
-from vitlab.errors import ConfigError, StorageError, VitlabError
-from vitlab.out_of_memory import ran_out
-from vitlab.run.job import Job
+from vitlab.checkpoints.run_lock import leave_all
+from vitlab.errors import ConfigError, VitlabError
+from vitlab.home import CONF
+from vitlab.run.arguments import is_group, read_words
+from vitlab.run.job import Job, other_rank
+from vitlab.run.keys import COMMANDS, check_keys, check_known, check_nodes, trainer_keys
 from vitlab.run.recipe import settle
+from vitlab.run.references import check_references
+from vitlab.run.refusals import as_refusal
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
@@ -29,60 +34,97 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
     "Found .* module.* in eval mode at the start of training",  # parts that do not learn
     "It is recommended to use `self.log",  # with sync_dist: what is logged is the same on every rank
 )
-MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
-STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}
 
 
-def command(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
-    """Turn refusals into a sentence on stderr and their exit status. In a multirun they are raised: the sweep goes on,
-    and ends with status 1."""
+def command(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
+    """Make a command of a task: conf/<name>.yaml is composed, checked and handed to it. Refusals, ours and Hydra's, are
+    a sentence on stderr and their exit status. In a multirun a job's are raised: the others run, and the sweep ends
+    with the status of the first."""
 
-    @functools.wraps(task)
-    def run(cfg: DictConfig) -> Any:
-        for message in NOISE:
-            warnings.filterwarnings("ignore", message)
-        try:
-            settle(cfg, Job.current())
-            return task(cfg)
-        except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
-            if type(stop).__name__ == "SIGTERMException":
-                sys.exit(128 + signal.SIGTERM)
-            if isinstance(stop.__context__, KeyboardInterrupt):
-                sys.exit(128 + signal.SIGINT)
+    def decorate(task: Callable[[DictConfig], Any]) -> Callable[[], None]:
+        composed = False
+
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+        @functools.wraps(task)
+        def job(cfg: DictConfig) -> Any:
+            nonlocal composed
+            composed = True
+            return run(task, cfg, name)
+
+        @functools.wraps(task)
+        def main() -> None:
+            nonlocal composed
+            composed = False
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
+            try:
+                sys.argv[1:] = read_words(sys.argv[1:])
+                job()
+            except Exception as error:
+                refusal = as_refusal(error)
+                if refusal is None and isinstance(error, ValueError) and not composed:  # of Hydra's flags and choices
+                    refusal = ConfigError(str(error))
+                if refusal is None:
+                    raise
+                leave(refusal)
+
+        return main
+
+    return decorate
+
+
+def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
+    """The task on a config that was composed."""
+    for message in NOISE:
+        warnings.filterwarnings("ignore", message)
+    try:
+        told = settle(cfg, Job.current())
+        if told and not other_rank():
+            print(told)
+        check_keys(cfg, name)
+        if cfg.get("resume") is None:  # else of what the run's own config makes of it
+            check_nodes(cfg)
+        return task(cfg)
+    except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
+        if type(stop).__name__ == "SIGTERMException":
+            sys.exit(128 + signal.SIGTERM)
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            sys.exit(128 + signal.SIGINT)
+        raise
+    except Exception as error:
+        refusal = as_refusal(error)
+        if refusal is None:
             raise
-        except (VitlabError, OmegaConfBaseException, OSError, RuntimeError, MemoryError) as error:
-            refusal = as_refusal(error)
-            if refusal is None:
-                raise
-            if HydraConfig.get().mode == RunMode.MULTIRUN:
-                raise refusal from error
-            sys.stdout.flush()
-            print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)
-            sys.exit(refusal.status)
-
-    return run
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise refusal from error
+        leave(refusal)
 
 
-def as_refusal(error: Exception) -> VitlabError | None:
-    """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
-    torch tells wherever the run is at that moment, as DataError; a key without a value and a lack of memory as
-    ConfigError; None for what is a bug."""
-    if isinstance(error, VitlabError):
-        sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
-        return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
-    if isinstance(error, OmegaConfBaseException):
-        missing = MISSING.search(str(error))
-        if missing is None and isinstance(error, MissingMandatoryValue):
-            missing = MISSING.search(f"Missing mandatory value: {error.full_key}")
-        return ConfigError(f"{missing[1]} has no value; set {missing[1]}=...") if missing else None
-    if isinstance(error, OSError) and error.errno in STORAGE:
-        return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
-    if isinstance(error, RuntimeError):
-        from vitlab.data.loader import worker_trouble  # brings torch, which the run has loaded by then
+def check_start(cfg: DictConfig) -> None:
+    """Raise VitlabError, before a folder is made, for keys that nobody could run."""
+    own, name = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), str(cfg.hydra.job.config_name)
+    check_references(own, deep=False)
+    if name in COMMANDS:
+        check_keys(own, name)
 
-        if (trouble := worker_trouble(error)) is not None:
-            return trouble
-    if ran_out(error):
-        reason = str(error).strip().split("\n")[-1] or type(error).__name__
-        return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
-    return None
+
+def check_sweep(cfg: DictConfig) -> None:
+    """Before the first job of a sweep, raise VitlabError for what would be refused in each of them."""
+    check_start(cfg)
+    job, own = Job.current(), OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    given = OverridesParser.create().parse_overrides(job.overrides)
+    settle(own, replace(job, overrides=[str(one.input_line) for one in given if not one.is_sweep_override()]))
+    swept = [one.key_or_group for one in given if one.is_sweep_override()]
+    swept += map(str, cfg.hydra.sweeper.get("params") or ())
+    check_known(
+        [key.removeprefix("trainer.") for key in swept if key.startswith("trainer.")], "trainer", trainer_keys()
+    )
+    if not any(map(is_group, swept)):
+        check_nodes(own)
+
+
+def leave(refusal: VitlabError) -> NoReturn:
+    """Say it, give back the run's folder, and end with the status."""
+    leave_all()
+    sys.stdout.flush()
+    print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)
+    sys.exit(refusal.status)

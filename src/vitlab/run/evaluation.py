@@ -26,8 +26,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     """
     if cfg.split not in SPLITS:
         raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
-    if not isinstance(cfg.num_worst, int) or cfg.num_worst < 1:
-        raise ConfigError(f"num_worst {cfg.num_worst} is not a whole number of at least 1")
+    if cfg.trainer.get("limit_test_batches") in (0, False):
+        raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
     changes = {**given, "data": {"cache": "none", **given["data"]}}  # evaluation reads the originals
     saved = SavedRun.open(cfg.run, changes)
@@ -71,6 +71,8 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
         if Path(cfg.output).is_file():
             raise ConfigError(f"output={cfg.output} is a file; name a folder")
         return Path(cfg.output).absolute()
+    if cfg.trainer.get("limit_test_batches") in (0, False):
+        raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     given = plain(cfg)["data"].items()  # a source elsewhere may hold other pixels by the same names
     changed = {key: value for key, value in given if key != "cache" and not movable(f"data.{key}")}
     changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}

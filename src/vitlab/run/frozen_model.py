@@ -26,6 +26,7 @@ from vitlab.run.checks import check_agreement, check_values
 from vitlab.run.job import Job
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.references import literal
 from vitlab.run.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are
@@ -59,8 +60,6 @@ class FrozenModel:
         """That of `cfg.run`, a run folder or checkpoint, shown its own images or those of data=, as it saw its own;
         without a run, that of model= with the images of data=. With `few_labels` data.labels_per_class holds. Raises
         ConfigError, CheckpointError or DataError."""
-        if not isinstance(cfg.batch_size, int) or cfg.batch_size < 1:
-            raise ConfigError(f"batch_size {cfg.batch_size} is not a whole number of at least 1")
         if cfg.precision not in PRECISIONS:
             raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
         chosen = Job.current().choices.get("data")
@@ -122,7 +121,7 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
     """The data node of a run, changed by the keys of cfg.data, or, where a data set was chosen, its node, with images
     brought to the shape and the colours that the run knows."""
     if not chosen:
-        merged = OmegaConf.merge(own, cfg.get("data") or {})
+        merged = OmegaConf.merge(literal(own), cfg.get("data") or {})
         assert isinstance(merged, DictConfig)
         return plain(merged)
     view = {key: own[key] for key in SEEN}
@@ -142,4 +141,4 @@ def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
     node = {**data, **OF_TRAINING, "train_crop": data["eval_crop"], "global_batch_size": 1, "device_batch_size": None}
     if few_labels:
         node["labels_per_class"] = data["labels_per_class"]
-    return build(OmegaConf.create(node), "data")
+    return build(OmegaConf.create(literal(node)), "data")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Job:
         hydra = HydraConfig.get()
         sweep = Path(hydra.sweep.dir).absolute() if hydra.mode == RunMode.MULTIRUN else None
         choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
-        folder = Path(hydra.runtime.output_dir)
+        started = not OmegaConf.is_missing(hydra.runtime, "output_dir")  # a sweep has no job yet when it is looked at
+        folder = Path(hydra.runtime.output_dir if started else hydra.sweep.dir)
         return cls(str(hydra.job.config_name), folder, list(hydra.overrides.task), choices, sweep)
 
 

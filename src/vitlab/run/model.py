@@ -9,16 +9,33 @@ from torch import Tensor
 from torch.nn import Module
 
 from vitlab.errors import ConfigError, VitlabError
+from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
 from vitlab.run.build import build, plain
+from vitlab.run.references import literal
 
+GIB = 2**30
 OF_THE_RUN = ("pretrained", "pretrained_partial")  # keys of the model group that its constructor does not see
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
 def build_model(node: DictConfig, key: str = "model") -> Module:
     """The model at `key`, from random weights. Raises ConfigError for weights that are named at a model within it."""
-    return build(OmegaConf.create(without_weights(plain(node), key)), key)
+    own = OmegaConf.create(literal(without_weights(plain(node), key)))
+    check_memory(own, key)
+    return build(own, key)
+
+
+def check_memory(node: DictConfig, key: str) -> None:
+    """Raise ConfigError for weights that cannot lie in this machine's memory, before it is filled."""
+    with torch.device("meta"):
+        model = build(node, key)
+    needed = sum(tensor.nbytes for tensor in model.state_dict().values())
+    if needed > physical_memory():
+        raise ConfigError(
+            f"{key} has {needed / GIB:,.0f} GiB of weights, and this machine {physical_memory() / GIB:,.0f} GiB of "
+            f"memory; make data.image_size, data.num_classes or the sizes in {key} smaller"
+        )
 
 
 def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:

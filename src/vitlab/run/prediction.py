@@ -4,6 +4,7 @@ B batch, C channels, H W image height and width, K classes
 """
 
 import glob
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,13 @@ from vitlab.tasks.supervised import Supervised
 from vitlab.whole_files import write_csv
 
 SHOWN = 20
+BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     """Print and save the `top_k` classes of every image, best first, with their probabilities."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    for key in ("top_k", "batch_size"):
-        if not isinstance(cfg[key], int) or cfg[key] < 1:
-            raise ConfigError(f"{key} {cfg[key]} is not a whole number of at least 1")
     saved = SavedRun.open(cfg.run)
     paths = find_images(cfg.images)
     names = saved.checkpoint["run"]["class_names"]
@@ -82,11 +81,20 @@ def find_images(images: str) -> list[Path]:
     elif path.is_file():
         found = [path]
     else:
-        named = map(Path, glob.glob(images, recursive=True))
+        named = {Path(name) for pattern in alternatives(images) for name in glob.glob(pattern, recursive=True)}
         found = sorted(p for p in named if p.suffix.lower() in EXTENSIONS and not p.is_dir())
     if not found:
         raise DataError(f"images={images} names no image file; give a file, a folder or a glob such as 'photos/*.jpg'")
     return found
+
+
+def alternatives(pattern: str) -> list[str]:
+    """The globs that one with braces stands for: *.{png,jpg} is *.png and *.jpg."""
+    braces = BRACES.search(pattern)
+    if braces is None:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [one for choice in braces[1].split(",") for one in alternatives(f"{before}{choice}{after}")]
 
 
 def read_image(path: Path, datamodule: Any) -> Tensor | str:

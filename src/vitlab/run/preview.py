@@ -30,9 +30,6 @@ COLUMNS = 8
 
 def preview(cfg: DictConfig) -> list[Path]:
     """Draw the first training batch into cfg.output, and, with `same`, its first samples in several epochs."""
-    for key, least in {"num_images": 1, "same": 0}.items():
-        if not isinstance(cfg[key], int) or cfg[key] < least:
-            raise ConfigError(f"{key} {cfg[key]} is not a whole number of at least {least}")
     if cfg.resume is not None:
         raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
     check_agreement(cfg)

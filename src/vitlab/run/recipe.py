@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from vitlab.errors import ConfigError
 from vitlab.home import CONF
-from vitlab.run.job import Job, other_rank
+from vitlab.run.job import Job
+from vitlab.run.refusals import hydra_sentence
 
 LAYERS = ("recipe", "study")  # groups whose values are merged over those of the options
 WHOLE = ("crop", "augmentation", "mixing", "resolution", "loss", "task", "optimizer", "schedule")
@@ -19,9 +20,9 @@ MODELS = ("model", "model@teacher")  # of which the sizes that an option states 
 OF_A_SIZE = {"mlp_ratio", "mlp_dim", "pretrained"}  # keys of all models that no other size keeps
 
 
-def settle(cfg: DictConfig, job: Job) -> None:
+def settle(cfg: DictConfig, job: Job) -> str | None:
     """Where another option is chosen than the recipe's or study's, take what that option states: Hydra has merged the
-    recipe's values over any. The command line's own values hold in any case.
+    recipe's values over any. The command line's own values hold in any case. Returns what to tell the user of it.
 
     A model of the same kind keeps what the recipe states beside the new option's own file, as positions and pooling;
     data, trainer and logger keep all, and callbacks go that are no longer chosen. Raises ConfigError for a value on the
@@ -33,17 +34,19 @@ def settle(cfg: DictConfig, job: Job) -> None:
             raise ConfigError(f"{group}= takes one, and was given a list; for one after the other use -m {group}=A,B")
     layers = [f"{group}={job.choices[group]}" for group in LAYERS if job.choices.get(group)]
     if not layers:
-        return
+        return None
+    told = None
     usual = composed(job, layers)
     choices = usual.hydra.runtime.choices
     others = [group for group in (*WHOLE, *MODELS) if choices.get(group) != job.choices.get(group)]
     with open_dict(cfg):
         if others:
             own = composed(job, without_layers(job, given, {key_of(group) for group in others}))
-            tell(layers, [group for group in others if take(cfg, own, usual, group, job)], job)
+            told = left_out(layers, [group for group in others if take(cfg, own, usual, group, job)], job)
             if "model" in others and usual.model.get("pretrained") and not stated_by(given, "model.pretrained"):
                 cfg.model.pretrained = f"<weights of {job.choices['model']}, or to null>"  # refused until it is given
-        leave_out_callbacks(cfg, given)
+        leave_out_callbacks(cfg, given, usual)
+    return told
 
 
 def take(cfg: DictConfig, own: DictConfig, usual: DictConfig, group: str, job: Job) -> bool:
@@ -63,21 +66,22 @@ def take(cfg: DictConfig, own: DictConfig, usual: DictConfig, group: str, job: J
     return before != cfg[key]
 
 
-def leave_out_callbacks(cfg: DictConfig, given: list[Override]) -> None:
-    """Those of which a recipe states a value, and that are not chosen."""
-    for name in [name for name, node in cfg.get("callbacks", {}).items() if "_target_" not in node]:
-        if stated_by(given, f"callbacks.{name}"):
-            raise ConfigError(f"callbacks.{name} is not among the chosen callbacks; add it to callbacks=[default,...]")
-        del cfg.callbacks[name]
+def leave_out_callbacks(cfg: DictConfig, given: list[Override], usual: DictConfig) -> None:
+    """Those that the recipe chooses and states a value of, and that are not chosen now."""
+    for name, node in usual.get("callbacks", {}).items():
+        left = "_target_" in node and "_target_" not in cfg.callbacks.get(name, "_target_")
+        if left and not stated_by(given, f"callbacks.{name}"):
+            del cfg.callbacks[name]
 
 
-def tell(layers: list[str], groups: list[str], job: Job) -> None:
+def left_out(layers: list[str], groups: list[str], job: Job) -> str | None:
     chosen = ", ".join(f"{group}={job.choices[group]}" for group in groups if group in job.choices)
-    if chosen and not other_rank():
-        print(
-            f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {chosen}; "
-            "the run's config.yaml says what holds"
-        )
+    return (
+        f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {chosen}; "
+        "the run's config.yaml says what holds"
+        if chosen
+        else None
+    )
 
 
 def composed(job: Job, overrides: list[str]) -> DictConfig:
@@ -85,8 +89,7 @@ def composed(job: Job, overrides: list[str]) -> DictConfig:
     try:
         return compose(job.config_name, [*own, *overrides], return_hydra_config=True)
     except HydraException as error:
-        reason = (str(error) or str(error.__cause__)).split("\n")[0].rstrip(".")
-        raise ConfigError(f"{reason}: a key that the chosen option does not state is added with ++KEY=VALUE") from error
+        raise ConfigError(hydra_sentence(error)) from error
 
 
 def without_layers(job: Job, given: list[Override], keys: set[str]) -> list[str]:

@@ -9,6 +9,7 @@ import yaml
 from omegaconf import DictConfig, ListConfig
 
 from vitlab.errors import ConfigError
+from vitlab.run.references import called
 from vitlab.whole_files import write_whole
 
 MARK = "<not kept>"
@@ -65,10 +66,15 @@ def secrets_of(node: Any) -> Iterator[str]:
         if isinstance(inner, DictConfig | ListConfig) and not inner._is_none() and not inner._is_missing():
             if not inner._is_interpolation():
                 yield from secrets_of(inner)
-        elif inner is not None and not inner._is_missing() and (is_secret(key) or "oc.env" in str(inner._value())):
+        elif inner is not None and not inner._is_missing() and (is_secret(key) or of_the_environment(inner._value())):
             value = node[key]
             if isinstance(value, str):
                 yield value
+
+
+def of_the_environment(written: Any) -> bool:
+    """Whether a value, as it is written, reads the environment, or may: by a name that is put together."""
+    return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in called(written))
 
 
 def check_kept(value: Any, key: str = "") -> None:

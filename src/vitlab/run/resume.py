@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.errors import ConfigError
 from vitlab.home import CONF
+from vitlab.run.references import literal
 
 FIXED_CHOICES = ("task", "optimizer")  # whose state means nothing to another; their values may change
 FIXED = ("model", "data", "crop", "seed", "global_batch_size")
@@ -58,8 +59,8 @@ def resumed_config(
         if override.is_delete():
             _delete(cfg, key)
             continue
-        value = _plain(OmegaConf.select(composed, key))
-        if key.split(".")[0] in FIXED and not movable(key) and value != _plain(OmegaConf.select(saved, key)):
+        value = literal(_plain(OmegaConf.select(composed, key)))
+        if key.split(".")[0] in FIXED and not movable(key) and value != literal(_plain(OmegaConf.select(saved, key))):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
     return cfg

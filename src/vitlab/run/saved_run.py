@@ -14,10 +14,12 @@ from vitlab.checkpoints.contents import check_state
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, run_folder
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.run.annotations import check_kinds
-from vitlab.run.build import allowed_targets, build, called, from_saved, parts
+from vitlab.run.build import allowed_targets, build, called, parts
 from vitlab.run.continuation import check_weights
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
+from vitlab.run.references import literal
+from vitlab.run.stored_config import from_saved
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class SavedRun:
         path = find_checkpoint(run, "best", *LATEST)
         checkpoint = file.read(path)
         config = saved_config(checkpoint, str(path))
-        merged = OmegaConf.merge(config, changes or {})
+        merged = OmegaConf.merge(config, literal(changes or {}))
         assert isinstance(merged, DictConfig)
         return cls(path, run_folder(path).absolute(), checkpoint, merged)
 

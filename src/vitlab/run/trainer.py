@@ -15,6 +15,7 @@ from vitlab.data import ImageDataModule
 from vitlab.data.batch_size import divide_batch
 from vitlab.errors import ConfigError
 from vitlab.run.build import build
+from vitlab.run.checks import check_trainer
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
 
@@ -22,6 +23,7 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # of an earlier run in this process
+    check_trainer(node)
     if node.accelerator == "gpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
         raise ConfigError("trainer.accelerator is gpu, and no GPU is found here; set trainer.accelerator=cpu")
     trainer = build(

@@ -17,7 +17,7 @@ from vitlab.errors import ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
 from vitlab.run import report
-from vitlab.run.build import build, plain, portable
+from vitlab.run.build import build, plain
 from vitlab.run.checks import check_agreement, check_task, check_values
 from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
@@ -27,8 +27,10 @@ from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import build_datamodule, build_loggers, build_task, planned_steps
 from vitlab.run.provenance import record_start, versions
 from vitlab.run.redaction import Redaction, check_kept
+from vitlab.run.references import literal
 from vitlab.run.resume import resumed_config
 from vitlab.run.saved_run import newest_state, saved_config
+from vitlab.run.stored_config import portable
 from vitlab.run.teacher import build_teacher
 from vitlab.run.trainer import build_trainer, set_accumulation
 from vitlab.tasks import Task
@@ -107,7 +109,8 @@ def train_in(folder: Path, cfg: DictConfig, job: Job) -> float | None:
     print_overlap(datamodule.splits)
     transfer = load_pretrained(model, cfg.model) if path is None else None
     if trainer.is_global_zero:
-        write_whole(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(kept(plain(cfg)))).encode("utf-8"))
+        resolved = OmegaConf.create(literal(kept(plain(cfg))))
+        write_whole(folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(folder, kept(job.overrides), first_step)
         if transfer is not None:
             transfer.save(folder / "pretrained.csv")

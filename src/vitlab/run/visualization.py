@@ -27,8 +27,6 @@ def visualize(cfg: DictConfig) -> list[Path]:
     of_images = [view for view in views if view in OF_IMAGES]
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
-    if not isinstance(cfg.num_images, int) or cfg.num_images < 1:
-        raise ConfigError(f"num_images {cfg.num_images} is not a whole number of at least 1")
     saved = SavedRun.open(cfg.run)
     paths = find_images(cfg.images) if of_images else []
     trained = saved.task().model

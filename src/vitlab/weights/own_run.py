@@ -39,8 +39,13 @@ def read(path: Path, rename: bool) -> Source:
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:
-    """A value of a saved config, which may name another one: ${data.image_size}. None where that leads nowhere."""
+    """A value of a saved config, which may name another one: ${data.image_size}. None where that leads nowhere, or in a
+    circle."""
+    seen: set[str] = set()
     while isinstance(value, str) and (reference := REFERENCE.fullmatch(value)):
+        if value in seen:
+            return None
+        seen.add(value)
         value = config
         for key in reference[1].split("."):
             value = value.get(key) if isinstance(value, dict) else None

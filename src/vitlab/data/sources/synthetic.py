@@ -20,6 +20,14 @@ class Synthetic:
     """
 
     def __init__(self, *, num_samples: int, num_classes: int, in_chans: int, image_size: int, noise: float):
+        counts = {"num_samples": num_samples, "num_classes": num_classes, "in_chans": in_chans}
+        for key, count in {**counts, "image_size": image_size}.items():
+            if count < 1:
+                raise ValueError(f"{key} {count} is not at least 1")
+        if not 0 <= noise < math.inf:
+            raise ValueError(f"noise {noise} is not a standard deviation of at least 0")
+        if num_classes > num_samples:
+            raise ValueError(f"num_classes {num_classes} is more than num_samples {num_samples}")
         self.class_names = [f"{180 * k / num_classes:.3g} degrees" for k in range(num_classes)]
         self.num_samples = num_samples
         self.in_chans = in_chans

@@ -1,0 +1,9 @@
+"""Groups that take keys which their YAMLs do not state, without a plus: Lightning's Trainer has many more.
+
+`defaults: [_open]` in a YAML of the group opens it. What the keys may be is judged after the config is composed.
+"""
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+ConfigStore.instance().store(group="trainer", name="_open", node=OmegaConf.create({}, flags={"struct": False}))
