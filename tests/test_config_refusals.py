@@ -206,24 +206,85 @@ def test_keys_of_the_trainer_need_no_plus(cli):
 
 
 OF_A_RUN = {
-    "evaluate": ["num_worst=0", "num_worst=null", "split=dev", "trainer.devices=0", "trainer.limit_test_batchs=1"]
-    + ["trainer.limit_test_batches=0", "+data.image_sze=3", "data=[1]", "output=''", "+seed=1"],
+    "evaluate": [
+        "num_worst=0",
+        "num_worst=null",
+        "split=dev",
+        "trainer.devices=0",
+        "trainer.limit_test_batchs=1",
+        "trainer.limit_test_batches=0",
+        "+data.image_sze=3",
+        "data=[1]",
+        "output=''",
+        "+seed=1",
+    ],
     "predict": ["top_k=0", "top_k=1.5", "batch_size=a", "on_bad_image=x", "images=''", "topk=1", "output=''"],
     "visualize": ["images=x num_images=0", "views=[x]", "images=x num_images=[1]", "vews=[x]", "views=3"],
     "export": ["output=x format=x", "output=x fromat=timm", "output=''", "format=timm"],
-    "features": ["output=f.npz batch_size=0", "output=f", "output=f.npz split=x", "output=f.npz precision=x"]
-    + ["output=f.npz seed=-1", "output=f.npz +data.image_sze=3", "output=f.npz data=nope", "batch_size=3"],
-    "probe": ["k=3", "k=[0]", "k=[a]", "shots=[1.5]", "draws=0", "temperature=nan", "temperature=0", "seed=x"]
-    + ["l2_exponents=[1000]", "l2_exponents=[]", "k=[] shots=[]", "precision=x", "batch_size=true"],
+    "features": [
+        "output=f.npz batch_size=0",
+        "output=f",
+        "output=f.npz split=x",
+        "output=f.npz precision=x",
+        "output=f.npz seed=-1",
+        "output=f.npz +data.image_sze=3",
+        "output=f.npz data=nope",
+        "batch_size=3",
+    ],
+    "probe": [
+        "k=3",
+        "k=[0]",
+        "k=[a]",
+        "shots=[1.5]",
+        "draws=0",
+        "temperature=nan",
+        "temperature=0",
+        "seed=x",
+        "l2_exponents=[1000]",
+        "l2_exponents=[]",
+        "k=[] shots=[]",
+        "precision=x",
+        "batch_size=true",
+    ],
 }
 OF_A_CONFIG = {
-    "preview": ["num_images=0", "same=-1", "same=x", "data.image_size=28 model=vit_xs8", "seed=-1", "compile=maybe"]
-    + ["data.cache=x", "model.depht=1", "data.std=[0]", "global_batch_size=5000", "optimizer.lrr=1", "resume=''"],
-    "summary": ["memory_gib=0", "memory_gib=nan", "precision=x", "tensors=2", "model.num_heads=5", "modle=x"]
-    + ["data.image_size=30", "optimizer.lr=-1", "model.depth=0", "data.image_size=a", "activation_checkpointing=x"],
+    "preview": [
+        "num_images=0",
+        "same=-1",
+        "same=x",
+        "data.image_size=28 model=vit_xs8",
+        "seed=-1",
+        "compile=maybe",
+        "data.cache=x",
+        "model.depht=1",
+        "data.std=[0]",
+        "global_batch_size=5000",
+        "optimizer.lrr=1",
+        "resume=''",
+    ],
+    "summary": [
+        "memory_gib=0",
+        "memory_gib=nan",
+        "precision=x",
+        "tensors=2",
+        "model.num_heads=5",
+        "modle=x",
+        "data.image_size=30",
+        "optimizer.lr=-1",
+        "model.depth=0",
+        "data.image_size=a",
+        "activation_checkpointing=x",
+    ],
     "survey": ["data.num_classes=3", "data.std=[nan]", "data.cache=x", "seed=-1", "output=''", "data.source.x=1"],
-    "pack": ["output=x data=digits shard_size=0", "output=x data=digits shorter_side=0", "output=x shard_size=nan"]
-    + ["data=digits", "output=x data=digits data.on_bad_image=x", "output=x data=dgits", "outptu=x"],
+    "pack": [
+        "output=x data=digits shard_size=0",
+        "output=x data=digits shorter_side=0",
+        "output=x shard_size=nan",
+        "data=digits",
+        "output=x data=digits data.on_bad_image=x",
+        "output=x data=dgits",
+        "outptu=x",
+    ],
 }
 
 

@@ -92,7 +92,7 @@ def test_weights_need_few_libraries():
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
         ("features", {"models", "data", "counted", "errors"}),
-        ("tasks", {"models", "layers", "losses", "optim", "data", "counted", "errors"}),
+        ("tasks", {"models", "layers", "losses", "optim", "data", "counted", "distributed", "errors"}),
     ],
 )
 def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
@@ -117,7 +117,7 @@ def test_hydra_stays_in_the_entries_the_plugins_and_the_run():
 
 
 def test_lightning_stays_where_training_is_organised():
-    rooms = [f"vitlab/{room}/" for room in ("tasks", "callbacks", "loggers", "run")]
+    rooms = [f"vitlab/{room}/" for room in ("tasks", "callbacks", "loggers", "distributed", "run")]
     importers = importers_of("pytorch_lightning", "lightning_fabric")
     assert outside(importers, *rooms, "vitlab/data/datamodule.py") == []
     assert outside(importers_of("torchmetrics"), "vitlab/tasks/", "vitlab/callbacks/") == []

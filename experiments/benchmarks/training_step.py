@@ -268,7 +268,9 @@ def tables(device: str) -> dict[str, dict[str, dict[str, Flags]]]:
         return {"ours": Flags(**flags), "peers": Flags(**flags)}
 
     default = Flags(
-        bf16=hardware_precision("auto") == "bf16-mixed", fused=True, fast_float32=speed_up_float32_products()
+        bf16=hardware_precision("auto") == "bf16-mixed",
+        fused=True,
+        fast_float32=speed_up_float32_products(torch.device("cpu")),
     )
     if device == "cuda":
         equal = {"bf16": same(bf16=True, fused=True), "bf16, compiled": same(bf16=True, fused=True, compiled=True)}

@@ -217,6 +217,7 @@ def machine(monkeypatch):
     """machine(cores, free): a machine with that many cores, and bytes of shared memory."""
 
     def build(cores, free):
+        monkeypatch.setattr("vitlab.data.cores.quota", lambda: float("inf"))
         usage = namedtuple("usage", ["total", "used", "free"])
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free, 0, free))

@@ -71,7 +71,7 @@ def test_the_mean_is_over_the_classes_that_there_are_whatever_the_batches():
     torch.manual_seed(0)
     scores, target = torch.randn(50, 4) * 100, torch.rand(50, 4) < 0.3
     target[:, 2] = False
-    metric = MeanAveragePrecision()
+    metric = MeanAveragePrecision(4)
     for part in (slice(0, 1), slice(1, 30), slice(30, 50)):
         metric.update(scores[part], target[part])
     expected = average_precision_score(target[:, [0, 1, 3]].numpy(), scores[:, [0, 1, 3]].numpy(), average="macro")

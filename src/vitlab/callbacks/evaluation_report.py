@@ -9,8 +9,8 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.callbacks.gathering import gathered
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
+from vitlab.distributed.gathering import gathered
 from vitlab.whole_files import write_csv
 
 

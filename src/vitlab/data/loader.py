@@ -1,6 +1,6 @@
 """Worker processes that read batches: how many, how far ahead, and what happens when one of them dies."""
 
-import os
+import functools
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitlab.allocator import keep_freed_memory
 from vitlab.data.batch import Batch
+from vitlab.data.cores import share_of_cores
 from vitlab.data.sampler import EvaluationOrder, TrainingOrder
 from vitlab.errors import DataError, in_one_line
 
@@ -92,9 +93,15 @@ def start_worker(worker: int) -> None:
     keep_freed_memory()
 
 
+@functools.cache
+def copy_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream for copies to a device: one for all loaders, as memory that is taken on a stream is kept for it."""
+    return torch.cuda.Stream(device)
+
+
 def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """Each batch on the GPU, copied on a stream of its own while the one before it is computed with."""
-    copies = torch.cuda.Stream(device)
+    """Each batch on the GPU, copied on a stream beside that of the model, while the one before it is computed with."""
+    copies = copy_stream(device)
     waiting: tuple[Batch, torch.cuda.Event] | None = None
     for batch in batches:
         with torch.cuda.stream(copies):
@@ -138,11 +145,11 @@ def worker_trouble(error: Exception) -> DataError | None:
 
 
 def workers_for(num_workers: int | None, processes: int) -> int:
-    """How many workers read for one of `processes` on this machine; None: one for each core of its share, up to 16."""
+    """How many workers read for one of `processes` on this machine; None: one for each core of its share (see
+    `share_of_cores`), up to 16."""
     if num_workers is not None:
         return num_workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores // processes, MOST_WORKERS))
+    return max(1, min(int(share_of_cores(processes) + 1e-6), MOST_WORKERS))
 
 
 def batches_ahead(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:

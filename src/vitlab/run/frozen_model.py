@@ -86,7 +86,7 @@ class FrozenModel:
         datamodule.prepare_data()
         datamodule.setup()
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        speed_up_float32_products()
+        speed_up_float32_products(device)
         facts = {
             "checkpoint": origin,
             "model": node,

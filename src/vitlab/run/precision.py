@@ -1,6 +1,9 @@
 """The precision that a machine is good at."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def cpu_capabilities() -> dict[str, Any]:
@@ -24,8 +27,9 @@ def hardware_precision(accelerator: str) -> str:
     return "32-true"
 
 
-def speed_up_float32_products() -> bool:
-    """Let a CPU multiply float32 matrices oneDNN's way, where that is as exact as the plain one.
+def speed_up_float32_products(device: "torch.device") -> bool:
+    """Let a CPU multiply float32 matrices oneDNN's way, where that is as exact as the plain one. For another device
+    nothing changes.
 
     On CPUs with AVX512-BF16 it is twice as fast at the same accuracy; others may really round to bfloat16, so that one
     product is compared first, to 1e-5 of its largest value. Returns whether it is on; off where torch knows no such
@@ -34,7 +38,7 @@ def speed_up_float32_products() -> bool:
     import torch
 
     matmul: Any = getattr(torch.backends.mkldnn, "matmul", None)
-    if not hasattr(matmul, "fp32_precision") or not cpu_capabilities().get("avx512_bf16"):
+    if device.type != "cpu" or not hasattr(matmul, "fp32_precision") or not cpu_capabilities().get("avx512_bf16"):
         return False
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(size, generator=generator) for size in ((256, 512), (512, 256)))

@@ -41,7 +41,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     paths = find_images(cfg.images)
     names = saved.checkpoint["run"]["class_names"]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    speed_up_float32_products()
+    speed_up_float32_products(device)
     datamodule, task = saved.datamodule(), saved.task().to(device).eval()
     if not isinstance(task, Supervised):
         raise ConfigError(

@@ -28,11 +28,14 @@ ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Di
 
 def as_refusal(error: Exception) -> VitlabError | None:
     """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
-    torch tells wherever the run is at that moment, as DataError; what Hydra, OmegaConf and YAML refuse, and a lack of
-    memory, as ConfigError; None for what is a bug."""
+    torch tells wherever the run is at that moment, as DataError; another process of the run that is gone as
+    DistributedError; what Hydra, OmegaConf and YAML refuse, and a lack of memory, as ConfigError; None for what is a
+    bug."""
     if isinstance(error, VitlabError):
         sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
-        return type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
+        refusal = type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
+        refusal.status = error.status
+        return refusal
     if isinstance(error, HydraException):
         return ConfigError(hydra_sentence(error))
     if isinstance(error, OmegaConfBaseException):
@@ -42,9 +45,10 @@ def as_refusal(error: Exception) -> VitlabError | None:
     if isinstance(error, OSError) and error.errno in STORAGE:
         return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
     if isinstance(error, RuntimeError):
-        from vitlab.data.loader import worker_trouble  # brings torch, which the run has loaded by then
+        from vitlab.data.loader import worker_trouble  # bring torch, which the run has loaded by then
+        from vitlab.distributed.lost_process import lost_process
 
-        if (trouble := worker_trouble(error)) is not None:
+        if trouble := worker_trouble(error) or lost_process(error):
             return trouble
     if ran_out(error):
         reason = str(error).strip().split("\n")[-1] or type(error).__name__

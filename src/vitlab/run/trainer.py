@@ -13,6 +13,8 @@ from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.data import ImageDataModule
 from vitlab.data.batch_size import divide_batch
+from vitlab.distributed.data_parallel import register
+from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
 from vitlab.run.build import build
 from vitlab.run.checks import check_trainer
@@ -26,6 +28,7 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     check_trainer(node)
     if node.accelerator == "gpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
         raise ConfigError("trainer.accelerator is gpu, and no GPU is found here; set trainer.accelerator=cpu")
+    register()
     trainer = build(
         node,
         "trainer",
@@ -34,8 +37,9 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO(), *signals_left_to_us(folder)],
     )
+    trainer._signal_connector = Signals(trainer)
     if trainer.strategy.root_device.type == "cpu":
-        speed_up_float32_products()
+        speed_up_float32_products(trainer.strategy.root_device)
         keep_freed_memory()
     return trainer
 

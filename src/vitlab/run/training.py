@@ -13,6 +13,7 @@ from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import check_unused, run_folder
 from vitlab.checkpoints.run_lock import leave, take
+from vitlab.distributed.launcher import need_no_others
 from vitlab.errors import ConfigError, DistributedError
 from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
@@ -123,6 +124,7 @@ def train_in(folder: Path, cfg: DictConfig, job: Job) -> float | None:
             result = fit_and_test(task, datamodule, trainer, path, first_step)
         exit_code = 0
     finally:
+        need_no_others(trainer)
         for logger in loggers:
             if isinstance(logger, WeightsAndBiases):
                 logger.close(exit_code)

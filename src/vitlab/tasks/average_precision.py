@@ -4,6 +4,8 @@ AP = Σ (Rᵢ - Rᵢ₋₁)·Pᵢ over the thresholds that differ, with precisio
 n samples, K classes
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torchmetrics import Metric
@@ -29,8 +31,9 @@ def of_one_class(scores: Tensor, target: Tensor) -> Tensor:
 class MeanAveragePrecision(Metric):
     """The mean of the average precision over the classes that at least one sample has."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_classes: int) -> None:
         super().__init__()
+        self.num_classes = num_classes
         self.add_state("scores", default=[], dist_reduce_fx="cat")
         self.add_state("target", default=[], dist_reduce_fx="cat")
 
@@ -39,10 +42,15 @@ class MeanAveragePrecision(Metric):
         self.scores.append(scores)
         self.target.append(target)
 
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """A rank that could read none of its images takes part with none; torchmetrics would gather another shape."""
+        if isinstance(self.scores, list) and not self.scores:
+            nothing = torch.empty(0, self.num_classes, device=self.device)
+            self.update(nothing, nothing.bool())
+        super().sync(*args, **kwargs)
+
     def compute(self) -> Tensor:
         """NaN without any sample."""
-        if isinstance(self.scores, list) and not self.scores:
-            return torch.tensor(float("nan"), device=self.device)
         scores, target = (
             torch.cat(state) if isinstance(state, list) else state for state in (self.scores, self.target)
         )

@@ -33,7 +33,7 @@ class MultilabelClassification(Supervised):
     def new_metrics(self, stage: str) -> MetricCollection:
         metrics: dict[str, Metric] = {"f1": BinaryF1Score(validate_args=False)}
         if stage != "fit":  # it keeps all scores
-            metrics["map"] = MeanAveragePrecision()
+            metrics["map"] = MeanAveragePrecision(self.num_classes)
         return MetricCollection(metrics, compute_groups=False)
 
     def probabilities(self, logits: Tensor) -> Tensor:

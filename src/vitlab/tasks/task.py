@@ -16,6 +16,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.counted import counted_seed, seed_device
 from vitlab.data.batch import Batch
+from vitlab.distributed.buffers import share_buffers
 from vitlab.errors import DataError
 from vitlab.models import head_names
 from vitlab.optim import Optimization, Schedule
@@ -157,6 +158,10 @@ class Task(pl.LightningModule):
         return dict(zip(values, torch.stack([v.float() for v in values.values()]).tolist(), strict=True))
 
     # -- evaluation
+
+    def on_validation_epoch_start(self) -> None:
+        """All ranks evaluate with the statistics of the first one, which are those that are kept."""
+        share_buffers(self)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
         return self._evaluation_step(batch, "val")

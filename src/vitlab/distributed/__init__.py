@@ -1,0 +1,1 @@
+"""Several processes as one run: how they start, wait for each other, and end."""

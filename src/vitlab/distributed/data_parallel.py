@@ -1,0 +1,36 @@
+"""Data parallelism: every process has the whole model, and learns from its share of each batch."""
+
+from datetime import timedelta
+from typing import Any
+
+from pytorch_lightning.strategies import DDPStrategy, StrategyRegistry
+from pytorch_lightning.utilities.types import STEP_OUTPUT
+
+from vitlab.distributed.launcher import Launcher
+
+TIMEOUT_MINUTES = 10  # as conf/trainer/ddp.yaml has it, of trainers that name the strategy by a word alone
+
+
+class DataParallel(DDPStrategy):
+    """Lightning's DDP, whose ranks wait for each other for `timeout_minutes` at most, and in an evaluation not from
+    batch to batch: one rank may have more of them than another. Raises ValueError for a timeout that is not above 0.
+    """
+
+    def __init__(self, *, timeout_minutes: float):
+        if not timeout_minutes > 0:
+            raise ValueError(f"timeout_minutes {timeout_minutes} is not above 0")
+        super().__init__(timeout=timedelta(minutes=timeout_minutes))
+
+    def validation_step(self, *args: Any, **kwargs: Any) -> STEP_OUTPUT:
+        """Lightning goes through DDP's forward here, which may broadcast buffers; the task shares them once."""
+        with self.precision_plugin.val_step_context():
+            return self.lightning_module.validation_step(*args, **kwargs)
+
+    def _configure_launcher(self) -> None:
+        assert self.cluster_environment is not None
+        self._launcher = Launcher(self.cluster_environment, self.num_processes, self.num_nodes)
+
+
+def register() -> None:
+    """Let Lightning take it where a trainer's strategy is "ddp", or "auto" with more than one device."""
+    StrategyRegistry.register("ddp", DataParallel, override=True, timeout_minutes=TIMEOUT_MINUTES)

@@ -1,0 +1,92 @@
+"""The processes of a run on one machine: the first starts the others, and none waits for ever for one that is gone."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+
+from vitlab.distributed.lost_process import ENDED, lost_process
+from vitlab.errors import DistributedError
+
+WATCH = 0.5  # seconds between two looks at the other processes
+GRACE = 30.0  # seconds that a process has to see for itself that another one is gone
+LAST_WORDS = 20.0  # seconds that a process which has refused to go on may take to end
+STARTED_BY = "VITLAB_STARTED_BY"  # the process that has started this one
+
+
+class Launcher(_SubprocessScriptLauncher):
+    """Lightning's, but for the end of a run. Lightning's kills the first process when another one has failed, even
+    while it saves or closes its loggers for the same reason; here it is ended, with a sentence, when it does not notice
+    by itself that the other one is gone, and until `finishing` is set. The others do not outlive the first.
+    """
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.finishing = threading.Event()
+
+    def launch(self, function: Callable[..., Any], *args: Any, trainer: Any = None, **kwargs: Any) -> Any:
+        """Call the function in this process; the first time, start those that call it beside this one."""
+        environment = self.cluster_environment
+        environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
+        if not environment.creates_processes_externally:
+            os.environ[STARTED_BY] = str(os.getpid())
+            self._call_children_scripts()
+            threading.Thread(target=self._watch_others, daemon=True).start()
+        elif os.environ.get(STARTED_BY) == str(os.getppid()):
+            threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+        _set_num_threads_if_needed(num_processes=self.num_processes)
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            refusal = lost_process(error)
+            if refusal is None:
+                raise
+            refusal.status = self._reason_of_others()
+            raise refusal from error
+
+    def _failed(self) -> int | None:
+        """The exit status of another process that has ended in failure."""
+        return next((process.returncode for process in self.procs if process.poll()), None)
+
+    def _reason_of_others(self) -> int:
+        """The status of a refusal of another process, which has some seconds for its last words; else that of a lost
+        one."""
+        for _ in range(round(LAST_WORDS / WATCH)):
+            if self.procs and self._failed() is None:
+                time.sleep(WATCH)
+        return max(self._failed() or 0, 0) or DistributedError.status
+
+    def _watch_others(self) -> None:
+        while self._failed() is None:
+            if all(process.returncode == 0 for process in self.procs):
+                return
+            time.sleep(WATCH)
+        if not self.finishing.wait(GRACE):
+            self.kill(signal.SIGKILL)
+            leave(self._reason_of_others())
+
+
+def need_no_others(trainer: Any) -> None:
+    """From now on this process works alone: another one that ends, for whatever reason, no longer matters."""
+    if isinstance(trainer.strategy.launcher, Launcher):
+        trainer.strategy.launcher.finishing.set()
+
+
+def end_with(parent: int) -> None:
+    """End this process when the one that has started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(WATCH)
+    time.sleep(GRACE)
+    leave(DistributedError.status)
+
+
+def leave(status: int) -> None:
+    """End the process from another thread than the one that waits in a collective operation."""
+    print(f"\nDistributedError: {ENDED}", file=sys.stderr, flush=True)
+    os._exit(status)

@@ -1,0 +1,145 @@
+"""One of two processes is lost, refuses, or is slow to end: the run ends soon, with a sentence and a status."""
+
+import os
+import signal
+
+import pytest
+import pytorch_lightning as pl
+from conftest import image_folder
+from omegaconf import OmegaConf
+from torch.distributed import DistBackendError, DistNetworkError, DistStoreError
+from two_processes import logged_steps, other_process, sentences, status_of, two_processes, until
+
+from vitlab.distributed.data_parallel import DataParallel, register
+from vitlab.distributed.lost_process import lost_process
+from vitlab.errors import DistributedError
+from vitlab.home import CONF
+
+pytestmark = pytest.mark.timeout(900)
+
+LONG = ["data=digits", "trainer.max_epochs=1000", "callbacks.interruption.every_n_steps=1"]
+SHORT_TIMEOUT = """
+from datetime import timedelta
+from torch.distributed.distributed_c10d import _set_pg_timeout
+from vitlab.tasks import Task
+start = Task.on_train_start
+def shortly(self):
+    _set_pg_timeout(timedelta(seconds=15), None)
+    start(self)
+Task.on_train_start = shortly
+"""
+SLOW_CLOSE = """
+from vitlab.loggers import WeightsAndBiases
+close = WeightsAndBiases.close
+def slow(self, exit_code):
+    time.sleep(12)
+    close(self, exit_code)
+    if rank == "0":
+        open("closed", "w").write(str(exit_code))
+WeightsAndBiases.close = slow
+"""
+
+
+def in_mid_epoch(first, folder):
+    until(lambda: logged_steps(folder) >= 3 or first.poll() is not None, 400)
+    assert first.poll() is None, (folder / "err").read_text()
+
+
+@pytest.mark.slow  # .ci/run runs it all the same
+def test_the_first_process_ends_when_the_other_one_is_killed(tmp_path):
+    with two_processes(tmp_path, *LONG) as first:
+        in_mid_epoch(first, tmp_path)
+        os.kill(other_process(first), signal.SIGKILL)
+        assert status_of(first, tmp_path, seconds=60) == DistributedError.status
+    (sentence,) = sentences(tmp_path)
+    assert "another process of this run has ended" in sentence
+    assert "resume=" in sentence
+
+
+@pytest.mark.slow
+def test_the_other_process_ends_when_the_first_one_is_killed(tmp_path):
+    with two_processes(tmp_path, *LONG) as first:
+        in_mid_epoch(first, tmp_path)
+        first.kill()
+        assert status_of(first, tmp_path, seconds=60) == -signal.SIGKILL
+    (sentence,) = sentences(tmp_path)
+    assert "another process of this run has ended" in sentence
+
+
+@pytest.mark.slow
+def test_a_process_that_is_silent_is_not_waited_for_without_end(tmp_path):
+    with two_processes(tmp_path, *LONG, patch=SHORT_TIMEOUT) as first:
+        in_mid_epoch(first, tmp_path)
+        os.kill(other_process(first), signal.SIGSTOP)
+        assert first.wait(120) == DistributedError.status
+    (sentence,) = sentences(tmp_path)
+    assert "did not answer within the minutes of trainer.strategy.timeout_minutes" in sentence
+
+
+@pytest.mark.slow
+def test_the_status_is_that_of_the_process_that_refuses(tmp_path):
+    """Of the val images the second one, which is the other process's, is none."""
+    root = image_folder(tmp_path / "images", count=12, splits=("train", "val", "test"), size=8)
+    sorted((root / "val").rglob("*.png"))[1].write_bytes(b"nothing")
+    data = ["data=folder", f"data.source.root={root}", "data.num_classes=2", "data.image_size=8", "crop=whole"]
+    data += ["data.cache_root=cache", "global_batch_size=4", "trainer.max_epochs=1"]
+    with two_processes(tmp_path, *data) as first:
+        assert status_of(first, tmp_path) == 3
+    refused, lost = sorted(sentences(tmp_path))
+    assert "DataError: cannot read" in refused
+    assert "another process of this run has ended; what it said stands above" in lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends_by", ["signal", "refusal"])
+def test_the_first_process_closes_its_loggers_in_peace(tmp_path, ends_by):
+    """Lightning's watch killed it as soon as the other one, which had nothing to close, had ended."""
+    options = [*LONG, "logger=wandb", *(["optimizer.lr=1e9"] if ends_by == "refusal" else [])]
+    with two_processes(tmp_path, *options, patch=SLOW_CLOSE) as first:
+        if ends_by == "signal":
+            in_mid_epoch(first, tmp_path)
+            first.send_signal(signal.SIGTERM)
+        assert status_of(first, tmp_path) == (143 if ends_by == "signal" else 5)
+    assert (tmp_path / "closed").read_text() == "1"
+
+
+# -- quick ones
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            DistStoreError("Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
+            "did not answer within",
+        ),
+        (DistNetworkError("Connection reset by peer"), "another process of this run has ended"),
+        (
+            DistBackendError("NCCL error: unhandled cuda error"),
+            "cannot work together: NCCL error: unhandled cuda error",
+        ),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:545] Read error [::1]:1: Connection reset by peer."), None),
+        (RuntimeError("the loss has no gradient"), None),
+    ],
+)
+def test_errors_of_torch_become_a_sentence(error, words):
+    """Those of gloo have no kind of their own, and without other processes are none."""
+    refusal = lost_process(error)
+    assert (refusal is None) == (words is None)
+    assert words is None or words in str(refusal)
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "soon"])
+def test_a_timeout_that_is_none_is_refused(cli, minutes):
+    run = cli("train", "trainer=ddp", "trainer.accelerator=cpu", f"trainer.strategy.timeout_minutes={minutes}")
+    assert run.status == 2
+    assert "timeout_minutes" in run.err
+
+
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+def test_a_strategy_by_its_name_has_the_timeout_of_the_config(strategy):
+    register()
+    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy=strategy, logger=False, enable_checkpointing=False)
+    assert type(trainer.strategy) is DataParallel
+    configured = OmegaConf.load(CONF / "trainer" / "ddp.yaml").strategy.timeout_minutes
+    assert trainer.strategy._timeout.total_seconds() == 60 * configured
