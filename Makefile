@@ -6,10 +6,10 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all lint format sweep evaluate lock clean
+.PHONY: help setup train test test-all test-exhaustive lint format sweep evaluate lock clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
 
 setup: .venv/ready ## make the environment in .venv, from hash-locked requirements
 
@@ -24,13 +24,16 @@ train: setup ## train; on handwritten digits unless ARGS say otherwise
 	$(BIN)/python src/train.py $(ARGS)
 
 test: setup ## every test but the slow ones (a few minutes)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu" $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not exhaustive" $(ARGS)
 
 test-all: setup ## every test, with coverage of src/
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(PARALLEL) -m "not gpu" $(ARGS)
+	$(BIN)/coverage run -m pytest $(PARALLEL) -m "not gpu and not exhaustive" $(ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered --fail-under=90
+
+test-exhaustive: setup ## the long walks: random kills, every damage; at most an hour
+	timeout --signal=INT 3600 $(BIN)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check

@@ -61,7 +61,9 @@ def cli(monkeypatch, tmp_path, capfd):
     def run(entry: str, *overrides: str, folder: str | None = None, tiny: bool = True) -> SimpleNamespace:
         module = __import__(entry)
         arguments = [*(TINY if tiny and entry == "train" else []), *overrides]
-        arguments.sort(key=lambda argument: argument != "-m")  # argparse wants flags on one side of the overrides
+        arguments.sort(
+            key=lambda argument: not argument.startswith("-")
+        )  # argparse wants flags on one side of the overrides
         if folder is not None:
             arguments.append(f"hydra.run.dir={folder}")
         monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *arguments])

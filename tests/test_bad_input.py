@@ -214,7 +214,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_state(cli, monkeypatch):
     run = cli("train", "trainer.max_epochs=3", "callbacks.latest_state.every_n_steps=1", folder="run")
     assert run.status == 6
     assert "No space left" in run.err
-    assert {path.name for path in (run.folder / "checkpoints").iterdir()} == {"latest.ckpt"}
+    assert {path.name for path in (run.folder / "checkpoints").iterdir()} == {"latest.ckpt", "previous.ckpt"}
     state = torch.load(run.folder / "checkpoints" / "latest.ckpt", weights_only=True)
     assert state["global_step"] == 2
 
@@ -226,17 +226,10 @@ def test_a_run_folder_that_cannot_be_written(cli, tmp_path):
     assert "file/run" in run.err
 
 
-@pytest.mark.parametrize("override", ["modle=vit_s16", "optimizer.lrr=1", "model=vit_b61"])
-def test_hydra_refuses_misspelt_keys_and_options_itself(cli, override):
-    run = cli("train", override)
-    assert run.status == 1
-    assert override.split("=")[0].split(".")[-1] in run.err
-
-
 def test_exit_statuses_of_the_real_process(tmp_path):
-    """Hydra's own, ours, and that of a disk, all at once: each spends its time importing."""
+    """Of a key, of data, and of a disk, all at once: each spends its time importing."""
     cases = {
-        1: ["modle=x"],
+        2: ["modle=x"],
         3: ["data=folder", "data.source.root=nowhere", "data.num_classes=2"],
         6: ["hydra.run.dir=/dev/null/run"],
     }

@@ -48,8 +48,8 @@ def test_a_size_of_its_own_for_each_share_is_counted(cli, monkeypatch):
     """The default limit of 8 would leave a schedule of many sizes half compiled, in silence."""
     calls = []
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: calls.append(options))
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
     sizes = ["resolution.scales=[0.25,0.375,0.5,0.625,0.75,0.875]", "resolution.until=[0.1,0.2,0.3,0.4,0.5,0.6]"]
-    assert cli("train", *OPTIONS, *sizes, "compile=true", "trainer.max_epochs=1", folder="run").status == 0
-    assert calls == [{"dynamic": False}]
-    assert torch._dynamo.config.recompile_limit == 15
+    with torch._dynamo.config.patch(recompile_limit=8):
+        assert cli("train", *OPTIONS, *sizes, "compile=true", "trainer.max_epochs=1", folder="run").status == 0
+        assert calls == [{"dynamic": False}]
+        assert torch._dynamo.config.recompile_limit == 15

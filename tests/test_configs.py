@@ -155,7 +155,7 @@ def with_bases(file: Path) -> dict:
     """A YAML with what it inherits."""
     content = yaml.safe_load(file.read_text())
     for name in content.pop("defaults", []):
-        if isinstance(name, str):
+        if isinstance(name, str) and not name.endswith("_open"):  # any key: a plugin gives it
             content = OmegaConf.to_container(OmegaConf.merge(placed(file, name), content))
     return content
 

@@ -67,8 +67,8 @@ CASES = {
     "step of 'no decay'": replaced("abc", *OPTIMIZER, "state", 0, "step"),
     "global_step is 'abc'": replaced("abc", "global_step"),
     "epoch is None": replaced(None, "epoch"),
-    "data.global_batch_size is 'abc'": replaced("abc", "run", "config", "global_batch_size"),
-    "optimizer.lr is 'abc'": replaced("abc", "run", "config", "optimizer", "lr"),
+    "data.global_batch_size abc is not a whole number": replaced("abc", "run", "config", "global_batch_size"),
+    "optimizer.lr abc is not a number": replaced("abc", "run", "config", "optimizer", "lr"),
     "should be a tensor": replaced("abc", "state_dict", "model.head.bias"),
 }
 

@@ -1,13 +1,15 @@
 """A recipe's values go with its choices: another optimizer, model or crop brings its own."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from conftest import BARE
 from omegaconf import OmegaConf
 
 from vitlab.home import CONF
 
-QUICK = ["data=synthetic", "data.cache=none", "data.source.num_samples=200", "global_batch_size=16"]
+QUICK = [*BARE, "data=synthetic", "data.cache=none", "data.source.num_samples=200", "global_batch_size=16"]
 QUICK += ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
 QUICK += ["trainer.max_epochs=-1", "trainer.max_steps=1"]
 
@@ -17,6 +19,7 @@ def config(cli):
     """config(*overrides): what a run of one step was made of."""
 
     def run(*overrides):
+        shutil.rmtree("run", ignore_errors=True)
         done = cli("train", *QUICK, *overrides, folder="run", tiny=False)
         assert done.status == 0, done.err
         return OmegaConf.load(done.folder / "config.yaml"), done.out

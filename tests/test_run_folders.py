@@ -124,7 +124,7 @@ def test_the_state_before_is_kept_and_gone_on_from(cli, run):
     assert "going on from previous.ckpt" in resumed.out
     again = file.read(latest)["state_dict"]
     assert all(torch.equal(value, again[name]) for name, value in whole.items())
-    assert not (run / "checkpoints" / "previous.ckpt").exists()  # not the damaged one
+    assert file.read(run / "checkpoints" / "previous.ckpt")["global_step"] == 38  # not the damaged one
 
 
 @pytest.mark.parametrize("damage", ["flipped", "removed"])

@@ -34,7 +34,7 @@ def test_a_run_leaves_everything_that_describes_it(digits_run):
     names = {path.name for path in (digits_run / "pictures").iterdir()}
     views = {"attention_rollout.png", "attention_distance.png", "position_similarity.png", "embedding_filters.png"}
     views |= {f"attention_{image}.png" for image in (1, 2, 3, 4)}
-    assert names == views | {"training_batch.png", "test_confusion_matrix.png", "test_worst_predictions.png"}
+    assert names >= views | {"training_batch.png", "test_confusion_matrix.png", "test_worst_predictions.png"}
     logged = {name for row in rows(digits_run) for name, value in row.items() if value}
     assert {"train/loss", "train/acc1", "train/acc5", "train/lr", "train/grad_norm"} <= logged
     assert {"train/images_per_second", "train/peak_memory_mib", "val/loss", "val/acc1", "val/acc5"} <= logged

@@ -51,6 +51,7 @@ def check_agreement(cfg: DictConfig) -> None:
 
 def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
     """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
+    check_batches(datamodule.trainer, datamodule)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
         if monitor is not None and monitor not in task.monitors():
@@ -79,7 +80,6 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
                 f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
                 f"{devices} devices; set trainer.devices lower"
             )
-    check_batches(datamodule.trainer, datamodule)
 
 
 def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
@@ -103,7 +103,7 @@ def check_trainer(node: DictConfig) -> None:
     """What Lightning would take, and this project does otherwise, or not at all."""
     for key, least in LEAST.items():
         value = node.get(key)
-        if value is not None and value < least:
+        if isinstance(value, int | float) and value < least:
             raise ConfigError(f"trainer.{key} {value} is not at least {least}")
     for key in ("limit_train_batches", "val_check_interval"):
         if node.get(key, 1) in (0, False):

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -27,7 +28,8 @@ class Job:
         choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
         started = not OmegaConf.is_missing(hydra.runtime, "output_dir")  # a sweep has no job yet when it is looked at
         folder = Path(hydra.runtime.output_dir if started else hydra.sweep.dir)
-        return cls(str(hydra.job.config_name), folder, list(hydra.overrides.task), choices, sweep)
+        as_written: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+        return cls(str(hydra.job.config_name), folder, as_written, choices, sweep)
 
 
 def other_rank() -> bool:

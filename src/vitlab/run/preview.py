@@ -33,6 +33,9 @@ def preview(cfg: DictConfig) -> list[Path]:
     if cfg.resume is not None:
         raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
     check_agreement(cfg)
+    patch = cfg.data.patch_size
+    if patch is not None and cfg.data.image_size % patch:
+        raise ConfigError(f"data.image_size {cfg.data.image_size} is not a multiple of model.patch_size {patch}")
     datamodule = build_datamodule(cfg)
     datamodule.prepare_data()
     datamodule.setup()
