@@ -155,7 +155,7 @@ def with_bases(file: Path) -> dict:
     """A YAML with what it inherits."""
     content = yaml.safe_load(file.read_text())
     for name in content.pop("defaults", []):
-        if isinstance(name, str) and not name.endswith("_open"):  # any key: a plugin gives it
+        if isinstance(name, str):
             content = OmegaConf.to_container(OmegaConf.merge(placed(file, name), content))
     return content
 
@@ -163,7 +163,7 @@ def with_bases(file: Path) -> dict:
 def placed(file: Path, name: str) -> dict:
     """What an entry of a YAML's defaults brings to it: a file beside it, or, by its name@key, the same below that key.
     A file of another group (/group/name) goes elsewhere."""
-    if name.startswith("/"):
+    if name.startswith("/") or name.endswith("_open"):  # a plugin's, which takes any key
         return {}
     name, _, key = name.partition("@")
     content = with_bases(file.parent / f"{name}.yaml")

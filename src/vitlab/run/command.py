@@ -82,7 +82,6 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
             print(told)
         check_keys(cfg, name)
         if cfg.get("resume") is None:  # else of what the run's own config makes of it
-            check_references(cfg, deep=True)
             check_nodes(cfg)
         return task(cfg)
     except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
