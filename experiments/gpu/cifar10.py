@@ -1,6 +1,7 @@
 """CIFAR-10 from scratch, for as many epochs as there is time: recipe=cifar10 on images that the device holds."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +9,23 @@ from PIL import Image
 from program import overrides, train
 from step import Assignment, Found, UnavailableError
 
-RESERVE = 25  # seconds for the start of two runs, the decoding of all images, and the test
-MOST_EPOCHS = 200  # of the recipe
+RESERVE = 20  # seconds for the start of the run and its test
 
 
 def learn(given: Assignment) -> Found:
     scale = given.scale
-    images = given.cifar10
+    images, began = given.cifar10, time.monotonic()
     if images is None:
         if scale.device == "cuda":
             raise UnavailableError("no images; --cifar10 DIR says where they lie")
         images = noise(given.folder / "images")
     options = ["recipe=cifar10", "data=cifar10_folder", f"data.source.root={images}", "augmentation=none"]
-    options += ["data.cache=device", f"data.source.index_root={given.folder / 'index'}", f"data.num_classes={10}"]
+    options += ["data.cache=device", f"data.source.index_root={given.folder / 'index'}", "data.num_classes=10"]
     options = overrides(scale, given.folder, *options, *(() if scale.device == "cuda" else scale.small))
-    trial = train(given.folder / "trial", [*options, "trainer.max_epochs=2"])
-    ends = [row["train/seconds"] for row in trial if "val/acc1" in row.values]
-    epochs = max(2, min(int((given.seconds - RESERVE - ends[-1]) / (ends[1] - ends[0])), MOST_EPOCHS))
-    if scale.device == "cpu":
-        epochs = 3
+    trial = train(given.folder / "trial", [*options, "trainer.max_epochs=2"])  # how long an epoch takes
+    first, second = (row["train/seconds"] for row in trial if "val/acc1" in row.values)
+    left = given.seconds - (time.monotonic() - began) - RESERVE
+    epochs = max(1, min(int(left / (second - first)), scale.most_epochs))
     run = train(given.folder / "run", [*options, f"trainer.max_epochs={epochs}"])
     curve = [(round(row["epoch"]), row["val/acc1"]) for row in run if "val/acc1" in row.values]
     accuracy = json.loads((given.folder / "run" / "result.json").read_text())["test"]["test/acc1"]
@@ -38,8 +37,8 @@ def learn(given: Assignment) -> Found:
 
 
 def sampled(curve: list[tuple[int, float]], most: int = 20) -> list[tuple[int, float]]:
-    """At most so many points of a curve, evenly spaced, the last among them."""
-    return curve[:: -(-len(curve) // most)] + ([curve[-1]] if (len(curve) - 1) % -(-len(curve) // most) else [])
+    """At most so many points of a curve, evenly spaced, with the first and the last."""
+    return [curve[i] for i in sorted({round(i) for i in np.linspace(0, len(curve) - 1, most)})]
 
 
 def noise(folder: Path) -> Path:

@@ -26,15 +26,17 @@ class Row(NamedTuple):
 
 
 def overrides(scale: Scale, folder: Path, *more: str) -> list[str]:
-    """Of any run of the proof, which keeps all it makes in `folder`."""
-    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache_root={folder / 'cache'}", *scale.trainer]
+    """Of any run of the proof; steps share the cache beside their folders."""
+    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache_root={folder.parent / 'cache'}", *scale.trainer]
     return [*shared, f"trainer.log_every_n_steps={scale.log_every}", *more]
 
 
 def waves(scale: Scale, folder: Path, *more: str) -> list[str]:
-    """Of a run on waves (data=synthetic) of the scale's sizes."""
+    """Of a run on waves (data=synthetic) of the scale's sizes, with a batch each for validation and test."""
+    share = scale.batch / scale.num_images
     sizes = [f"data.image_size={scale.image_size}", f"data.source.num_samples={scale.num_images}"]
-    sizes += [f"global_batch_size={scale.batch}", "data.test_fraction=0.1", f"optimizer.lr={scale.lr}"]
+    sizes += [f"global_batch_size={scale.batch}", f"optimizer.lr={scale.lr}", "data.num_classes=8"]
+    sizes += [f"data.val_fraction={share}", f"data.test_fraction={share}"]
     return overrides(scale, folder, "data=synthetic", *sizes, *more)
 
 

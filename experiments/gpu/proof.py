@@ -47,15 +47,15 @@ class Step:
 # what says most comes first
 STEPS = (
     Step("machine", "machine:describe", 60, 10),
-    Step("tests", "gpu_tests:run", 180, 30),
+    Step("tests", "gpu_tests:run", 200, 30),
     Step("eager", "training:eager", 75, 20),
-    Step("compiled", "training:compiled", 120, 40),
+    Step("compiled", "training:compiled", 150, 40),
     Step("interruption", "interruption:interrupt", 75, 20),
     Step("timeline", "timeline:record", 60, 20),
     Step("attention", "speed:attention_kernels", 45, 10),
-    Step("memory", "memory:stays_flat", 90, 30),
+    Step("memory", "memory:stays_flat", 110, 30),
     Step("progressive", "training:progressive", 120, 40),
-    Step("beside_timm", "speed:beside_timm", 120, 40),
+    Step("beside_timm", "speed:beside_timm", 150, 40),
     Step("cifar10", "cifar10:learn", 600, 60),
 )
 

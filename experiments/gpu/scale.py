@@ -17,7 +17,7 @@ class Scale:
     image_size: int
     batch: int
     num_images: int
-    few_images: int
+    few_images: int  # of the run of many epochs
     steps: int
     lr: float
     log_every: int
@@ -26,7 +26,8 @@ class Scale:
     attention: tuple[int, int, int, int]  # batch, heads, tokens, width
     rounds: int  # of a benchmark
     benchmark: tuple[str, int, int, int, int, int, int, int]  # a Row of training_step.py
-    least_accuracy: float  # on CIFAR-10, if the time was enough for ten epochs
+    most_epochs: int  # on CIFAR-10
+    least_accuracy: float  # there, if the time was enough for ten epochs
 
 
 GPU = Scale(
@@ -48,6 +49,7 @@ GPU = Scale(
     attention=(256, 12, 197, 64),
     rounds=15,
     benchmark=("vit_b16", 224, 16, 768, 12, 256, 1000, 12),
+    most_epochs=200,
     least_accuracy=0.6,
 )
 
@@ -60,8 +62,8 @@ CPU = Scale(
     small=("model=vit_mu4", "model.depth=1"),
     image_size=16,
     batch=16,
-    num_images=200,
-    few_images=200,
+    num_images=256,
+    few_images=256,
     steps=20,
     lr=1e-2,
     log_every=4,
@@ -70,5 +72,6 @@ CPU = Scale(
     attention=(2, 2, 17, 8),
     rounds=2,
     benchmark=("vit_mu4", 16, 4, 32, 2, 4, 10, 2),
+    most_epochs=2,
     least_accuracy=0.0,
 )
