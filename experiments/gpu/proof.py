@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT / "src"), str(ROOT / "experiments" / "benchmarks"), str(Path(__file__).parent)]
 IMPORTED_ONCE = ["torch", "torchvision", "pytorch_lightning", "omegaconf", "hydra"]
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SHOWN = 25  # last lines of the output of a step that failed
 
 
@@ -211,7 +212,8 @@ class Proof:
         lines = [f"{about['date']}, {facts.get('device', 'unknown device')}, {versions}, commit {about['commit']}."]
         lines += ["A dry run on a CPU: its figures mean nothing."] if self.arguments.dry else []
         lines += [f"{summary}, {about['seconds']} s.", "", "| step | result | s | found |", "|---|---|---|---|"]
-        lines += [f"| {o.name} | {o.result} | {o.seconds:.1f} | {o.figure} |" for o in self.outcomes]
+        for o in self.outcomes:
+            lines.append(f"| {o.name} | {o.result} | {o.seconds:.1f} | {o.figure.replace('|', '/')} |")
         for outcome in self.outcomes:
             if outcome.lines:
                 lines += ["", f"### {outcome.name}", "", *outcome.lines]
@@ -273,13 +275,15 @@ def parsed() -> argparse.Namespace:
 
 
 def stop(number: int, frame: Any) -> None:
+    for ended in SIGNALS:
+        signal.signal(ended, signal.SIG_IGN)  # it ends already
     raise Stopped(number)
 
 
 def main() -> int:
     arguments = parsed()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, stop)
     status = 0
     with tempfile.TemporaryDirectory(prefix="gpu_proof_", ignore_cleanup_errors=True) as temporary:
@@ -291,7 +295,7 @@ def main() -> int:
                 print("carried:", ", ".join(added), flush=True)
             sys.path += [*PATHS, str(scratch / "site")]
             os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, str(scratch / "site")])
-            os.environ |= {"WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+            os.environ |= {"WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1"}
             if arguments.dry:
                 os.environ |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
             proof.run()
@@ -299,8 +303,6 @@ def main() -> int:
             status = 128 + stopped.args[0]
             print(f"stopped by {signal.Signals(stopped.args[0]).name}")
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
             proof.write()
             print(f"{arguments.output / 'gpu_proof.md'}", flush=True)
     return status or int(proof.failed)
