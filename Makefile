@@ -16,7 +16,7 @@ setup: .venv/ready ## make the environment in .venv, from hash-locked requiremen
 .venv/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip install -q -p $(BIN)/python --require-hashes -r requirements.txt
+	$(BIN)/uv pip install -q -p $(BIN)/python --compile-bytecode --require-hashes -r requirements.txt
 	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -1,5 +1,6 @@
 """Tests run offline and on the CPU, in one process where they can: an import of torch costs seconds."""
 
+import gc
 import os
 import signal
 import sys
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 from PIL import Image
 
@@ -21,10 +23,23 @@ os.environ |= {
 }
 os.environ.pop("WANDB_API_KEY", None)
 
+gc.disable()  # while the libraries are imported, which leaves nothing to collect
+
 SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
 BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture", "~callbacks.model_views"]  # no pictures
+
+
+def pytest_collection_finish():
+    """From here on garbage is collected, seldom, and never looked for in the libraries."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()
 
 
 def vit_options(**changes):
@@ -52,15 +67,34 @@ def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size
 TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
 
 
+def composed_once(patch):
+    """Spare Hydra the composition that tells it whether a config asks for a sweep, where none can: a third of a second
+    for each command."""
+    ask, may = Hydra.get_mode, ("study=", "hydra.mode=", "--config-dir")
+
+    def mode(hydra, config_name, overrides):
+        return ask(hydra, config_name, overrides) if any(word.startswith(may) for word in sys.argv) else None
+
+    patch.setattr(Hydra, "get_mode", mode)
+
+
 @pytest.fixture
 def cli(monkeypatch, tmp_path, capfd):
-    """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder."""
+    """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder.
+    `tiny`: with the smallest model; `pictures`: with those that a run draws by default, which take longer than it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("hydra._internal.utils.is_under_debugger", lambda: False)  # coverage looks like one
+    composed_once(monkeypatch)
 
-    def run(entry: str, *overrides: str, folder: str | None = None, tiny: bool = True) -> SimpleNamespace:
+    def run(
+        entry: str, *overrides: str, folder: str | None = None, tiny: bool = True, pictures: bool = False
+    ) -> SimpleNamespace:
         module = __import__(entry)
-        arguments = [*(TINY if tiny and entry == "train" else []), *overrides]
+        arguments = list(overrides)
+        if tiny and entry == "train":
+            own = pictures or any(word.startswith("resume=") for word in overrides)
+            bare = [] if own else [word for word in BARE if not any(word[1:] in given for given in overrides)]
+            arguments = [*TINY, *bare, *arguments]
         arguments.sort(
             key=lambda argument: not argument.startswith("-")
         )  # argparse wants flags on one side of the overrides

@@ -57,12 +57,14 @@ def test_a_linear_probe_hears_what_the_backbone_knows(learned, tested):
     assert tested(*probe)["test/acc1"] < 0.6
 
 
+@pytest.mark.slow
 def test_several_labels(tested):
     labels = [*WAVES, "data=synthetic_multilabel", "task=multilabel", "optimizer.lr=3e-3"]
     assert tested(*labels, "trainer.max_epochs=12")["test/map"] > 0.9
     assert tested(*labels, "trainer.max_steps=1")["test/map"] < 0.6
 
 
+@pytest.mark.slow
 def test_distillation_tells_more_than_few_labels(learned, tested):
     few = [*WAVES, "data.labels_per_class=2", "trainer.max_epochs=40", "optimizer.lr=3e-3", "mixing=mixup"]
     few += ["global_batch_size=8"]
@@ -73,6 +75,7 @@ def test_distillation_tells_more_than_few_labels(learned, tested):
     assert taught["test/acc1"] > alone["test/acc1"] + 0.1
 
 
+@pytest.mark.slow
 def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested):
     encoder = [f"model.encoder.{key}={value}" for key, value in SIZES.items()]
     model = ["model=mae_xs4", *encoder, "model.decoder_dim=32", "model.decoder_depth=1", "model.decoder_heads=2"]
@@ -103,10 +106,12 @@ def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested
     assert known > tested(*heads, tiny=False)["test/acc1"] + 0.3
 
 
+@pytest.mark.slow
 def test_with_the_focal_loss(tested):
     assert tested(*WAVES, "trainer.max_epochs=12", "optimizer.lr=3e-3", "loss=focal")["test/acc1"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classification", "multilabel"])
 def test_balanced_weights_let_a_rare_class_be_named(cli, task):
     """Images that tell nothing: one in ten is of the rare class, which nobody would name without them."""

@@ -15,7 +15,7 @@ from test_resume import same_tensors
 
 from vitlab.checkpoints import file
 
-OPTIONS = [*BARE, "trainer.max_epochs=2", "global_batch_size=128", "mixing=mixup", "trainer.log_every_n_steps=4"]
+OPTIONS = [*BARE, "data.labels_per_class=26", "global_batch_size=26", "trainer.max_epochs=1", "mixing=mixup", "trainer.log_every_n_steps=4"]
 SLURM = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "1", "SLURM_JOB_NAME": "x"}
 SLURM |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
 MEASURED = ("step", "train/loss", "train/acc1", "train/acc5", "train/grad_norm", "train/lr", "val/loss", "val/acc1")

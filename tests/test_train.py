@@ -169,7 +169,7 @@ def test_names_that_are_not_utf8_are_written_with_their_bytes(cli, tmp_path):
                 pixels = np.full((8, 8, 3), 20 * i + 100 * number + len(split), dtype=np.uint8)
                 Image.fromarray(pixels).save(os.fsdecode(folder + b"/\xfc%d.png" % i))
     options = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8"]
-    run = cli("train", *options, "global_batch_size=4", "trainer.max_epochs=1", folder="run")
+    run = cli("train", *options, "global_batch_size=4", "trainer.max_epochs=1", folder="run", pictures=True)
     assert run.status == 0, run.err
     with open(run.folder / "test_predictions.csv", newline="", encoding="utf-8") as f:
         assert {row["true"] for row in csv.DictReader(f)} == {"caf\\xe9", "tea"}

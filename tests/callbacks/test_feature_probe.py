@@ -20,6 +20,7 @@ from vitlab.run.saved_run import SavedRun
 
 NAMES = ["val/knn_acc1", "val/5shot_acc1"]
 OPTIONS = [*BARE, "trainer.max_epochs=2", "global_batch_size=256", "model.drop_rate=0.1", "mixing=mixup"]
+FEW = ["data.labels_per_class=52", "global_batch_size=128"]  # 4 steps an epoch, as OPTIONS makes of all
 PROBED = "callbacks=[default,feature_probe]"
 
 
@@ -54,7 +55,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_training_is_what_it_would_be_without(cli, workers):
-    options = [*OPTIONS, f"data.num_workers={workers}"]
+    options = [*OPTIONS, *FEW, f"data.num_workers={workers}"]
     plain = cli("train", *options, folder="plain")
     probed = cli("train", *options, PROBED, folder="probed")
     assert (plain.status, probed.status) == (0, 0), probed.err
@@ -114,6 +115,7 @@ def test_every_second_epoch_and_not_shown_in_between(cli):
     run = cli(
         "train",
         *OPTIONS,
+        *FEW,
         PROBED,
         "trainer.max_epochs=3",
         "callbacks.feature_probe.every_n_epochs=2",
