@@ -29,6 +29,7 @@ SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
 BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture", "~callbacks.model_views"]  # no pictures
+FEW = ["data.labels_per_class=26", "global_batch_size=64"]  # a fifth of the digits, 4 steps an epoch
 
 
 def pytest_collection_finish():
@@ -118,15 +119,25 @@ def cli(monkeypatch, tmp_path, capfd):
     return run
 
 
-@pytest.fixture(scope="session")
-def digits_run(tmp_path_factory):
-    """A finished run of two epochs on the digits, shared by tests that only read it."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
+def finished(folder, *overrides):
+    """A run of the smallest model that tests share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["train.py", *TINY, "trainer.max_epochs=2", f"hydra.run.dir={folder}"])
+        patch.setattr(sys, "argv", ["train.py", *TINY, *overrides, f"hydra.run.dir={folder}"])
         patch.chdir(folder.parent)
         __import__("train").main()
     return folder
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory):
+    """A finished run of two epochs on the digits, shared by tests that only read it."""
+    return finished(tmp_path_factory.mktemp("digits") / "run", "trainer.max_epochs=2")
+
+
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory):
+    """The same on a fifth of the digits, 4 steps an epoch, without pictures: to go on with in a copy."""
+    return finished(tmp_path_factory.mktemp("short") / "run", *BARE, *FEW, "trainer.max_epochs=2")
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """Every YAML in conf/ and experiments/ composes, resolves, and fits the constructor it names."""
 
 import inspect
-from pathlib import Path
+import itertools
 
 import pytest
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object
@@ -16,7 +15,6 @@ from vitlab.run.build import parts, plain
 from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by constructor
-    "vitlab.data.ImageDataModule": {"augmentation", "mixing", "resolution"},
     "vitlab.tasks.Classification": {"model", "optimization", "schedule"},
     "vitlab.tasks.Distillation": {"model", "teacher", "optimization", "schedule"},
     "vitlab.tasks.LinearProbe": {"model", "optimization", "schedule"},
@@ -27,6 +25,10 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.optim.linear": {"num_steps"},
     "vitlab.optim.rsqrt": {"num_steps"},
     "vitlab.optim.warmup_stable_decay": {"num_steps"},
+    **{f"vitlab.losses.{name}": {"logits", "target"} for name in ("softmax_cross_entropy", "focal_cross_entropy")},
+    "vitlab.losses.sigmoid_cross_entropy": {"logits", "target"},
+    **{f"torch.optim.{name}": {"params"} for name in ("AdamW", "SGD")},
+    **{f"timm.optim.{name}": {"params"} for name in ("Lamb", "Lars", "Lion", "Muon")},
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config", "arguments"},
 }
 NEEDED = {
@@ -43,27 +45,35 @@ NEEDED = {
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
-OPTIONS = [f"{g.name}={file.stem}" for g in GROUPS for file in sorted(g.glob("*.yaml")) if file.stem[0] != "_"]
-OPTIONS += [f"{g}={file.stem}" for g in ("recipe", "study") for file in sorted((EXPERIMENTS / g).glob("[!_]*.yaml"))]
+OPTIONS = {g.name: [f"{g.name}={file.stem}" for file in sorted(g.glob("[!_]*.yaml"))] for g in GROUPS}
+OPTIONS["callbacks"] = [f"callbacks=[default,{option.partition('=')[2]}]" for option in OPTIONS["callbacks"][1:]]
+OPTIONS["recipe"], OPTIONS["study"] = (
+    [f"{g}={file.stem}" for file in sorted((EXPERIMENTS / g).glob("[!_]*.yaml"))] for g in ("recipe", "study")
+)
+CHOOSING = ("task", "recipe", "study")  # options that choose those of other groups: one of them at a time
+TOGETHER = itertools.zip_longest(*[options for group, options in OPTIONS.items() if group not in CHOOSING])
+CHOICES = [[option] for group in CHOOSING for option in OPTIONS[group]]
+CHOICES += [[option for option in options if option] for options in TOGETHER]
 FILES = [*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")]
 
 
 def composed(*overrides):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", overrides=list(overrides), return_hydra_config=True)
-    HydraConfig.instance().set_config(cfg)
-    cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+    cfg = unresolved("train", *overrides)
     plain(cfg)  # every reference resolves, nothing is missing
     return cfg
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_binds_to_its_constructors(option):
+def unresolved(command, *overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    return OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=" ".join)
+def test_every_option_binds_to_its_constructors(options):
     """Exactly the constructor's keywords: none unknown, none missing, and ours have no defaults to fall back on."""
-    overrides = [option, *NEEDED.get(option, [])]
-    if option.startswith("callbacks=") and not option.endswith("default"):
-        overrides = [f"callbacks=[default,{option.split('=')[1]}]"]
-    cfg = composed(*overrides)
+    cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])])
     for key, node in parts(cfg, "cfg"):
         target = get_object(node["_target_"])
         function = target.__init__ if inspect.isclass(target) else target
@@ -87,127 +97,6 @@ def test_every_yaml_says_in_its_first_line_what_it_is(path):
     line = first[1] if first[0].startswith("# @package") else first[0]
     assert line.startswith("# ")
     assert len(line) > 10
-
-
-MAPPINGS = {"splits", "images", "labels"}  # their keys are the user's
-
-
-def leaves(node, prefix=()):
-    for key, value in node.items():
-        if isinstance(value, dict) and value and key not in MAPPINGS:
-            yield from leaves(value, (*prefix, key))
-        elif key not in ("defaults", "_partial_"):
-            yield (*prefix, key)
-
-
-def with_misspelt(node, path):
-    """A copy of a nested dict in which the key at `path` is misspelt."""
-    head, *rest = path
-    return {
-        (f"{key}x" if key == head and not rest else key): (
-            with_misspelt(value, rest) if key == head and rest else value
-        )
-        for key, value in node.items()
-    }
-
-
-BUILDING = (
-    "model",
-    "data",
-    "crop",
-    "augmentation",
-    "mixing",
-    "resolution",
-    "loss",
-    "task",
-    "optimizer",
-    "schedule",
-    "trainer",
-)
-SOURCES = [f for f in CONF.rglob("*.yaml") if f.parent.name in BUILDING]
-KEYS = [(f, path) for f in SOURCES for path in leaves(yaml.safe_load(f.read_text()) or {})]
-
-
-def test_a_misspelt_key_in_any_yaml_is_noticed(tmp_path):
-    """Each key of each YAML that builds something, one at a time: the constructor, or a reference, must object."""
-    quiet = []
-    for file, path in KEYS:
-        content = yaml.safe_load(file.read_text())
-        if not notices(file, with_misspelt(content, path)):
-            quiet.append((f"{file.parent.name}/{file.name}", ".".join(path)))
-    assert not quiet
-
-
-def notices(file: Path, content: dict) -> bool:
-    """Whether a YAML with this content no longer binds: unknown, missing or mistyped keywords at any `_target_`."""
-    base = {}
-    for name in [d for d in content.get("defaults", []) if isinstance(d, str)]:
-        base = OmegaConf.merge(base, placed(file, name))
-    merged = OmegaConf.to_container(OmegaConf.merge(base, {k: v for k, v in content.items() if k != "defaults"}))
-    if file.parent.name == "crop":
-        return merged.keys() != {"train", "eval"} or not all(map(binds, merged.values()))
-    if "_target_" not in merged and file.stem not in ("none", "full"):
-        return True
-    return any(not binds(node) for node in nodes(merged, file))
-
-
-def with_bases(file: Path) -> dict:
-    """A YAML with what it inherits."""
-    content = yaml.safe_load(file.read_text())
-    for name in content.pop("defaults", []):
-        if isinstance(name, str):
-            content = OmegaConf.to_container(OmegaConf.merge(placed(file, name), content))
-    return content
-
-
-def placed(file: Path, name: str) -> dict:
-    """What an entry of a YAML's defaults brings to it: a file beside it, or, by its name@key, the same below that key.
-    A file of another group (/group/name) goes elsewhere."""
-    if name.startswith("/") or name.endswith("_open"):  # a plugin's, which takes any key
-        return {}
-    name, _, key = name.partition("@")
-    content = with_bases(file.parent / f"{name}.yaml")
-    return {key: content} if key else content
-
-
-def nodes(merged, file):
-    if isinstance(merged, dict):
-        if "_target_" in merged:
-            yield merged
-        elif any(isinstance(v, dict | list) for v in merged.values()) or merged:
-            yield {"_target_": None, **merged}
-        for key, value in merged.items():
-            if isinstance(value, dict) and key != "_target_" and key not in MAPPINGS:
-                yield from nodes(value, file)
-            elif isinstance(value, list):
-                for item in value:
-                    if isinstance(item, dict):
-                        yield from nodes(item, file)
-
-
-def binds(node) -> bool:
-    if node.get("_target_") is None:
-        return False
-    try:
-        target = get_object(node["_target_"])
-    except Exception:
-        return False
-    parameters = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters
-    given = {key for key in node if key not in ("_target_", "_partial_")}
-    if node["_target_"].startswith("vitlab.models."):
-        if not given >= set(OF_THE_RUN):
-            return False
-        given -= set(OF_THE_RUN)
-    if not given <= parameters.keys():
-        return False
-    wanted = {
-        n
-        for n, p in parameters.items()
-        if n not in ("self", "logits", "target")
-        and p.default is p.empty
-        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    }
-    return wanted <= given | RUNTIME.get(node["_target_"], set())
 
 
 def test_annotations_refuse_other_types():

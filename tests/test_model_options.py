@@ -70,7 +70,9 @@ def test_the_digits_run_at_the_size_and_patches_of_vit_b16(cli):
 
 
 def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
-    run = cli("train", "logger=wandb", "trainer.max_epochs=1", "trainer.log_every_n_steps=5", folder="run", pictures=True)
+    run = cli(
+        "train", "logger=wandb", "trainer.max_epochs=1", "trainer.log_every_n_steps=5", folder="run", pictures=True
+    )
     assert run.status == 0, run.err
     (record,) = run.folder.glob("wandb/offline-run-*/run-*.wandb")
     leet = subprocess.run(

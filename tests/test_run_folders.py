@@ -45,9 +45,9 @@ def held(tmp_path):
 
 
 @pytest.fixture
-def run(cli, digits_run, tmp_path):
+def run(cli, short_run, tmp_path):
     """A run to go on with."""
-    shutil.copytree(digits_run, tmp_path / "run")
+    shutil.copytree(short_run, tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -112,7 +112,7 @@ def test_starts_in_the_same_second_have_a_folder_each(cli, tmp_path, monkeypatch
 def test_the_state_before_is_kept_and_gone_on_from(cli, run):
     assert cli("train", "resume=run", "trainer.max_epochs=3", tiny=False).status == 0
     steps = [file.read(run / "checkpoints" / f"{name}.ckpt")["global_step"] for name in ("previous", "latest")]
-    assert steps == [38, 57]
+    assert steps == [8, 12]
     latest = run / "checkpoints" / "latest.ckpt"
     whole = file.read(latest)["state_dict"]
     content = bytearray(latest.read_bytes())
@@ -124,7 +124,7 @@ def test_the_state_before_is_kept_and_gone_on_from(cli, run):
     assert "going on from previous.ckpt" in resumed.out
     again = file.read(latest)["state_dict"]
     assert all(torch.equal(value, again[name]) for name, value in whole.items())
-    assert file.read(run / "checkpoints" / "previous.ckpt")["global_step"] == 38  # not the damaged one
+    assert file.read(run / "checkpoints" / "previous.ckpt")["global_step"] == 8  # not the damaged one
 
 
 @pytest.mark.parametrize("damage", ["flipped", "removed"])
@@ -136,7 +136,7 @@ def test_a_damaged_best_model_blocks_no_resume(cli, run, damage):
     with pytest.warns(UserWarning, match="the best model is chosen anew"):
         resumed = cli("train", "resume=run", "trainer.max_epochs=3", tiny=False)
     assert resumed.status == 0, resumed.err
-    assert file.read(best)["global_step"] == 57
+    assert file.read(best)["global_step"] == 12
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'[{"time": 1'])
@@ -145,7 +145,7 @@ def test_a_damaged_record_of_starts_blocks_no_resume(cli, run, content):
     with pytest.warns(UserWarning, match=r"kept as provenance\.damaged\.json"):
         resumed = cli("train", "resume=run", "trainer.max_epochs=2", tiny=False)
     assert resumed.status == 0, resumed.err
-    assert [start["from_step"] for start in json.loads((run / "provenance.json").read_text())] == [38]
+    assert [start["from_step"] for start in json.loads((run / "provenance.json").read_text())] == [8]
     assert (run / "provenance.damaged.json").read_bytes() == content
 
 

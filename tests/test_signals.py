@@ -15,7 +15,14 @@ from test_resume import same_tensors
 
 from vitlab.checkpoints import file
 
-OPTIONS = [*BARE, "data.labels_per_class=26", "global_batch_size=26", "trainer.max_epochs=1", "mixing=mixup", "trainer.log_every_n_steps=4"]
+OPTIONS = [
+    *BARE,
+    "data.labels_per_class=26",
+    "global_batch_size=26",
+    "trainer.max_epochs=1",
+    "mixing=mixup",
+    "trainer.log_every_n_steps=4",
+]
 SLURM = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "1", "SLURM_JOB_NAME": "x"}
 SLURM |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
 MEASURED = ("step", "train/loss", "train/acc1", "train/acc5", "train/grad_norm", "train/lr", "val/loss", "val/acc1")
@@ -79,9 +86,9 @@ def test_a_signal_that_is_to_be_ignored_is(cli, sent):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_what_lightning_left_under_slurm_is_not_tested(cli, tmp_path, digits_run, monkeypatch):
+def test_what_lightning_left_under_slurm_is_not_tested(cli, tmp_path, short_run, monkeypatch):
     """A state that lies in an earlier run's folder would be loaded in place of the best model."""
-    shutil.copytree(digits_run, tmp_path / "run")
+    shutil.copytree(short_run, tmp_path / "run")
     shutil.copy(tmp_path / "run/checkpoints/latest.ckpt", tmp_path / "run/hpc_ckpt_1.ckpt")
     for key, value in SLURM.items():
         monkeypatch.setenv(key, value)

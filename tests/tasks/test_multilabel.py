@@ -159,7 +159,7 @@ def test_the_report_names_true_labels_and_draws_a_bar_for_each_class():
 
 def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
     options = ["task=multilabel", *SMALL, "mixing=mixup", "~callbacks.model_views", "trainer.max_steps=4"]
-    run = cli("train", *options, "trainer.log_every_n_steps=1", folder="run")
+    run = cli("train", *options, "trainer.log_every_n_steps=1", folder="run", pictures=True)
     assert run.status == 0, run.err
     assert "test/map" in run.out
     header, *rows = csv.reader((run.folder / "test_predictions.csv").read_text().splitlines())
