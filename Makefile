@@ -18,6 +18,7 @@ setup: .venv/ready ## make the environment in .venv, from hash-locked requiremen
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
 	$(BIN)/uv pip install -q -p $(BIN)/python --compile-bytecode --require-hashes -r requirements.txt
 	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 train: setup ## train; on handwritten digits unless ARGS say otherwise

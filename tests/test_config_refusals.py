@@ -88,13 +88,17 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("content", RECIPES, ids=list(RECIPES))
-def test_a_misspelt_key_in_a_recipe_or_a_study_is_refused(cli, tmp_path, content):
-    for group in ("recipe", "study"):
-        (tmp_path / group).mkdir()
-        (tmp_path / group / "mine.yaml").write_text(f"# @package _global_\n{content}\n")
-        run = cli("train", f"--config-dir={tmp_path}", f"{group}=mine", folder=group + "_run")
-        refused(run, *[word.replace("recipe/", f"{group}/") for word in RECIPES[content]])
+STUDIES = [content for content in RECIPES if "emma" in content or "optimzier" in content or "seed" in content]
+
+
+@pytest.mark.parametrize(
+    ("group", "content"), [*(("recipe", content) for content in RECIPES), *(("study", content) for content in STUDIES)]
+)
+def test_a_misspelt_key_in_a_recipe_or_a_study_is_refused(cli, tmp_path, group, content):
+    (tmp_path / group).mkdir()
+    (tmp_path / group / "mine.yaml").write_text(f"# @package _global_\n{content}\n")
+    run = cli("train", f"--config-dir={tmp_path}", f"{group}=mine", folder="run")
+    refused(run, *[word.replace("recipe/", f"{group}/") for word in RECIPES[content]])
 
 
 def test_a_recipe_that_says_no_package_is_refused(cli, tmp_path):

@@ -1,5 +1,6 @@
 """Every YAML in conf/ and experiments/ composes, resolves, and fits the constructor it names."""
 
+import functools
 import inspect
 import itertools
 
@@ -63,9 +64,15 @@ def composed(*overrides):
     return cfg
 
 
-def unresolved(command, *overrides):
+@functools.cache
+def laid_out(command, *overrides):
+    """A composition takes a fifth of a second, and several tests look at the same."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
+        return compose(command, overrides=list(overrides), return_hydra_config=True)
+
+
+def unresolved(command, *overrides):
+    cfg = laid_out(command, *overrides).copy()
     HydraConfig.instance().set_config(cfg)
     return OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
 

@@ -29,7 +29,8 @@ def write_figure(figure: Figure, path: Path) -> Path:
     """As a PNG, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=110, bbox_inches="tight")
+        laid_out = figure.get_layout_engine() is not None  # else it is drawn once more, to find its edges
+        figure.savefig(temporary, format="png", dpi=110, bbox_inches=None if laid_out else "tight")
     return path
 
 
