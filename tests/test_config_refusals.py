@@ -172,7 +172,7 @@ STOPPING = "callbacks=[default,early_stopping]"
         (["callbacks.progress=null"], ["callbacks.progress is null", "~callbacks.progress"]),
         (["trainer.precision=64"], ["trainer.precision=64", "32-true"]),
         (["trainer.precision=64-true"], ["trainer.precision=64-true", "32-true"]),
-        (["trainer.accelerator=tpu"], ["trainer"]),
+        (["trainer.accelerator=tpu"], ["trainer.accelerator is tpu, and this machine has: auto, cpu"]),
         (["trainer.accelerator=nope"], ["trainer", "nope"]),
         (["trainer.strategy=nope"], ["trainer", "nope"]),
         (["trainer.devices=0"], ["trainer"]),

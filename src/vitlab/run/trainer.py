@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from omegaconf import DictConfig
+from pytorch_lightning.accelerators import AcceleratorRegistry
 from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from vitlab.allocator import keep_freed_memory
@@ -26,8 +26,7 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # of an earlier run in this process
     check_trainer(node)
-    if node.accelerator == "gpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-        raise ConfigError("trainer.accelerator is gpu, and no GPU is found here; set trainer.accelerator=cpu")
+    check_accelerator(node.accelerator)
     register()
     trainer = build(
         node,
@@ -42,6 +41,15 @@ def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[
         speed_up_float32_products(trainer.strategy.root_device)
         keep_freed_memory()
     return trainer
+
+
+def check_accelerator(name: str) -> None:
+    """Raise ConfigError for an accelerator that Lightning does not know, or that this machine does not have."""
+    kinds = {kind: AcceleratorRegistry[kind]["accelerator"] for kind in AcceleratorRegistry.available_accelerators()}
+    found = {"auto", *(kind for kind, accelerator in kinds.items() if accelerator.is_available())}
+    found |= {"gpu"} if found & {"cuda", "mps"} else set()
+    if name not in found:
+        raise ConfigError(f"trainer.accelerator is {name}, and this machine has: {', '.join(sorted(found))}")
 
 
 def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:
