@@ -51,6 +51,7 @@ def test_fine_tuning_at_another_resolution(learned, tested):
     assert tested(*larger)["test/acc1"] < 0.6
 
 
+@pytest.mark.slow
 def test_a_linear_probe_hears_what_the_backbone_knows(learned, tested):
     probe = [*WAVES, "task=linear_probe", "task.lr_grid=[0.01,0.1,1.0]", "optimizer=sgd", "trainer.max_epochs=5"]
     assert tested(*probe, f"model.pretrained={learned}")["test/acc1"] > 0.9

@@ -138,28 +138,6 @@ def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
     assert [start["from_step"] for start in starts] == [0, step]
 
 
-def test_a_signal_ends_the_run_between_steps_with_its_state_saved(cli, monkeypatch):
-    from vitlab.tasks import Classification
-
-    step, options = Classification.training_step, [*OPTIONS, "callbacks.latest_state.every_n_steps=1000"]
-    assert cli("train", *options, folder="whole").status == 0
-    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        sent = []
-
-        def signalled(self, batch, batch_idx, number=number, sent=sent):
-            if self.global_step == 5 and not sent:
-                sent.append(os.kill(os.getpid(), number))
-            return step(self, batch, batch_idx)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Classification, "training_step", signalled)
-            run = cli("train", *options, folder=f"stopped_{status}")
-        assert run.status == status
-        assert file.read(run.folder / "checkpoints" / "latest.ckpt")["global_step"] == 6
-        assert cli("train", f"resume=stopped_{status}").status == 0
-        assert same_tensors(states(run.folder.parent / "whole"), states(run.folder))
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, number, status):
     from vitlab.tasks import Classification

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, finished
 from test_resume import same_tensors
 
 from vitlab.checkpoints import file
@@ -51,26 +51,32 @@ def rows(folder):
         return [{name: row.get(name) for name in MEASURED} for row in csv.DictReader(lines)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_it_is_saved_and_gone_on_with_row_for_row(cli, tmp_path, sent, monkeypatch, number):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nobody disturbed."""
+    return finished(tmp_path_factory.mktemp("undisturbed") / "whole", *OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_it_is_saved_and_gone_on_with_row_for_row(cli, tmp_path, sent, monkeypatch, whole, name):
     """Between two log entries: also what they sum up is gone on with."""
+    number = signal.Signals[name]
     for key, value in SLURM.items() if number == signal.SIGUSR1 else ():
         monkeypatch.setenv(key, value)
-    assert cli("train", *OPTIONS, folder="whole").status == 0
     sent(number)
     stopped = cli("train", *OPTIONS, folder="run")
     sent(None)
     assert stopped.status == 128 + number, stopped.err
     assert not list(tmp_path.glob("run/hpc_ckpt*"))
     assert cli("train", "resume=run", tiny=False).status == 0
-    assert same_states(tmp_path)
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert same_states(whole, tmp_path / "run")
+    assert rows(tmp_path / "run") == rows(whole)
 
 
-def same_states(folder):
-    whole, run = (file.read(folder / name / "checkpoints/latest.ckpt") for name in ("whole", "run"))
-    best = [file.read(folder / name / "checkpoints/best.ckpt") for name in ("whole", "run")]
-    results = [json.loads((folder / name / "result.json").read_text())["test"] for name in ("whole", "run")]
+def same_states(*folders):
+    whole, run = (file.read(folder / "checkpoints/latest.ckpt") for folder in folders)
+    best = [file.read(folder / "checkpoints/best.ckpt") for folder in folders]
+    results = [json.loads((folder / "result.json").read_text())["test"] for folder in folders]
     kept = ("state_dict", "optimizer_states", "lr_schedulers", "sums", "loops", "global_step")
     same = same_tensors(best[0]["state_dict"], best[1]["state_dict"]) and results[0] == results[1]
     return same and all(same_tensors(whole[key], run[key]) for key in kept)

@@ -47,6 +47,7 @@ def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     assert all(row["status"] == "done" for row in again)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_gone_on_with_keeps_the_metric_of_its_sweep(cli, tmp_path):
     few = ["trainer.max_steps=2", "trainer.max_epochs=1", "monitor=val/loss"]
     assert cli("train", "-m", *QUICK, *few, "seed=0,1").status == 0

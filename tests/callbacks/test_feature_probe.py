@@ -67,7 +67,9 @@ def test_training_is_what_it_would_be_without(cli, workers):
     assert "val/5shot_acc1 0." in probed.out
 
 
-@pytest.mark.parametrize("order", ["default,ema,feature_probe", "feature_probe,default,ema"])
+@pytest.mark.parametrize(
+    "order", ["default,ema,feature_probe", pytest.param("feature_probe,default,ema", marks=pytest.mark.slow)]
+)
 def test_figures_are_of_the_weights_that_validation_sees(cli, order):
     """Those of the average, kept as the best model; scikit-learn says how good its neighbours are."""
     ema = [f"callbacks=[{order}]", "callbacks.ema.decay=0.5", "callbacks.feature_probe.max_train=300"]

@@ -232,7 +232,8 @@ def test_statistics_of_one_image_are_refused(cli):
     run = cli("train", *PROBE, "data.device_batch_size=1", folder="one")
     assert run.status == 2
     assert "task.batch_norm=true needs at least two images at a time" in run.err
-    assert cli("train", *PROBE, "data.device_batch_size=1", "task.batch_norm=false", "trainer.max_steps=1").status == 0
+    one = ["data.device_batch_size=1", "task.batch_norm=false", "trainer.max_steps=1"]
+    assert cli("train", *PROBE, *one, "trainer.limit_val_batches=1", "trainer.limit_test_batches=1").status == 0
 
 
 def test_averages_of_the_weights_are_refused(cli):

@@ -275,6 +275,7 @@ def test_a_run_of_ours_teaches_and_is_not_needed_afterwards(cli, digits_run, tmp
     assert all(torch.equal(value, b["state_dict"][name]) for name, value in a["state_dict"].items())
 
 
+@pytest.mark.slow
 def test_models_of_timm_and_torchvision_teach(cli, tmp_path):
     import timm
 
