@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import SRC, TINY, image_folder
 from PIL import Image
+from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
 from vitlab.errors import ConfigError
 from vitlab.run.build import called
@@ -93,8 +94,8 @@ def test_what_cannot_be_found_is_named(target, words):
 
 
 def test_a_machine_without_a_gpu_says_so(cli, monkeypatch):
-    for backend in (torch.cuda, torch.backends.mps):
-        monkeypatch.setattr(backend, "is_available", lambda: False)
+    for accelerator in (CUDAAccelerator, MPSAccelerator):
+        monkeypatch.setattr(accelerator, "is_available", lambda: False)
     refused(cli("train", "trainer=gpu", folder="run"), 2, "trainer.accelerator is gpu, and this machine has: auto, cpu")
 
 

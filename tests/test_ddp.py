@@ -78,7 +78,8 @@ def test_every_regime_with_two_processes_is_that_with_one(cli, digits_run, tmp_p
     assert results[1] == pytest.approx(results[0], abs=2e-5)
 
 
-@pytest.mark.slow  # .ci/run runs it all the same
+@pytest.mark.ci
+@pytest.mark.slow
 def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_path):
     """Each process normalises its own batches in training; the first one's statistics are broadcast in evaluation."""
     train_with_two(tmp_path, *TINY, "task=linear_probe", "task.lr_grid=[0.1]", "optimizer=sgd", *SHORT)
@@ -91,7 +92,8 @@ def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_
     assert again == pytest.approx(logged[best // 2 - 1], abs=1e-5)
 
 
-@pytest.mark.slow  # .ci/run runs it all the same
+@pytest.mark.ci
+@pytest.mark.slow
 def test_two_processes_train_and_test_as_one(cli, tmp_path):
     train_with_two(tmp_path, *OPTIONS)
     assert cli("train", *OPTIONS, folder="one", tiny=False).status == 0
