@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from vitlab.errors import CheckpointError
 
 WEIGHTS: dict[str, type] = {  # of every checkpoint
@@ -48,6 +50,10 @@ def check_state(checkpoint: dict[str, Any], path: str) -> None:
     if "optimizer_states" not in checkpoint:
         raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
     check_places(checkpoint, STATE, path)
+    try:
+        Version(checkpoint["pytorch-lightning_version"])
+    except InvalidVersion as error:
+        raise CheckpointError(f"{path} is damaged: pytorch-lightning_version: {error}") from None
 
 
 def check_places(checkpoint: dict[str, Any], places: dict[str, type], path: str) -> None:
@@ -63,12 +69,22 @@ def check_places(checkpoint: dict[str, Any], places: dict[str, type], path: str)
 
 
 def check_like(saved: Any, own: Any, place: str) -> None:
-    """Raise CheckpointError unless a saved state has all that a fresh one has, numbers where that has numbers."""
+    """Raise CheckpointError unless a saved state has all that a fresh one has, numbers and tensors where that has
+    them."""
     if isinstance(own, dict):
         missing = own.keys() - saved.keys() if isinstance(saved, dict) else own.keys()
         if missing:
             raise CheckpointError(f"the checkpoint is damaged: {place} has no {min(map(str, missing))}")
         for name, value in own.items():
             check_like(saved[name], value, f"{place}.{name}")
+    elif isinstance(own, list):
+        if not isinstance(saved, list) or len(saved) != len(own):
+            raise CheckpointError(
+                f"the checkpoint is damaged: {place} is {saved!r:.80}, and should be {len(own)} values"
+            )
+        for number, value in enumerate(own):
+            check_like(saved[number], value, f"{place}.{number}")
     elif isinstance(own, int | float) and not isinstance(saved, int | float):
         raise CheckpointError(f"the checkpoint is damaged: {place} is {saved!r:.80}, and should be a number")
+    elif hasattr(own, "shape") and not hasattr(saved, "shape"):
+        raise CheckpointError(f"the checkpoint is damaged: {place} is {saved!r:.80}, and should be a tensor")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -33,6 +34,17 @@ def check_continuation(
             "multipliers, trained, unfreeze_step and task.lr_grid tell apart"
         )
     check_optimizer_state(checkpoint, task)
+    rates = [0.0] * len(groups)
+    fresh = {
+        "_step_count": 0,
+        "last_epoch": 0,
+        "base_lrs": rates,
+        "_last_lr": rates,
+        "lr_lambdas": [None] * len(groups),
+    }
+    check_like(checkpoint["lr_schedulers"][0], fresh, "lr_schedulers.0")
+    if any(kept is not None for kept in checkpoint["lr_schedulers"][0]["lr_lambdas"]):
+        raise CheckpointError("the checkpoint is damaged: lr_schedulers.0.lr_lambdas holds more than nothing")
     check_callback_states(checkpoint, trainer)
     if task.num_steps < first_step:
         raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
@@ -69,9 +81,8 @@ def check_callback_states(checkpoint: dict[str, Any], trainer: pl.Trainer) -> No
         if own and saved is not None:
             check_like(saved, own, f"callbacks.{name}")
         if isinstance(callback, WeightAverage) and name in before:
-            fresh = {"current_model_state": checkpoint["state_dict"], "averaging_state": {"n_averaged": ""}}
-            for key, state in fresh.items():
-                check_like(checkpoint.get(key), dict.fromkeys(state, ""), key)
+            check_like(checkpoint.get("current_model_state"), checkpoint["state_dict"], "current_model_state")
+            check_like(checkpoint.get("averaging_state"), {"n_averaged": torch.tensor(0)}, "averaging_state")
 
 
 def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
