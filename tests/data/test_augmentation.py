@@ -135,10 +135,10 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.parametrize("name", NAMES)
 def test_other_channels_than_1_or_3_are_taken_or_refused(name, channels):
     if name == "erasing" or (name, channels) == ("color_jitter", 4):  # Pillow takes RGBA
-        return check_augmentation(built(name), channels)
+        return check_augmentation("augmentation", built(name), channels)
     with pytest.raises(ConfigError, match=f"not for images of {channels} channels, only of 1 or 3"):
-        check_augmentation(built(name, channels), channels)
-    check_augmentation(built(name), 3)
+        check_augmentation("augmentation", built(name, channels), channels)
+    check_augmentation("augmentation", built(name), 3)
     return None
 
 

@@ -78,19 +78,22 @@ class GaussianBlur(v2.Transform):
         return F.gaussian_blur(inpt, kernel_size=2 * round(3 * sigma) + 1, sigma=sigma)  # three widths to each side
 
 
-def check_augmentation(augmentation: Callable[[Any], Any], in_chans: int) -> None:
+def check_augmentation(key: str, augmentation: Callable[[Any], Any], in_chans: int) -> None:
     """Raise ConfigError for an augmentation that does not take images of so many channels. Most of torchvision's take 1
-    or 3, and say so only when an operation is drawn that does not: it is tried on a blank image, with many draws."""
-    if in_chans in (1, 3):
-        return
+    or 3, and say so only when an operation is drawn that does not: it is tried on a blank image, with many draws. Of
+    some values, too, they say only then that there are none."""
+    usual = in_chans in (1, 3)
     blank = np.zeros((32, 32, in_chans), dtype=np.uint8)
-    image = Image.fromarray(blank) if in_chans == 4 else torch.from_numpy(blank).permute(2, 0, 1)
-    for draw in range(64):
+    pillow = blank[:, :, 0] if in_chans == 1 else blank
+    image = Image.fromarray(pillow) if in_chans in (1, 3, 4) else torch.from_numpy(blank).permute(2, 0, 1)
+    for draw in range(1 if usual else 64):
         try:
             with seeded_cpu(draw):
                 augmentation(image)
         except (TypeError, ValueError, OSError) as error:
+            if usual:
+                raise ConfigError(f"{key}: {error}") from error
             raise ConfigError(
-                f"augmentation: not for images of {in_chans} channels, only of 1 or 3; set augmentation=none or "
+                f"{key}: not for images of {in_chans} channels, only of 1 or 3; set augmentation=none or "
                 "augmentation=erasing"
             ) from error

@@ -104,8 +104,9 @@ class ImageDataModule(pl.LightningDataModule):
         check_channels(source.in_chans, image_mode, in_chans)
         for key, crop in {"train": train_crop, "eval": eval_crop}.items():
             check_crop(key, crop, in_chans, patch_size)
-        if augmentation is not None:
-            check_augmentation(augmentation, in_chans)
+        for key, transform in {"data.train_transform": train_transform, "augmentation": augmentation}.items():
+            if transform is not None:
+                check_augmentation(key, transform, in_chans)
         if train_crop.output_size() is None and mixing is not None:
             raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")
         self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)

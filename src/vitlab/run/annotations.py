@@ -20,6 +20,7 @@ PLAIN: dict[Any, tuple[tuple[type, ...], str, str]] = {  # what a value may be, 
     type(None): ((type(None),), "null", "null"),
     dict: ((dict,), "keys with values", "keys with values"),
 }
+BUILT = {"_target_": ""}  # stands for a node that another constructor makes a value of
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ def check_kinds(function: Callable[..., Any], node: DictConfig, key: str) -> Non
     except Exception:  # an annotation of somebody else's that cannot be evaluated says nothing
         hints = {}
     for name in node:
-        value = {} if OmegaConf.is_dict(node[name]) else as_plain(node[name])  # what is in it, its own target reads
-        check_value(hints.get(str(name), Any), value, dotted(key, name))
+        value = node[name]
+        if OmegaConf.is_dict(value):  # what is in it, its own target reads
+            value = BUILT if "_target_" in value else {}
+        check_value(hints.get(str(name), Any), as_plain(value), dotted(key, name))
 
 
 def check_value(hint: Any, value: Any, key: str) -> None:
@@ -124,6 +127,8 @@ def matches(hint: Any, value: Any) -> bool:
         return isinstance(value, list) and all(accepts(arguments[0], one) for one in value)
     if origin is dict:
         return isinstance(value, dict)
+    if origin is Callable:
+        return isinstance(value, dict) and "_target_" in value
     if hint not in PLAIN:
         return True
     if isinstance(value, bool):
@@ -147,6 +152,8 @@ def in_words(hint: Any, several: bool) -> str:
         return " or ".join(map(str, arguments))
     if origin in (list, Sequence):
         return f"a list of {describe(arguments[0], several=True)}"
+    if origin is Callable:
+        return "what a _target_ builds"
     _, one, many = PLAIN[origin or hint]
     return many if several else one
 

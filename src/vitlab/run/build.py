@@ -25,6 +25,8 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     Only targets that stand in a YAML of conf/ or experiments/ are called, whatever the config's origin. Raises
     ConfigError, naming `key`, when a value is refused.
     """
+    if "_target_" not in node:
+        raise ConfigError(f"{key} has no _target_, which names what is to be built")
     for place, part in parts(node, key):
         if part["_target_"] not in allowed_targets():
             raise ConfigError(

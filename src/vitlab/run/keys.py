@@ -177,12 +177,18 @@ def check_keys(cfg: DictConfig, command: str) -> None:
     for field in fields(COMMANDS[command]):
         if field.default is MISSING and field.name not in cfg:
             raise ConfigError(f"{field.name} has no value; set {field.name}=...")
-        if field.type is dict and not OmegaConf.is_dict(cfg[field.name]):
-            raise ConfigError(
-                f"{field.name} is {shown(cfg[field.name])}, and holds keys; an option of it is chosen by {field.name}="
-                f"NAME, or in the defaults of a recipe: override /{field.name}: NAME"
-            )
+    check_groups(cfg, command)
     check_annotations(COMMANDS[command], cfg, "")
+
+
+def check_groups(cfg: DictConfig, command: str) -> None:
+    """Raise ConfigError for a value in the place of a group's keys."""
+    for group in [field.name for field in fields(COMMANDS[command]) if field.type is dict and field.name in cfg]:
+        if not OmegaConf.is_dict(cfg[group]):
+            raise ConfigError(
+                f"{group} is {shown(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or in the "
+                f"defaults of a recipe: override /{group}: NAME"
+            )
 
 
 def check_nodes(cfg: DictConfig) -> None:

@@ -16,6 +16,7 @@ from vitlab.errors import CheckpointError, ConfigError
 from vitlab.run.annotations import check_kinds
 from vitlab.run.build import allowed_targets, build, called, parts
 from vitlab.run.continuation import check_weights
+from vitlab.run.keys import check_groups, check_nodes
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
 from vitlab.run.references import literal
@@ -75,6 +76,8 @@ def saved_config(checkpoint: dict[str, Any], path: str) -> DictConfig:
     """The config in a checkpoint. Raises CheckpointError for one with values that no run has had."""
     config = from_saved(checkpoint["run"]["config"], path)
     try:
+        check_groups(config, "train")
+        check_nodes(config)
         for place, part in parts(config, "config"):
             if part["_target_"] in allowed_targets():  # `build` refuses others
                 target = called(part["_target_"], place)
