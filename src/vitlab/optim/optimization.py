@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from vitlab.errors import ConfigError
 from vitlab.optim.parameter_groups import PARTS, parameter_groups
 
 SCALINGS: dict[str, Callable[[float], float]] = {"none": lambda ratio: 1.0, "linear": float, "sqrt": math.sqrt}
@@ -92,7 +91,4 @@ class Optimization:
         return groups
 
     def optimizer(self, groups: list[dict[str, Any]]) -> Optimizer:
-        try:
-            return self.algorithm([{key: value for key, value in group.items() if key != "names"} for group in groups])
-        except (TypeError, ValueError, IndexError) as error:  # of values that no annotation tells
-            raise ConfigError(f"optimizer.algorithm: {error}") from error
+        return self.algorithm([{key: value for key, value in group.items() if key != "names"} for group in groups])

@@ -63,7 +63,10 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
     if chosen is not None and chosen != cfg.monitor:
         raise ConfigError(f"callbacks.best_model.monitor is {chosen}, and monitor {cfg.monitor}; set monitor alone")
     task.schedule(task.num_steps)
-    task.optimization.optimizer(task.groups)  # of some values the algorithm alone knows that there are none
+    try:
+        task.optimization.optimizer(task.groups)
+    except (TypeError, ValueError, IndexError) as error:  # of values of its own, which no annotation tells
+        raise ConfigError(f"optimizer.algorithm: {error}") from error
     late = max(group["from_step"] for group in task.groups)
     if late >= task.num_steps and not datamodule.trainer.fast_dev_run:
         raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
