@@ -21,7 +21,6 @@ def prove(folder, *options):
     return done.returncode, done.stdout + done.stderr, json.loads(report.read_text()) if report.is_file() else None
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_step_passes_in_miniature(tmp_path):
