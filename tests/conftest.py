@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size
 TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
 
 
-def composed_once(patch):
+def composed_once(monkeypatch):
     """Spare Hydra the composition that tells it whether a config asks for a sweep, where none can: a third of a second
     for each command."""
     ask, may = Hydra.get_mode, ("study=", "hydra.mode=", "--config-dir")
@@ -76,7 +77,7 @@ def composed_once(patch):
     def mode(hydra, config_name, overrides):
         return ask(hydra, config_name, overrides) if any(word.startswith(may) for word in sys.argv) else None
 
-    patch.setattr(Hydra, "get_mode", mode)
+    monkeypatch.setattr(Hydra, "get_mode", mode)
 
 
 @pytest.fixture
@@ -106,7 +107,8 @@ def cli(monkeypatch, tmp_path, capfd):
         status = 0
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; test processes ignore it
         try:
-            module.main()
+            with patch.dict(os.environ):  # Lightning leaves the rank and the port of a run of several processes there
+                module.main()
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         finally:
@@ -121,9 +123,9 @@ def cli(monkeypatch, tmp_path, capfd):
 
 def finished(folder, *overrides):
     """A run of the smallest model that tests share."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["train.py", *TINY, *overrides, f"hydra.run.dir={folder}"])
-        patch.chdir(folder.parent)
+    with pytest.MonkeyPatch.context() as monkeypatch, patch.dict(os.environ):
+        monkeypatch.setattr(sys, "argv", ["train.py", *TINY, *overrides, f"hydra.run.dir={folder}"])
+        monkeypatch.chdir(folder.parent)
         __import__("train").main()
     return folder
 
