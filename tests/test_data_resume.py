@@ -108,7 +108,7 @@ def trained(cli, log, *overrides, kill_at=None, folder=None):
     return lines(log)
 
 
-QUICK = [("folder", 2), ("shards", 3)]
+QUICK = [("shards", 3)]
 CASES = [
     pytest.param(source, workers, marks=() if (source, workers) in QUICK else pytest.mark.slow)
     for source in SOURCES

@@ -60,6 +60,8 @@ def test_torch_compile_leaves_no_trace_in_the_checkpoint(cli):
     assert cli("evaluate", "run=compiled").status == 0
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_digits_run_at_the_size_and_patches_of_vit_b16(cli):
     shape = ["model=vit_b16", "model.depth=1", "model.embed_dim=24"]
     assert cli("train", *QUICK, *shape, folder="small").status == 0
@@ -69,6 +71,8 @@ def test_the_digits_run_at_the_size_and_patches_of_vit_b16(cli):
     assert large.status == 0, large.err
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
     run = cli(
         "train", "logger=wandb", "trainer.max_epochs=1", "trainer.log_every_n_steps=5", folder="run", pictures=True

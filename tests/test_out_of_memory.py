@@ -50,6 +50,8 @@ def most(monkeypatch):
 OPTIONS = ["global_batch_size=60", "trainer.max_epochs=1", "~callbacks.model_views"]
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_what_is_said_to_fit_does_fit(cli, most):
     most(20, RuntimeError(CPU))
     run = cli("train", *OPTIONS, "data.device_batch_size=30", folder="run")

@@ -30,6 +30,8 @@ def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, 
     assert (sweep / rows[0]["folder"] / "checkpoints" / "best.ckpt").is_file()
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     few = ["trainer.max_steps=2", "trainer.max_epochs=1"]
     run = cli("train", "-m", *QUICK, *few, "seed=0,1", "callbacks=[default],[default,ema]")

@@ -67,6 +67,8 @@ def test_training_is_what_it_would_be_without(cli, workers):
     assert "val/5shot_acc1 0." in probed.out
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order", ["default,ema,feature_probe", pytest.param("feature_probe,default,ema", marks=pytest.mark.slow)]
 )

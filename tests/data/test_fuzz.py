@@ -295,6 +295,8 @@ def in_a_process(first, count):
     return outcomes
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_100_files():
     outcomes = in_a_process(0, 100)
     assert outcomes["Sample"] > 20

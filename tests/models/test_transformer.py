@@ -76,6 +76,8 @@ def test_every_parameter_has_its_first_weights(model):
     assert 0.9 * bound < model.encoder[0].attn.qkv.weight.abs().max() <= bound
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_it_learns_to_read_a_sequence_and_write_it_backwards():
     """Words 2 to 9; 0 begins what is written. Only attention to the right place can tell the next word."""
     torch.manual_seed(0)

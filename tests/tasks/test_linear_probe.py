@@ -135,6 +135,8 @@ def test_the_best_head_becomes_the_models_own_with_the_normalisation_in_it(name)
         torch.testing.assert_close(task(images), logits[:, 1], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_run_says_how_each_head_does_and_keeps_the_best(cli, digits_run):
     grid = [0.0001, 0.1, 1000.0]
     options = [f"model.pretrained={digits_run}", "trainer.max_epochs=5", f"task.lr_grid={grid}".replace(" ", "")]
@@ -163,6 +165,8 @@ def test_a_run_says_how_each_head_does_and_keeps_the_best(cli, digits_run):
     assert again["test/acc1"] == result["test"]["test/acc1"]
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_run_in_two_parts_is_the_whole_run(cli):
     options = ["task.lr_grid=[0.1,1.0]", "+trainer.val_check_interval=2", "optimizer=adamw", "global_batch_size=256"]
     whole = state(cli, "whole", *options, "trainer.max_steps=6")

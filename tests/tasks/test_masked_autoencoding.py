@@ -102,6 +102,8 @@ def test_what_is_refused_in_one_sentence(cli, options, words):
     assert words in refused.err.strip().splitlines()[-1]
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_exact(cli, monkeypatch):
     options = [*BARE_MAE, "trainer.max_epochs=2", "model.encoder.drop_path_rate=0.1"]
     options += ["data.labels_per_class=26", "global_batch_size=32", "data.device_batch_size=16"]  # 8 steps an epoch
