@@ -49,7 +49,7 @@ def test_a_failure_is_told_and_is_the_exit_status(tmp_path):
 @pytest.mark.slow
 def test_a_signal_ends_it_with_its_report(tmp_path):
     log = tmp_path / "out" / "log.txt"
-    process = subprocess.Popen([SCRIPT, tmp_path / "out", "--dry", "--only", "attention,interruption"])
+    process = subprocess.Popen([SCRIPT, tmp_path / "out", "--dry", "--only", "machine,interruption"])
     while not log.is_file() or "parameters" not in log.read_text():  # the run of the second step has begun
         assert process.poll() is None
         time.sleep(0.1)
@@ -57,7 +57,7 @@ def test_a_signal_ends_it_with_its_report(tmp_path):
     assert process.wait(timeout=60) == 143
     report = json.loads((tmp_path / "out" / "gpu_proof.json").read_text())
     assert [(step["name"], step["result"]) for step in report["steps"]] == [
-        *[("attention", "PASS"), ("interruption", "FAIL")]
+        *[("machine", "PASS"), ("interruption", "FAIL")]
     ]
     assert report["steps"][1]["figure"] == "stopped"
 

@@ -84,14 +84,12 @@ def ends(tmp_path_factory):
 
 PROGRAM = """
     import json, os, signal, sys, time
-    from types import SimpleNamespace
     import torch
     from test_loader import hang, kill_itself, make
-    from vitlab.run import command as room
+    from vitlab.run.command import leave
+    from vitlab.run.refusals import as_refusal
 
-    room.HydraConfig = SimpleNamespace(get=lambda: SimpleNamespace(mode=None))
-
-    def killed_in_a_step(cfg):
+    def killed_in_a_step():
         for step, batch in enumerate(make()):
             if step == 3:
                 os.kill(batch.index.item(), signal.SIGKILL)
@@ -101,10 +99,10 @@ PROGRAM = """
         raise SystemExit(77)
 
     tasks = {
-        "one of one": lambda cfg: list(make(kill_itself, 1)),
-        "one of two": lambda cfg: list(make(kill_itself, 2)),
+        "one of one": lambda: list(make(kill_itself, 1)),
+        "one of two": lambda: list(make(kill_itself, 2)),
         "in a step": killed_in_a_step,
-        "hangs": lambda cfg: list(make(hang, stall_timeout=2)),
+        "hangs": lambda: list(make(hang, stall_timeout=2)),
     }
     results = []
     for name, task in tasks.items():
@@ -113,7 +111,10 @@ PROGRAM = """
         if child == 0:
             os.dup2(os.open(os.path.join(sys.argv[1], name), os.O_WRONLY | os.O_CREAT), 2)
             os.dup2(2, 1)
-            room.command(task)(None)
+            try:
+                task()
+            except Exception as error:
+                leave(as_refusal(error))
             sys.exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         results.append((name, status, time.monotonic() - start))
