@@ -11,7 +11,7 @@ from vitlab.layers import patchify
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mlp": "tanh"}, "mlp 'tanh' is not one of: gelu, gelu_tanh, relu, swiglu"),
+        ({"mlp": "tanh"}, "mlp 'tanh' is not one of: gelu, gelu_tanh, quick_gelu, gelu_10, silu, relu, swiglu"),
         ({"norm": "batch"}, "norm 'batch' is not one of: layer_norm, rms_norm"),
         ({"attention": "flash"}, "attention 'flash' is not one of: auto, fused, written"),
         ({"position": "alibi"}, "position 'alibi' is not one of: none, learned_1d, learned_2d, sincos_1d, sincos_2d"),

@@ -26,6 +26,8 @@ BOTH = {
     "fc_norm": {"fc_norm": True},
     "mlp_dim": {"mlp_ratio": None, "mlp_dim": 75},
     "written": {"attention": "written"},
+    "quick_gelu": {"mlp": "quick_gelu"},
+    "silu": {"mlp": "silu"},
 }
 TIMM = {
     "none": {"position": "none"},
@@ -36,12 +38,17 @@ TIMM = {
     "registers_without_positions": {"num_registers": 3, "embed_prefix": False},
     "swiglu": {"mlp": "swiglu"},
     "rms_norm": {"norm": "rms_norm", "qk_norm": True},
+    "rotary": {"position": "rotary", "pool": "mean", "class_token": False},
+    "rotary_registers": {"position": "rotary", "num_registers": 2, "mlp": "swiglu", "fc_norm": True},
+    "learned_rotary": {"position": "learned_rotary", "layer_scale": 0.1, "embed_prefix": False},
+    "dinov3": {"position": "rotary_centered", "norm_eps": 1e-5, "num_registers": 2, "layer_scale": 0.1},
+    "clip": {"pre_norm": True, "norm_eps": 1e-5, "mlp": "quick_gelu"},
+    "siglip": {"pool": "map", "class_token": False, "mlp": "gelu_tanh"},
     "distilled": {"kind": DistilledVisionTransformer},
     "distilled_patches": {"kind": DistilledVisionTransformer, "layer_scale": 0.1},
 }
 NEITHER = [
     ({"position": "relative"}, "model.position"),
-    ({"position": "rotary"}, "model.position"),
     ({"position_place": "every_layer"}, "model.position_place"),
     ({"representation_dim": 24}, "model.representation_dim"),
     ({"patch_size": None, "stem_channels": [8, 8]}, "model.stem_channels"),
@@ -77,7 +84,14 @@ def test_transformers_knows_whether_classes_exclude_each_other(several_labels, k
 @pytest.mark.parametrize(
     ("library", "options", "words"),
     [
-        ("timm", {"norm_eps": 1e-5}, "model.norm_eps"),
+        ("timm", {"norm_eps": 1e-3}, "model.norm_eps"),
+        ("timm", {"norm_eps": 1e-5, "norm": "rms_norm"}, "model.norm_eps"),
+        ("timm", {"pre_norm": True, "position": "none"}, "model.pre_norm"),
+        ("timm", {"position": "rotary", "mlp": "silu"}, "model.mlp"),
+        ("timm", {"position": "rotary", "norm": "rms_norm"}, "model.norm"),
+        ("timm", {"position": "rotary", "pool": "map"}, "attention pooling"),
+        ("huggingface", {"pre_norm": True}, "model.pre_norm"),
+        ("huggingface", {"position": "rotary"}, "model.position"),
         ("timm", {"mlp": "swiglu", "pool": "map"}, "model.pool"),
         ("huggingface", {"pool": "mean"}, "model.pool"),
         ("huggingface", {"num_registers": 1}, "model.num_registers"),

@@ -122,8 +122,8 @@ def test_what_no_tensor_shows_must_agree(tmp_path):
     refused(tmp_path / "hf", "mlp gelu", norm_eps=1e-12, mlp="gelu_tanh")
     assert loaded(tmp_path / "hf", norm_eps=1e-12)[1].counts()["copied"] == len(ours().state_dict())
     assert loaded(tmp_path / "hf", partial=True)[1].counts()["copied"] == len(ours().state_dict())
-    huggingface_vit(hidden_act="quick_gelu").save_pretrained(tmp_path / "quick_gelu")
-    refused(tmp_path / "quick_gelu", "mlp quick_gelu", "gelu_tanh", norm_eps=1e-12)
+    huggingface_vit(hidden_act="leaky_relu").save_pretrained(tmp_path / "leaky_relu")
+    refused(tmp_path / "leaky_relu", "mlp leaky_relu", "gelu_tanh", norm_eps=1e-12)
     write_npz(tmp_path / "vit.npz", timm_vit(num_heads=4).state_dict(), 4)
     refused(tmp_path / "vit.npz", "num_heads 4", "model.num_heads=4")
 

@@ -14,7 +14,8 @@ from vitlab.weights.renaming import rename, stack, unstack
 def test_hugging_face_names_there_and_back(depth, width):
     D = 2 * width
     names = [f"blocks.{i}.{name}" for i in range(depth) for name in ("norm1.weight", "mlp.fc1.bias", "attn.proj.bias")]
-    ours = {name: torch.randn(D) for name in [*names, "cls_token", "pos_embed", "norm.bias", "head.bias"]}
+    ours = {name: torch.randn(D) for name in [*names, "norm.bias", "head.bias"]}
+    ours |= {"cls_token": torch.randn(1, 1, D), "pos_embed": torch.randn(1, 3, D)}
     ours |= {f"blocks.{i}.attn.qkv.weight": torch.randn(3 * D, D) for i in range(depth)}
     again = renamed(back(ours))
     assert again.keys() == ours.keys()

@@ -8,7 +8,7 @@ from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
 from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
-from vitlab.layers.mlp import MLP, MLPS, SwiGLU, mlp_width
+from vitlab.layers.mlp import MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
 from vitlab.layers.patches import Grid, patchify, places, unpatchify
@@ -24,7 +24,7 @@ from vitlab.layers.position_embedding import (
     sines,
 )
 from vitlab.layers.relative_position import RelativePosition, offsets
-from vitlab.layers.rotary_position import RotaryPosition
+from vitlab.layers.rotary_position import CenteredRotaryPosition, RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
@@ -37,7 +37,9 @@ __all__ = [
     "Attention",
     "AttentionPooling",
     "Block",
+    "CenteredRotaryPosition",
     "ClassTokenPooling",
+    "ClippedGELU",
     "ConvolutionalStem",
     "CrossAttention",
     "DropPath",
@@ -52,6 +54,7 @@ __all__ = [
     "PatchEmbedding",
     "Position",
     "PositionedBlock",
+    "QuickGELU",
     "RelativePosition",
     "RotaryPosition",
     "SinCos1D",

@@ -6,6 +6,7 @@ B batch, N tokens, D embed_dim
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -30,6 +31,20 @@ class MLP(nn.Module):
         return self.drop2(self.fc2(self.drop1(self.act(self.fc1(x)))))
 
 
+class QuickGELU(nn.Module):
+    """x·σ(1.702x), an approximation of the GELU (Hendrycks & Gimpel, 2016, section 2), which CLIP computes with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.702 * x)
+
+
+class ClippedGELU(nn.Module):
+    """A GELU that goes no further than 10, for whole numbers of 8 bits (Wu et al., 2020, arXiv:2004.09602)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x).clamp(-10, 10)
+
+
 class SwiGLU(nn.Module):
     """(swish(xW) ⊙ xV) W₂ (Shazeer, 2020, arXiv:2002.05202, equation 6), with W and V in one matrix `fc1`.
 
@@ -51,6 +66,9 @@ class SwiGLU(nn.Module):
 MLPS: dict[str, Callable[..., nn.Module]] = {
     "gelu": MLP,
     "gelu_tanh": partial(MLP, activation=partial(nn.GELU, approximate="tanh")),
+    "quick_gelu": partial(MLP, activation=QuickGELU),
+    "gelu_10": partial(MLP, activation=ClippedGELU),
+    "silu": partial(MLP, activation=nn.SiLU),  # Elfwing et al., 2017, arXiv:1702.03118
     "relu": partial(MLP, activation=nn.ReLU),  # the original Transformer's
     "swiglu": SwiGLU,
 }

@@ -165,7 +165,7 @@ class SinCos2D(SinCos1D):
 
     def values(self) -> Tensor:
         row, column = places(self.grid)
-        exponent = torch.linspace(0, 1, self.embed_dim // 4, dtype=torch.float64)
+        exponent = torch.linspace(0, 1, self.embed_dim // 4, dtype=torch.float64, device=column.device)
         return torch.cat([*sines(column, exponent), *sines(row, exponent)], dim=1)
 
 
@@ -175,6 +175,8 @@ POSITIONS: dict[str, type[Position]] = {
     "learned_2d": Learned2D,
     "sincos_1d": SinCos1D,
     "sincos_2d": SinCos2D,
-    "relative": Position,  # these two act in attention, and add nothing to the tokens
+    "relative": Position,  # these act in attention, and add nothing to the tokens
     "rotary": Position,
+    "rotary_centered": Position,
+    "learned_rotary": Learned1D,  # this one does both
 }

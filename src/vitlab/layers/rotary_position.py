@@ -3,6 +3,8 @@
 B batch, h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head width
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -36,11 +38,15 @@ class RotaryPosition(NoPosition):
 
     def angles(self, grid: Grids, device: torch.device | None = None) -> Tensor:
         """By how much each pair of each token is turned, in radians. -> (T, d/2), of mixed grids (B, 1, T, d/2)"""
-        row, column = grid.coordinates[:, None].unbind(-1) if isinstance(grid, MixedGrids) else places(grid, device)
         quarter = self.head_dim // 4
         frequency = self.temperature ** -(torch.arange(quarter, device=device) / quarter)
-        patches = torch.cat([column[..., None] * frequency, row[..., None] * frequency], dim=-1)
+        patches = torch.cat([place[..., None] * frequency for place in self.places(grid, device)], dim=-1)
         return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
+
+    def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        """What the first half of the pairs turns with, and the second. -> 2 x (N,), of mixed grids (B, 1, N)"""
+        row, column = grid.coordinates[:, None].unbind(-1) if isinstance(grid, MixedGrids) else places(grid, device)
+        return column, row
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor]:
         angles = self.turns
@@ -48,6 +54,17 @@ class RotaryPosition(NoPosition):
         if not own or angles.dtype != torch.float32:  # a model in bf16 rounds its buffers
             angles = self.angles(grid or self.grid, q.device)
         return turn(q, angles), turn(k, angles)
+
+
+class CenteredRotaryPosition(RotaryPosition):
+    """Rotary positions of DINOv3 (Siméoni et al., 2025, arXiv:2508.10104, section 3.2): the centre of a patch lies
+    between -1 and 1 along each side of the image, whatever the grid, and 1 is a whole turn. Rows come first.
+    """
+
+    def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        column, row = super().places(grid, device)
+        h, w = (size[:, None, None] for size in grid.sizes()) if isinstance(grid, MixedGrids) else grid
+        return 2 * math.pi * ((2 * row + 1) / h - 1), 2 * math.pi * ((2 * column + 1) / w - 1)
 
 
 def turn(x: Tensor, angles: Tensor) -> Tensor:

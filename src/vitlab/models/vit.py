@@ -20,6 +20,7 @@ from vitlab.layers import (
     Attention,
     AttentionPooling,
     Block,
+    CenteredRotaryPosition,
     ClassTokenPooling,
     ConvolutionalStem,
     Grids,
@@ -38,7 +39,12 @@ from vitlab.layers import (
 from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
-ATTENTION_POSITIONS: dict[str, Callable[..., NoPosition]] = {"relative": RelativePosition, "rotary": RotaryPosition}
+ATTENTION_POSITIONS: dict[str, Callable[..., NoPosition]] = {
+    "relative": RelativePosition,
+    "rotary": RotaryPosition,
+    "rotary_centered": CenteredRotaryPosition,
+    "learned_rotary": RotaryPosition,
+}
 PLACES = ("stem", "every_layer", "every_layer_shared")
 POOLS = ("cls", "mean", "map")
 
@@ -81,6 +87,7 @@ class VisionTransformer(nn.Module):
         embed_prefix: bool,
         class_token: bool,
         num_registers: int,
+        pre_norm: bool,
         pool: str,
         fc_norm: bool | None,
         representation_dim: int | None,
@@ -126,6 +133,7 @@ class VisionTransformer(nn.Module):
         if position_place != "stem" and not self.position.learned:
             raise ValueError(f"position_place '{position_place}' is for learned positions, which '{position}' is not")
         self.pos_drop = nn.Dropout(drop_rate)
+        self.norm_pre = make_norm() if pre_norm else nn.Identity()
 
         def block(layer: int) -> Block:
             kind = ATTENTION_POSITIONS.get(position)
@@ -212,7 +220,7 @@ class VisionTransformer(nn.Module):
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> tokens (B, T, D), prefix first, and their grid."""
         x, grid = self.patch_embed(x, grid)  # (B, N, D)
         x = torch.cat([self.prefix().expand(x.shape[0], -1, -1), x], dim=1)  # (B, T, D)
-        return self.pos_drop(x + self.position(self.pos_embed, grid)), grid  # equation 1
+        return self.norm_pre(self.pos_drop(x + self.position(self.pos_embed, grid))), grid  # equation 1
 
     def prefix(self) -> Tensor:
         return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)  # (1, prefix, D)
@@ -247,4 +255,4 @@ class VisionTransformer(nn.Module):
         """The layer a parameter belongs to: 0 the embeddings, 1 to depth the blocks, depth+1 what follows them."""
         if name.startswith("blocks."):
             return int(name.split(".")[1]) + 1
-        return 0 if name.startswith(("patch_embed.", *self.prefixes, "pos_embed")) else self.depth + 1
+        return 0 if name.startswith(("patch_embed.", *self.prefixes, "pos_embed", "norm_pre.")) else self.depth + 1

@@ -13,8 +13,8 @@ from vitlab.run.references import called, check_references, literal
 from vitlab.run.refusals import first_line
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
-    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear"},
-    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear"},
+    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
+    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
     "vitlab.data.Folder": {"allow_outside": True},
     "vitlab.data.ImageNet": {"allow_outside": True},
     "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},

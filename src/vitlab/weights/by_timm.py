@@ -5,8 +5,8 @@ from typing import Any
 
 from vitlab.errors import CheckpointError
 from vitlab.weights import hub
-from vitlab.weights.form import Source
-from vitlab.weights.timm_names import facts_of, grid_of, pool_of
+from vitlab.weights.form import Source, described
+from vitlab.weights.timm_names import FORM, read_off
 
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
@@ -33,7 +33,7 @@ def read(name: str) -> Source:
     except Exception as error:  # whatever a damaged file leads to
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
-    return Source(f"timm:{name}", "timm", model.state_dict(), facts_of(model), grid_of(model), pool=pool_of(model))
+    return described(f"timm:{name}", FORM, model.state_dict(), read_off(model, f"timm:{name}"))
 
 
 def file_of(config: Any) -> Path:

@@ -3,7 +3,7 @@
 T tokens, D embed_dim
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -15,6 +15,8 @@ from vitlab.layers import Attention, PatchEmbedding, PositionedBlock
 from vitlab.models import VisionTransformer
 from vitlab.weights.facts import facts
 from vitlab.weights.renaming import Tensors
+
+ROTARY = ("rotary", "rotary_centered", "learned_rotary")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ def require_vit(model: Any) -> VisionTransformer:
     return model
 
 
-def common(library: str, model: VisionTransformer) -> dict[str, Any]:
-    """The model's facts. Raises ConfigError for what neither library has in its ViT."""
+def common(library: str, model: VisionTransformer, refused: Collection[str]) -> dict[str, Any]:
+    """The model's facts. Raises ConfigError for what no library has in its ViT, and for the `refused` positions."""
     own = facts(model)
     refuse(
         library,
@@ -59,7 +61,7 @@ def common(library: str, model: VisionTransformer) -> dict[str, Any]:
             "positions at every layer (model.position_place)": any(
                 isinstance(block, PositionedBlock) for block in model.blocks
             ),
-            f"{own['position']} positions (model.position)": own["position"] in ("relative", "rotary"),
+            f"{own['position']} positions (model.position)": own["position"] in refused,
         },
     )
     return own

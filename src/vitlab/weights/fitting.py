@@ -53,9 +53,10 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
     fit_positions(fitted, model, source)
     fit_relative_positions(fitted, model, source)
     fit_norm(fitted, model)
+    fit_biases(fitted, model)
     heads = {name for name in model.state_dict() if name.split(".")[0] in HEADS}
     other = "" if source.pool in (None, pooling_name(model)) else f"the source pools by '{source.pool}'"
-    fit_heads(fitted, model, heads, {name for name in source.tensors if name.split(".")[0] in HEADS}, other)
+    fit_heads(fitted, model, heads, {name for name in fitted.tensors if name.split(".")[0] in HEADS}, other)
     return fitted
 
 
@@ -72,6 +73,15 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
     if old != new and not convolutional:
         kernel = resize_kernel(fitted.tensors[name], new, source.interpolation)
         fitted.change(name, kernel, f"patches of {by(old)} -> {by(new)} pixels")
+
+
+def fit_biases(fitted: Fitted, model: VisionTransformer) -> None:
+    """Zeros for a linear layer that has no bias in the source, which is the same function."""
+    for name, module in model.named_modules():
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        lacking = weight in fitted.tensors and bias not in fitted.tensors
+        if lacking and isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
+            fitted.change(bias, torch.zeros_like(module.bias, device="cpu"), "0; the source has none")
 
 
 # -- positions
@@ -188,6 +198,9 @@ def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str]
     same = all(name in theirs and fitted.tensors[name].shape == own[name].shape for name in ours)
     if same and not other and layer_before(ours) == layer_before(theirs):
         return
+    if theirs and theirs == layer_before(theirs) and not other:  # Hugging Face's pooler, without a head behind it
+        fits = all(name in ours and fitted.tensors[name].shape == own[name].shape for name in theirs)
+        ours, theirs = (ours - theirs, set()) if fits else (ours, theirs)
     classes = {int(fitted.tensors[name].shape[0]) for name in theirs if name.endswith("weight")}
     if not theirs:
         reason = "the source has no head"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitlab.layers import Grid
-from vitlab.weights.renaming import Tensors
+from vitlab.weights.renaming import Tensors, interleave
 from vitlab.weights.resize import TIMM, Interpolation
 
 
@@ -30,6 +30,18 @@ class Form:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What a config.json, or a model of another library, says beside the tensors. `halves`: rotary positions turn the
+    pairs (x[i], x[i+d/2]) of a head of width d; ours are (x[2i], x[2i+1]). The rest is as in `Source`."""
+
+    facts: dict[str, Any]
+    grid: Grid | None = None
+    pool: str | None = None
+    halves: bool = False
+    interpolation: Interpolation | None = None
+
+
+@dataclass(frozen=True)
 class Source:
     """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
     far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, None where it
@@ -43,3 +55,12 @@ class Source:
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
     pool: str | None = None
+
+
+def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
+    """Tensors of a library, and what it says of them, in our words."""
+    tensors = form.renamed(tensors)
+    if stated.halves:
+        tensors = interleave(tensors, stated.facts["num_heads"])
+    facts, interpolation = form.facts | stated.facts, stated.interpolation or form.interpolation
+    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, stated.pool)

@@ -1,34 +1,45 @@
-"""The names of Hugging Face's ViT, DeiT and DINOv2, in files (old) and in memory (new), and the way back."""
+"""The names of Hugging Face's ViT, DeiT, DINOv2 and 3, CLIP and SigLIP, in files (old) and in memory (new), and the way
+back."""
 
+import re
 from typing import Any
 
+from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
-from vitlab.weights.form import Form
-from vitlab.weights.renaming import Rules, Tensors, rename, stack, unstack
-from vitlab.weights.resize import Interpolation
+from vitlab.weights.form import Form, Stated
+from vitlab.weights.renaming import Rules, Tensors, add_key_biases, rename, stack, stack_gates, unstack
+from vitlab.weights.resize import Interpolation, square
 
 RULES: Rules = (
-    (r"^(vit|deit|dinov2|dinov2_with_registers)\.", ""),
+    (r"^(vit|deit|dinov2|dinov2_with_registers|vision_model|model)\.", ""),
     (r"^embeddings\.(cls_token|mask_token)$", r"\1"),
+    (r"^embeddings\.class_embedding$", "cls_token"),
     (r"^embeddings\.distillation_token$", "dist_token"),
     (r"^embeddings\.register_tokens$", "reg_token"),
-    (r"^embeddings\.position_embeddings$", "pos_embed"),
-    (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-    (r"^(encoder\.layer|layers)\.(\d+)\.", r"blocks.\2."),
-    (r"\.attention\.(attention\.)?(q)(uery|_proj)\.", r".attn.q."),
-    (r"\.attention\.(attention\.)?(k)(ey|_proj)\.", r".attn.k."),
-    (r"\.attention\.(attention\.)?(v)(alue|_proj)\.", r".attn.v."),
-    (r"\.attention\.(output\.dense|o_proj)\.", ".attn.proj."),
+    (r"^embeddings\.(position_embeddings|position_embedding\.weight)$", "pos_embed"),
+    (r"^embeddings\.patch_embedding(s\.projection|s)?\.", "patch_embed.proj."),
+    (r"^(encoder\.)?layers?\.(\d+)\.", r"blocks.\2."),
+    (r"\.(self_attn|attention\.attention)\.", ".attention."),
+    (r"\.attention\.([qkv])(uery|ey|alue|_proj)\.", r".attn.\1."),
+    (r"\.attention\.(output\.dense|o_proj|out_proj)\.", ".attn.proj."),
     (r"\.intermediate\.dense\.", ".mlp.fc1."),
     (r"^(blocks\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
-    (r"\.layernorm_before\.", ".norm1."),
-    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.(layernorm_before|layer_norm1)\.", ".norm1."),
+    (r"\.(layernorm_after|layer_norm2)\.", ".norm2."),
     (r"\.layer_scale([12])\.lambda1$", r".ls\1.gamma"),
     (r"\.mlp\.weights_in\.", ".mlp.fc1."),
-    (r"\.mlp\.weights_out\.", ".mlp.fc2."),
-    (r"^layernorm\.", "norm."),
+    (r"\.mlp\.gate_proj\.", ".mlp.g."),
+    (r"\.mlp\.up_proj\.", ".mlp.x."),
+    (r"\.mlp\.(weights_out|down_proj)\.", ".mlp.fc2."),
+    (r"^pre_layrnorm\.", "norm_pre."),
+    (r"^(layernorm|post_layernorm)\.", "norm."),
+    (r"^head\.probe$", "attn_pool.latent"),
+    (r"^head\.attention\.in_proj_", "attn_pool.qkv."),
+    (r"^head\.attn\.proj\.", "attn_pool.proj."),
+    (r"^head\.layernorm\.", "attn_pool.norm."),
+    (r"^head\.mlp\.", "attn_pool.mlp."),
     (r"^pooler\.dense\.", "pre_logits.fc."),
-    (r"^(cls_)?classifier\.", "head."),
+    (r"^((cls_)?classifier|visual_projection)\.", "head."),
     (r"^distillation_classifier\.", "head_dist."),
 )
 BACK: Rules = (
@@ -47,11 +58,43 @@ BACK: Rules = (
     (r"^norm\.", "vit.layernorm."),
     (r"^head\.", "classifier."),
 )
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS = {
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu_tanh"),
+    **dict.fromkeys(("silu", "swish"), "silu"),
+    **{name: name for name in ("quick_gelu", "gelu_10", "relu")},
+}
+VIT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+SIGLIP = {"num_attention_heads": 12, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
+DEFAULTS: dict[str, dict[str, Any]] = {  # of models that we compute alike: what a config.json need not say
+    **dict.fromkeys(("vit", "deit", "vit_mae"), VIT),
+    "vit_msn": VIT | {"layer_norm_eps": 1e-6},
+    **dict.fromkeys(("dinov2", "dinov2_with_registers"), VIT | {"layer_norm_eps": 1e-6}),
+    "dinov3_vit": {"num_attention_heads": 6, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "rope_theta": 100.0},
+    "clip_vision_model": {"num_attention_heads": 12, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
+    **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP),
+}
+BILINEAR = Interpolation(mode="bilinear", align_corners=False)  # of SigLIP 2
+WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model", "siglip2": "siglip2_vision_model"}
+
+
+PATCHES = re.compile(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$")
 
 
 def renamed(tensors: Tensors) -> Tensors:
-    return stack(rename(tensors, RULES), "attn", "qkv")
+    found = stack_gates(stack(add_key_biases(rename(tensors, RULES)), "attn", "qkv"))
+    for kind in ("weight", "bias"):
+        if f"attn_pool.qkv.{kind}" in found:
+            stacked = found.pop(f"attn_pool.qkv.{kind}")
+            q, kv = stacked.tensor_split([len(stacked) // 3])
+            found |= {f"attn_pool.q.{kind}": q, f"attn_pool.kv.{kind}": kv}
+    for name in ("cls_token", "pos_embed"):
+        if name in found:
+            found[name] = found[name].reshape(1, -1, found[name].shape[-1])
+    kernel = found.get("patch_embed.proj.weight")
+    if kernel is not None and kernel.ndim == 2 and (grid := square(kernel.shape[1] // 3)):  # SigLIP 2: (D, P·P·C)
+        found["patch_embed.proj.weight"] = kernel.unflatten(1, (*grid, 3)).permute(0, 3, 1, 2)
+    return found
 
 
 def back(tensors: Tensors) -> Tensors:
@@ -61,23 +104,48 @@ def back(tensors: Tensors) -> Tensors:
 
 FORM = Form(
     name="Hugging Face",
-    recognises=lambda names: any(name.endswith("embeddings.patch_embeddings.projection.weight") for name in names),
+    recognises=lambda names: any(
+        re.search(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$", n) for n in names
+    ),
     renamed=renamed,
     interpolation=Interpolation(antialias=False, align_corners=False),
-    extras=r"mask_token$",
+    extras=r"mask_token$|decoder\.|text_model\.|text_projection\.|logit_(scale|bias)$",
 )
 
 
-def stated(config: dict[str, Any]) -> tuple[dict[str, Any], Grid | None]:
-    """Facts and grid that a config.json states."""
-    keys = {"num_attention_heads": "num_heads", "layer_norm_eps": "norm_eps"}
-    facts = {ours: config[theirs] for theirs, ours in keys.items() if theirs in config}
-    if config.get("use_swiglu_ffn"):
+def stated(config: dict[str, Any], origin: str) -> Stated:
+    """What a config.json says, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
+    something else than our ViT, or is not known to compute the same."""
+    kind = str(config["model_type"])
+    if kind in WHOLE:  # a model of images and texts
+        config = {**(config.get("vision_config") or {}), "model_type": WHOLE[kind]}
+        kind = WHOLE[kind]
+    if kind not in DEFAULTS:
+        raise CheckpointError(
+            f"{origin} is a model of kind '{kind}', which is not known to compute what a Vision Transformer here does; "
+            f"those that are: {', '.join(sorted({*DEFAULTS, *WHOLE}))}"
+        )
+    config = DEFAULTS[kind] | config
+    activation = config["hidden_act"]
+    rotary = "rotary_centered" if config.get("rope_theta") == 100 else f"rotary of theta {config.get('rope_theta')}"
+    facts = {
+        "num_heads": config["num_attention_heads"],
+        "norm": "layer_norm",
+        "norm_eps": config["layer_norm_eps"],
+        "mlp": ACTIVATIONS.get(activation, activation),
+        "position": rotary if kind == "dinov3_vit" else "learned_1d",
+        "pre_norm": kind == "clip_vision_model",
+    }
+    if config.get("use_gated_mlp"):
+        facts["mlp"] = "swiglu" if facts["mlp"] == "silu" else f"gated {activation}"
+    elif config.get("use_swiglu_ffn"):
         facts["mlp"] = "swiglu"
-    elif "hidden_act" in config:
-        facts["mlp"] = ACTIVATIONS.get(config["hidden_act"], config["hidden_act"])
+    if config.get("pooler_act", "tanh") != "tanh":
+        facts["pool"] = f"cls, then {config['pooler_act']}"
     size, patch = (pair(config.get(key)) for key in ("image_size", "patch_size"))
-    return facts, (size[0] // patch[0], size[1] // patch[1]) if size and patch else None
+    grid = (size[0] // patch[0], size[1] // patch[1]) if size and patch else square(config.get("num_patches", 0))
+    pool = "map" if kind.startswith("siglip") and config.get("vision_use_head", True) else None
+    return Stated(facts, grid, pool, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
 
 
 def pair(value: Any) -> Grid | None:

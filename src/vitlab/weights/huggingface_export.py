@@ -6,11 +6,23 @@ from torch import nn
 
 from vitlab.layers import ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
-from vitlab.weights.exporting import Export, Preprocessing, attention, common, positions, refuse, require_vit, tensors
+from vitlab.weights.exporting import (
+    ROTARY,
+    Export,
+    Preprocessing,
+    attention,
+    common,
+    positions,
+    refuse,
+    require_vit,
+    tensors,
+)
 from vitlab.weights.huggingface import back
 from vitlab.weights.renaming import Tensors
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+ACTIVATIONS = {name: name for name in ("gelu", "quick_gelu", "gelu_10", "silu", "relu")} | {
+    "gelu_tanh": "gelu_pytorch_tanh"
+}
 
 
 def to_huggingface(
@@ -20,12 +32,13 @@ def to_huggingface(
     are the same function. Raises ConfigError for an option that ViTForImageClassification does not have."""
     library = "Hugging Face's ViTForImageClassification"
     model = require_vit(model)
-    own = common(library, model)
+    own = common(library, model, {"relative", *ROTARY})
     refuse(
         library,
         {
             "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
+            "norm before the blocks (model.pre_norm)": own["pre_norm"],
             "distillation token": isinstance(model, DistilledVisionTransformer),
             "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
             f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS,

@@ -52,3 +52,32 @@ def unstack(tensors: Tensors, layer: str, parts: str) -> Tensors:
         else:
             unstacked[name] = tensor
     return unstacked
+
+
+def add_key_biases(tensors: Tensors) -> Tensors:
+    """Zeros for keys without a bias beside queries that have one, as in BEiT."""
+    added = dict(tensors)
+    for name, bias in tensors.items():
+        key = name.removesuffix("q.bias") + "k.bias"
+        if name.endswith(".attn.q.bias") and key not in tensors:
+            added[key] = torch.zeros_like(bias)
+    return added
+
+
+def stack_gates(tensors: Tensors) -> Tensors:
+    """The two matrices of a gated MLP, `mlp.g` and `mlp.x`, as one `mlp.fc1`; an `mlp.x` alone is a plain one."""
+    return rename(stack(tensors, "mlp", "gx"), [(r"\.mlp\.(gx|x)\.", ".mlp.fc1.")])
+
+
+def interleave(tensors: Tensors, num_heads: int) -> Tensors:
+    """The rows that give queries and keys, in another order within each head: pairs that lie half a head apart side by
+    side. Their products, and so the function, stay."""
+    interleaved = dict(tensors)
+    for name, tensor in tensors.items():
+        if ".attn.qkv." in name:
+            parts = [part.unflatten(0, (num_heads, 2, -1)) for part in tensor.chunk(3)]
+            q, k = (part.transpose(1, 2).flatten(0, 2) for part in parts[:2])
+            interleaved[name] = torch.cat([q, k, parts[2].flatten(0, 2)])
+        elif ".attn.q_norm." in name or ".attn.k_norm." in name:
+            interleaved[name] = tensor.unflatten(0, (2, -1)).transpose(0, 1).flatten()
+    return interleaved

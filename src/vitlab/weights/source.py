@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.errors import CheckpointError
-from vitlab.layers import Grid
 from vitlab.weights import (
     by_timm,
     facebook,
@@ -17,7 +16,7 @@ from vitlab.weights import (
     timm_names,
     torchvision_names,
 )
-from vitlab.weights.form import Source
+from vitlab.weights.form import Source, Stated, described
 from vitlab.weights.renaming import Tensors
 
 FORMS = (huggingface.FORM, torchvision_names.FORM, jax_npz.FORM, facebook.FORM, timm_names.FORM)
@@ -80,20 +79,17 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
     if not rename:
         return Source(origin, "plain", tensors)
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)
-    if form is None:
+    if "architecture" in config:
+        form, stated = timm_names.FORM, timm_names.stated(config, origin)
+    elif "model_type" in config:
+        form, stated = huggingface.FORM, huggingface.stated(config, origin)
+    elif form is jax_npz.FORM:
+        stated = Stated(jax_npz.stated(tensors))
+    elif form is not None:
+        stated = Stated({})
+    else:
         raise CheckpointError(
-            f"{origin} holds no Vision Transformer by the names of {', '.join(form.name for form in FORMS)}; its first "
+            f"{origin} holds no Vision Transformer by the names of {', '.join(one.name for one in FORMS)}; its first "
             f"tensor is {next(iter(tensors))}"
         )
-    facts: dict[str, Any] = dict(form.facts)
-    grid: Grid | None = None
-    pool: str | None = None
-    if form is jax_npz.FORM:
-        facts |= jax_npz.stated(tensors)
-    elif "architecture" in config:
-        stated, grid, pool = timm_names.stated(config, origin)
-        facts |= stated
-    elif "model_type" in config:
-        stated, grid = huggingface.stated(config)
-        facts |= stated
-    return Source(origin, form.name, form.renamed(tensors), facts, grid, form.interpolation, form.extras, pool)
+    return described(origin, form, tensors, stated)

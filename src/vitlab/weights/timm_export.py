@@ -1,14 +1,26 @@
 """Our models as a folder of timm: timm.create_model("local-dir:FOLDER", pretrained=True)."""
 
+import re
 from typing import Any
 
-from vitlab.layers import AttentionPooling, ClassTokenPooling, LayerScale, MeanPooling
+from vitlab.layers import AttentionPooling, ClassTokenPooling, LayerScale, MeanPooling, RotaryPosition
 from vitlab.models import DistilledVisionTransformer
-from vitlab.weights.exporting import Export, Preprocessing, attention, common, positions, refuse, require_vit, tensors
+from vitlab.weights.exporting import (
+    ROTARY,
+    Export,
+    Preprocessing,
+    attention,
+    common,
+    positions,
+    refuse,
+    require_vit,
+    tensors,
+)
 
 EPS = 1e-6  # of timm's norms, when they are named by a string, as in JSON
+BASES = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}  # architectures, by the eps of their norms
+ROTARY_BASES = {1e-6: "vit_small_patch16_rope_224", 1e-5: "vit_small_patch16_dinov3"}
 POOLS: dict[type, str] = {ClassTokenPooling: "token", MeanPooling: "avg", AttentionPooling: "map"}
-BASE = "vit_base_patch16_224"
 GATED = "vit_giant_patch14_dinov2"  # the architecture of timm that brings a gated MLP
 DISTILLED = "deit_base_distilled_patch16_224"
 
@@ -17,30 +29,46 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     """timm's files do not say whether an image may have several labels. Raises ConfigError for an option that timm's
     VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
-    own = common("timm's ViT", model)
+    own = common("timm's ViT", model, {"relative"})
     distilled = isinstance(model, DistilledVisionTransformer)
-    gated, pooled = own["mlp"] == "swiglu", type(model.attn_pool)
+    gated, pooled, rotary = own["mlp"] == "swiglu", type(model.attn_pool), own["position"] in ROTARY
+    bases = ROTARY_BASES if rotary else {**BASES, EPS: DISTILLED if distilled else GATED if gated else BASES[EPS]}
+    named = own["norm"] != "layer_norm" or distilled or (gated and not rotary)  # by a string, whose eps is timm's own
     refuse(
         "timm's ViT",
         {
             "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
-            f"norm_eps {own['norm_eps']:g} in a config.json, only {EPS:g} (model.norm_eps)": own["norm_eps"] != EPS,
+            f"norm_eps {own['norm_eps']:g} in a config.json, only {EPS:g} and mostly 1e-05 (model.norm_eps)": (
+                own["norm_eps"] not in ({EPS} if named else bases)
+            ),
+            "MLP but gelu and swiglu beside rotary positions (model.mlp)": rotary
+            and own["mlp"] not in ("gelu", "swiglu"),
+            "attention pooling or distillation token beside rotary positions": rotary
+            and (distilled or pooled is AttentionPooling),
+            "RMSNorm beside rotary positions (model.norm)": rotary and own["norm"] != "layer_norm",
+            "norm before the blocks without positions (model.pre_norm)": own["pre_norm"]
+            and not model.position.shape[1],
             "gated MLP in attention pooling (model.mlp, model.pool)": gated and pooled is AttentionPooling,
             "gated MLP with a distillation token (model.mlp)": gated and distilled,
             "distillation token with registers (model.num_registers)": distilled and "reg_token" in model.state_dict(),
             "norm after pooling with a distillation token (model.fc_norm)": distilled and has(model.fc_norm),
         },
     )
-    state, config = tensors(model), arguments(model, own)
+    state = tensors(model)
+    config = rotary_arguments(model, own) if rotary else arguments(model, own)
     if model.position.shape[1]:
         table = positions(model)
+        if own["pre_norm"]:  # timm's patches have no bias then
+            table[:, model.num_prefix_tokens :] += state.pop("patch_embed.proj.bias")
         state["pos_embed"] = table[:, model.num_prefix_tokens :].contiguous() if config["no_embed_class"] else table
+    if rotary:
+        state = {re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in state.items()}
     height, width = model.patch_embed.image_size
     return Export(
         state,
         {
             "config.json": {
-                "architecture": DISTILLED if distilled else GATED if gated else BASE,
+                "architecture": bases[own["norm_eps"]],
                 "num_classes": model.head.out_features,
                 "num_features": model.head.in_features,
                 "global_pool": POOLS[pooled],
@@ -86,17 +114,51 @@ def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
         "pos_embed": "learn" if model.position.shape[1] else "none",
         "no_embed_class": model.position.num_prefix_rows == 0,
         "global_pool": POOLS[type(model.attn_pool)],
-        "norm_layer": own["norm"].replace("_", ""),
     }
+    if own["norm_eps"] == EPS:
+        found["norm_layer"] = own["norm"].replace("_", "")
     if own["mlp"] != "swiglu":
         found["act_layer"] = own["mlp"]
     if not isinstance(model, DistilledVisionTransformer):
         found |= {
+            "pre_norm": own["pre_norm"],
             "class_token": bool(counts["cls_token"]),
             "reg_tokens": counts["reg_token"],
             "fc_norm": has(model.fc_norm),
         }
     return found
+
+
+def rotary_arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of timm's Eva, which has rotary positions."""
+    kept = (
+        "img_size",
+        "patch_size",
+        "in_chans",
+        "embed_dim",
+        "depth",
+        "num_heads",
+        "qkv_bias",
+        "qk_norm",
+        "global_pool",
+    )
+    plain = arguments(model, own)
+    found = {key: plain[key] for key in (*kept, "init_values", "class_token", "no_embed_class")}
+    centered = own["position"] == "rotary_centered"
+    return found | {
+        "mlp_ratio": model.blocks[0].mlp.fc2.in_features / found["embed_dim"],
+        "swiglu_mlp": own["mlp"] == "swiglu",
+        "num_reg_tokens": plain["reg_tokens"],
+        "attn_type": "rope",
+        "use_abs_pos_emb": own["position"] == "learned_rotary",
+        "use_rot_pos_emb": True,
+        "rope_type": "dinov3" if centered else "cat",
+        "rope_grid_indexing": "ij" if centered else "xy",
+        "rope_temperature": RotaryPosition.temperature,
+        "rope_rotate_half": False,
+        "use_fc_norm": has(model.fc_norm),
+        "use_post_transformer_norm": has(model.norm),
+    }
 
 
 def has(layer: Any) -> bool:

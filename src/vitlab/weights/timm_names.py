@@ -1,25 +1,46 @@
-"""timm's names are ours: what remains is to read what a model of timm computes with."""
+"""timm's names are ours, but for those of its Eva; what a model of timm computes with is read off the model."""
 
 from typing import Any
 
 from vitlab.errors import CheckpointError
-from vitlab.weights.form import Form
+from vitlab.weights.form import Form, Stated
+from vitlab.weights.renaming import Rules, Tensors, add_key_biases, rename, stack, stack_gates
+
+RULES: Rules = (
+    (r"\.gamma_([12])$", r".ls\1.gamma"),
+    (r"\.attn\.([qkv])_proj\.", r".attn.\1."),
+    (r"\.attn\.([qv])_bias$", r".attn.\1.bias"),
+    (r"\.mlp\.fc1_([gx])\.", r".mlp.\1."),
+)
+
+
+def renamed(tensors: Tensors) -> Tensors:
+    return stack_gates(stack(add_key_biases(rename(tensors, RULES)), "attn", "qkv"))
+
 
 FORM = Form(
     name="timm",
     recognises=lambda names: (
         any(name.startswith("patch_embed.proj") for name in names) and "blocks.0.norm1.weight" in names
     ),
-    renamed=dict,
+    renamed=renamed,
 )
-SEQUENCES = ("VisionTransformer", "VisionTransformerDistilled")
-ACTIVATIONS = {"gelu": "gelu", "gelutanh": "gelu_tanh", "relu": "relu", "silu": "swiglu"}
+# Classes whose models we compute alike, and those of their parts: read line by line, and walked by the tests.
+MODELS = ("VisionTransformer", "VisionTransformerDistilled", "Eva")
+LAYERS = (
+    *("PatchEmbed", "Block", "EvaBlock", "Attention", "EvaAttention", "AttentionRope", "AttentionPoolLatent"),
+    *("RotaryEmbeddingCat", "RotaryEmbeddingDinoV3", "Mlp", "GluMlp", "SwiGLU", "LayerScale", "LayerNorm", "RmsNorm"),
+    *("Linear", "Conv2d", "Sequential", "ModuleList"),
+)
+IDLE = ("Identity", "Dropout", "DropPath", "PatchDropout", "PatchDropoutWithIndices")  # when a model is evaluated
+ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "ReLU": "relu", "SiLU": "silu"}
+KNOWN = {*MODELS, *LAYERS, *IDLE, *ACTIVATIONS}
 POOLS = {"token": "cls", "avg": "mean", "map": "map"}
+NORMS = {"LayerNorm": "layer_norm", "RmsNorm": "rms_norm"}
 
 
-def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[int, int] | None, str | None]:
-    """Facts, grid and pooling of the architecture that a config.json of timm's names. Without timm only what it states
-    itself.
+def stated(config: dict[str, Any], origin: str) -> Stated:
+    """What the architecture that a config.json of timm's names computes with. Without timm only what it states itself.
 
     Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have.
     """
@@ -28,7 +49,7 @@ def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[i
         import timm
         import torch
     except ImportError:
-        return {key: arguments[key] for key in ("num_heads",) if key in arguments}, None, None
+        return Stated({key: arguments[key] for key in ("num_heads",) if key in arguments})
     if config.get("num_classes") is not None:
         arguments["num_classes"] = config["num_classes"]
     try:
@@ -36,28 +57,72 @@ def stated(config: dict[str, Any], origin: str) -> tuple[dict[str, Any], tuple[i
             model = timm.create_model(config["architecture"], pretrained=False, **arguments)
     except Exception as error:  # whatever an unknown name or argument leads to
         raise CheckpointError(f"timm cannot build what config.json of {origin} describes: {error}") from error
-    return facts_of(model), grid_of(model), pool_of(model)
+    return read_off(model, origin)
 
 
-def facts_of(model: Any) -> dict[str, Any]:
-    """Of a VisionTransformer of timm, in the keys of our config; nothing for other models."""
-    if type(model).__name__ not in SEQUENCES:
-        return {}
+def read_off(model: Any, origin: str) -> Stated:
+    """What a model of timm computes with. Raises CheckpointError for one that has a part which ours have not."""
+    for name, part in model.named_modules():
+        if type(part).__name__ not in KNOWN or (not name and type(part).__name__ not in MODELS):
+            place = f"its {name} is a" if name else "it is a"
+            raise refusal(origin, f"{place} {type(part).__name__} of timm")
     block = model.blocks[0]
-    activation = type(block.mlp.act).__name__.lower()
-    if activation == "gelu" and getattr(block.mlp.act, "approximate", "none") == "tanh":
-        activation = "gelutanh"
-    return {
+    norms = {(type(part).__name__, part.eps) for part in model.modules() if type(part).__name__ in NORMS}
+    if len(norms) > 1:
+        described = ", ".join(f"{name} with eps {eps:g}" for name, eps in sorted(norms))
+        raise refusal(origin, f"its norms differ ({described})")
+    pool = pool_of(model)
+    facts = {
         "num_heads": block.attn.num_heads,
-        "norm": "rms_norm" if "rms" in type(block.norm1).__name__.lower() else "layer_norm",
+        "norm": NORMS[type(block.norm1).__name__],
         "norm_eps": block.norm1.eps,
-        "mlp": ACTIVATIONS.get(activation, activation),
+        "mlp": mlp_of(block.mlp, origin),
+        "position": position_of(model),
+        "pre_norm": type(model.norm_pre).__name__ != "Identity",
+        **({} if pool in ("", *POOLS.values()) else {"pool": pool}),
     }
+    if pool == "map":
+        latent = model.attn_pool
+        found = {"num_heads": latent.num_heads, "mlp": mlp_of(latent.mlp, origin)}
+        if any(facts[key] != value for key, value in found.items()) or latent.pool != "token":
+            raise refusal(origin, f"its attention pooling has {found}, and its blocks {facts}")
+    halves = getattr(getattr(model, "rope", None), "rotate_half", False)
+    return Stated(facts, tuple(model.patch_embed.grid_size), pool, halves)
 
 
-def pool_of(model: Any) -> str | None:
-    return POOLS.get(model.global_pool) if type(model).__name__ in SEQUENCES else None
+def refusal(origin: str, reason: str) -> CheckpointError:
+    return CheckpointError(f"{origin} is no Vision Transformer of ours: {reason}; model=timm takes it as it is")
 
 
-def grid_of(model: Any) -> tuple[int, int] | None:
-    return tuple(model.patch_embed.grid_size) if type(model).__name__ in SEQUENCES else None
+def mlp_of(mlp: Any, origin: str) -> str:
+    kind = type(mlp).__name__
+    if kind == "Mlp":
+        return ACTIVATIONS[type(mlp.act).__name__ + tanh(mlp.act)]
+    if type(mlp.act).__name__ != "SiLU" or getattr(mlp, "gate_last", False):
+        raise refusal(origin, f"its {kind} does not gate by SiLU of the first half")
+    return "swiglu"
+
+
+def tanh(activation: Any) -> str:
+    return "Tanh" if getattr(activation, "approximate", "none") == "tanh" else ""
+
+
+def position_of(model: Any) -> str:
+    """The kind, in our words; or a description that is none of them."""
+    rope, learned = getattr(model, "rope", None), model.pos_embed is not None
+    if rope is None:
+        return "learned_1d" if learned else "none"
+    centered = type(rope).__name__ == "RotaryEmbeddingDinoV3"
+    grid = (rope.grid_offset, rope.grid_indexing, rope.normalize_coords)
+    if centered and rope.temperature == 100 and rope.min_period is None and grid == (0, "ij", "separate"):
+        return "learned rows and rotary_centered" if learned else "rotary_centered"
+    plain = not centered and (rope.temperature, rope.grid_type, rope.ref_feat_shape) == (100, "index", None)
+    if plain and grid[:2] == (0, "xy") and not rope.rotate_half:
+        return "learned_rotary" if learned else "rotary"
+    found = ("temperature", "ref_feat_shape", "grid_offset", "grid_indexing", "rotate_half")
+    return f"{type(rope).__name__}({', '.join(f'{key}={getattr(rope, key, None)}' for key in found)})"
+
+
+def pool_of(model: Any) -> str:
+    pool = POOLS.get(model.global_pool, model.global_pool)
+    return f"{pool} over prefix tokens, too" if getattr(model, "pool_include_prefix", False) and pool != "cls" else pool

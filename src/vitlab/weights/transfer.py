@@ -10,7 +10,7 @@ from vitlab.errors import CheckpointError
 from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
 from vitlab.models.initialization import initialize
 from vitlab.weights.decoder_names import with_encoder
-from vitlab.weights.facts import check
+from vitlab.weights.facts import check, unstated
 from vitlab.weights.fitting import Fitted, fit, fit_heads
 from vitlab.weights.form import Source
 from vitlab.weights.report import Entry, Report, Status
@@ -30,7 +30,9 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
     if isinstance(model, VisionTransformer):
         if not partial:
             check(model, found)
-        return transfer(model, found, fit(model, found), partial)
+        report = transfer(model, found, fit(model, found), partial)
+        report.assumed = unstated(model, found)
+        return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
         if not partial and found.facts:

@@ -1,0 +1,111 @@
+"""Image towers that Hugging Face wrote give its features, at the size they were made for and at another."""
+
+import pytest
+import torch
+import transformers
+from foreign import images, loaded, randomized
+
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "patch_size": 4}
+SQUARE = SHAPE | {"image_size": 32}
+OURS = {"mlp_ratio": None, "mlp_dim": 64}
+CLIP = OURS | {"mlp": "quick_gelu", "norm_eps": 1e-5, "pre_norm": True}
+SIGLIP = OURS | {"mlp": "gelu_tanh", "class_token": False, "pool": "map"}
+DINOV3 = OURS | {"norm_eps": 1e-5, "layer_scale": 1e-5, "position": "rotary_centered", "num_registers": 2}
+
+
+def written(kind, config, folder):
+    model = randomized(kind(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def same_features(model, folder, x, size, **changes):
+    ours, report = loaded(folder, image_size=size, **changes)
+    with torch.inference_mode():
+        theirs = model(**x).pooler_output
+        found = ours.eval().represent(images(size))
+    assert theirs.std() > 0.05
+    torch.testing.assert_close(found, theirs, atol=1e-5, rtol=1e-5)
+    return report
+
+
+@pytest.mark.parametrize("size", [32, 48])
+@pytest.mark.parametrize("activation", ["quick_gelu", "gelu", "gelu_fast", "gelu_10", "silu"])
+def test_clip(size, activation, tmp_path):
+    model = written(
+        transformers.CLIPVisionModel, transformers.CLIPVisionConfig(**SQUARE, hidden_act=activation), tmp_path
+    )
+    mlp = {"gelu_fast": "gelu_tanh"}.get(activation, activation)
+    x = {"pixel_values": images(size), "interpolate_pos_encoding": size != 32}
+    same_features(model, tmp_path, x, size, **(CLIP | {"mlp": mlp}))
+
+
+def test_clip_with_its_projection_and_with_its_texts(tmp_path):
+    config = transformers.CLIPVisionConfig(**SQUARE, projection_dim=7)
+    model = written(transformers.CLIPVisionModelWithProjection, config, tmp_path / "tower")
+    text = SHAPE | {"vocab_size": 10, "eos_token_id": 1, "projection_dim": 7}
+    text.pop("patch_size")
+    whole = transformers.CLIPConfig(text_config=text, vision_config=SQUARE, projection_dim=7)
+    both = written(transformers.CLIPModel, whole, tmp_path / "both")
+    with torch.inference_mode():
+        for folder, expected in (
+            ("tower", model(images()).image_embeds),
+            ("both", both.get_image_features(images()).pooler_output),
+        ):
+            ours, report = loaded(tmp_path / folder, **CLIP)
+            torch.testing.assert_close(ours.eval()(images()), expected, atol=1e-5, rtol=1e-5)
+            assert report.counts()["initialised anew"] == 0
+
+
+@pytest.mark.parametrize("size", [32, 48])
+def test_siglip(size, tmp_path):
+    model = written(transformers.SiglipVisionModel, transformers.SiglipVisionConfig(**SQUARE), tmp_path)
+    x = {"pixel_values": images(size), "interpolate_pos_encoding": size != 32}
+    same_features(model, tmp_path, x, size, **SIGLIP)
+
+
+@pytest.mark.parametrize("size", [32, 48])
+def test_siglip_2(size, tmp_path):
+    model = written(
+        transformers.Siglip2VisionModel, transformers.Siglip2VisionConfig(**SHAPE, num_patches=64), tmp_path
+    )
+    patches = images(size).unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1).flatten(1, 2).flatten(2)
+    sides = torch.tensor([[size // 4, size // 4]] * 2)
+    x = {"pixel_values": patches, "pixel_attention_mask": torch.ones(patches.shape[:2]), "spatial_shapes": sides}
+    same_features(model, tmp_path, x, size, **SIGLIP)
+
+
+@pytest.mark.parametrize("size", [32, 48])
+@pytest.mark.parametrize("gated", [False, True])
+def test_dinov3(size, gated, tmp_path):
+    more = {"use_gated_mlp": True, "hidden_act": "silu"} if gated else {}
+    config = transformers.DINOv3ViTConfig(**SQUARE, num_register_tokens=2, **more)
+    model = written(transformers.DINOv3ViTModel, config, tmp_path)
+    mlp = {"mlp": "swiglu"} if gated else {}
+    report = same_features(model, tmp_path, {"pixel_values": images(size)}, size, **(DINOV3 | mlp))
+    notes = {entry.note for entry in report.entries}
+    assert "0; the source has none" not in notes  # queries and values have biases, and keys get zeros
+
+
+def test_the_pooler_of_a_vit(tmp_path):
+    model = written(transformers.ViTModel, transformers.ViTConfig(**SQUARE), tmp_path)
+    same_features(model, tmp_path, {"pixel_values": images()}, 32, norm_eps=1e-12, representation_dim=32, **OURS)
+
+
+def test_encoders_of_pre_training(tmp_path):
+    decoder = {"decoder_num_hidden_layers": 1, "decoder_hidden_size": 16, "decoder_num_attention_heads": 2}
+    masked = transformers.ViTMAEConfig(**SQUARE, **decoder, decoder_intermediate_size=32, mask_ratio=0.0)
+    for kind, config in (
+        (transformers.ViTMAEForPreTraining, masked),
+        (transformers.ViTForMaskedImageModeling, transformers.ViTConfig(**SQUARE, encoder_stride=4)),
+        (transformers.ViTMSNModel, transformers.ViTMSNConfig(**SQUARE)),
+    ):
+        folder = tmp_path / kind.__name__
+        model = written(kind, config, folder)
+        encoder = getattr(model, "vit", model)
+        order = {"noise": torch.arange(64.0).expand(2, -1)} if kind is transformers.ViTMAEForPreTraining else {}
+        with torch.inference_mode():
+            theirs = encoder(images(), **order).last_hidden_state
+            ours, _ = loaded(folder, norm_eps=config.layer_norm_eps, **OURS)
+            found = ours.eval().forward_features(images())
+        torch.testing.assert_close(found, theirs, atol=1e-5, rtol=1e-5)
