@@ -47,7 +47,7 @@ def names() -> list[str]:
 
 
 def sizes(name):
-    return SMALL | ({"num_kv_heads": None} if "sapiens2" in name else {})  # which has a number for each block
+    return SMALL | ({"num_kv_heads": 2} if "sapiens2" in name else {})  # which has a number for each block
 
 
 def small(name, **changes):

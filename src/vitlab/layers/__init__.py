@@ -1,6 +1,7 @@
 """The parts of a Vision Transformer, one idea per file."""
 
 from vitlab.layers.attention import PRODUCTS, Attention, NoPosition, auto_attention, fused_attention
+from vitlab.layers.attention_positions import ATTENTION_POSITIONS
 from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
@@ -28,6 +29,7 @@ from vitlab.layers.rotary_position import CenteredRotaryPosition, RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
+    "ATTENTION_POSITIONS",
     "DROP_PATH_SHAPES",
     "MLP",
     "MLPS",

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import (
+    ATTENTION_POSITIONS,
     DROP_PATH_SHAPES,
     MLPS,
     NORMS,
@@ -20,18 +21,14 @@ from vitlab.layers import (
     Attention,
     AttentionPooling,
     Block,
-    CenteredRotaryPosition,
     ClassTokenPooling,
     ConvolutionalStem,
     Grids,
     LayerScale,
     MeanPooling,
-    NoPosition,
     PatchEmbedding,
     Position,
     PositionedBlock,
-    RelativePosition,
-    RotaryPosition,
     mlp_width,
     present_patches,
     without_fill,
@@ -39,12 +36,6 @@ from vitlab.layers import (
 from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
-ATTENTION_POSITIONS: dict[str, Callable[..., NoPosition]] = {
-    "relative": RelativePosition,
-    "rotary": RotaryPosition,
-    "rotary_centered": CenteredRotaryPosition,
-    "learned_rotary": RotaryPosition,
-}
 PLACES = ("stem", "every_layer", "every_layer_shared")
 POOLS = ("cls", "mean", "map")
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from vitlab.errors import CheckpointError
 from vitlab.layers import (
+    ATTENTION_POSITIONS,
     MLPS,
     NORMS,
     POSITIONS,
@@ -21,7 +22,7 @@ from vitlab.layers import (
     SwiGLU,
 )
 from vitlab.models import MaskedAutoencoder, VisionTransformer
-from vitlab.models.vit import ATTENTION_POSITIONS, POOLS
+from vitlab.models.vit import POOLS
 from vitlab.weights.form import Source
 
 OPTIONS: dict[str, Collection[str]] = {

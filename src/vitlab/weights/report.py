@@ -42,9 +42,8 @@ class Report:
     def save(self, path: Path) -> None:
         """As CSV, a line for each tensor, then one for each thing that was assumed."""
         lines = [astuple(entry) for entry in self.entries]
-        lines += [
-            (key, "assumed", "", str(value), "the source does not state it") for key, value in self.assumed.items()
-        ]
+        note = "as the model has it; the source does not state it"
+        lines += [(key, "assumed", "", "", f"{value}, {note}") for key, value in self.assumed.items()]
         write_csv(path, [column.name for column in fields(Entry)], lines)
 
     def show(self) -> None:
