@@ -1,8 +1,10 @@
 """Image towers that Hugging Face wrote give its features, at the size they were made for and at another."""
 
 import pytest
+import timm
 import torch
 import transformers
+from architectures import small
 from foreign import images, loaded, randomized
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "patch_size": 4}
@@ -55,6 +57,39 @@ def test_clip_with_its_projection_and_with_its_texts(tmp_path):
             ours, report = loaded(tmp_path / folder, **CLIP)
             torch.testing.assert_close(ours.eval()(images()), expected, atol=1e-5, rtol=1e-5)
             assert report.counts()["initialised anew"] == 0
+
+
+@pytest.mark.parametrize("size", [32, 48])
+def test_openclip_beside_timms_own_loader(size, tmp_path):
+    theirs = small("vit_base_patch16_clip_quickgelu_224", img_size=size)
+    state, names = small("vit_base_patch16_clip_quickgelu_224").state_dict(), {}
+    back = [("cls_token", "class_embedding"), ("pos_embed", "positional_embedding"), ("patch_embed.proj.", "conv1.")]
+    back += [
+        ("norm_pre.", "ln_pre."),
+        ("blocks.", "transformer.resblocks."),
+        (".norm1.", ".ln_1."),
+        (".norm2.", ".ln_2."),
+    ]
+    back += [(".attn.qkv.", ".attn.in_proj_"), (".attn.proj.", ".attn.out_proj."), (".mlp.fc1.", ".mlp.c_fc.")]
+    back += [(".mlp.fc2.", ".mlp.c_proj."), ("head.weight", "proj")]
+    for name, value in state.items():
+        for ours, other in back:
+            name = name.replace(ours, other)
+        value = value.T if name == "proj" else value[0] if name == "positional_embedding" else value
+        names["visual." + name.replace("norm.", "ln_post.")] = value.flatten() if "class_emb" in name else value
+    del names["visual.head.bias"]
+    names |= {
+        "logit_scale": torch.ones(()),
+        "positional_embedding": torch.ones(9, 16),
+        "ln_final.weight": torch.ones(16),
+    }
+    torch.save(names, tmp_path / "clip.pt")
+
+    theirs.load_state_dict(timm.models.vision_transformer.checkpoint_filter_fn(names, theirs))
+    ours, report = loaded(tmp_path / "clip.pt", image_size=size, **(CLIP | {"mlp_dim": 128}))
+    with torch.inference_mode():
+        torch.testing.assert_close(ours.eval()(images(size)), theirs.eval()(images(size)), atol=1e-5, rtol=1e-5)
+    assert report.assumed == {"num_heads": 2, "mlp": "quick_gelu"}
 
 
 @pytest.mark.parametrize("size", [32, 48])

@@ -11,6 +11,7 @@ from vitlab.weights import (
     hub,
     huggingface,
     jax_npz,
+    openclip_names,
     own_run,
     tensor_file,
     timm_names,
@@ -19,7 +20,7 @@ from vitlab.weights import (
 from vitlab.weights.form import Source, Stated, described
 from vitlab.weights.renaming import Tensors
 
-FORMS = (huggingface.FORM, torchvision_names.FORM, jax_npz.FORM, facebook.FORM, timm_names.FORM)
+FORMS = (huggingface.FORM, torchvision_names.FORM, openclip_names.FORM, jax_npz.FORM, facebook.FORM, timm_names.FORM)
 FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
