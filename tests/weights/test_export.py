@@ -90,7 +90,6 @@ def test_transformers_knows_whether_classes_exclude_each_other(several_labels, k
         ("timm", {"position": "rotary", "mlp": "silu"}, "model.mlp"),
         ("timm", {"position": "rotary", "norm": "rms_norm"}, "model.norm"),
         ("timm", {"position": "rotary", "pool": "map"}, "attention pooling"),
-        ("huggingface", {"pre_norm": True}, "model.pre_norm"),
         ("huggingface", {"position": "rotary"}, "model.position"),
         ("timm", {"mlp": "swiglu", "pool": "map"}, "model.pool"),
         ("huggingface", {"pool": "mean"}, "model.pool"),

@@ -5,7 +5,13 @@ import timm
 import torch
 import transformers
 from architectures import small
-from foreign import images, loaded, randomized
+from foreign import images, loaded, ours, randomized
+from PIL import Image
+
+from vitlab.errors import ConfigError
+from vitlab.run.export import write
+from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.huggingface_export import to_huggingface
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "patch_size": 4}
 SQUARE = SHAPE | {"image_size": 32}
@@ -22,10 +28,10 @@ def written(kind, config, folder):
 
 
 def same_features(model, folder, x, size, **changes):
-    ours, report = loaded(folder, image_size=size, **changes)
+    model_here, report = loaded(folder, image_size=size, **changes)
     with torch.inference_mode():
         theirs = model(**x).pooler_output
-        found = ours.eval().represent(images(size))
+        found = model_here.eval().represent(images(size))
     assert theirs.std() > 0.05
     torch.testing.assert_close(found, theirs, atol=1e-5, rtol=1e-5)
     return report
@@ -73,8 +79,8 @@ def test_openclip_beside_timms_own_loader(size, tmp_path):
     back += [(".attn.qkv.", ".attn.in_proj_"), (".attn.proj.", ".attn.out_proj."), (".mlp.fc1.", ".mlp.c_fc.")]
     back += [(".mlp.fc2.", ".mlp.c_proj."), ("head.weight", "proj")]
     for name, value in state.items():
-        for ours, other in back:
-            name = name.replace(ours, other)
+        for own, other in back:
+            name = name.replace(own, other)
         value = value.T if name == "proj" else value[0] if name == "positional_embedding" else value
         names["visual." + name.replace("norm.", "ln_post.")] = value.flatten() if "class_emb" in name else value
     del names["visual.head.bias"]
@@ -144,3 +150,49 @@ def test_encoders_of_pre_training(tmp_path):
             ours, _ = loaded(folder, norm_eps=config.layer_norm_eps, **OURS)
             found = ours.eval().forward_features(images())
         torch.testing.assert_close(found, theirs, atol=1e-5, rtol=1e-5)
+
+
+OURS_AS_TOWERS = {
+    "clip": ("CLIPVisionModel", CLIP),
+    "clip unbiased, with scales": ("CLIPVisionModel", CLIP | {"qkv_bias": False, "layer_scale": 0.1}),
+    "siglip": ("SiglipVisionModel", SIGLIP),
+    "siglip of sines": ("SiglipVisionModel", SIGLIP | {"position": "sincos_2d"}),
+    "dinov3": ("DINOv3ViTModel", DINOV3),
+    "dinov3 gated, plain": ("DINOv3ViTModel", DINOV3 | {"mlp": "swiglu", "layer_scale": None, "num_registers": 0}),
+}
+
+
+@pytest.mark.parametrize("variant", OURS_AS_TOWERS)
+def test_transformers_opens_them(variant, tmp_path):
+    name, options = OURS_AS_TOWERS[variant]
+    model = ours(**options)
+    preprocessing = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
+    made = to_huggingface(model, ["a"] * 7, preprocessing)
+    assert "the head is left out" in made.note
+    write(tmp_path, made)
+    assert made.files["config.json"]["architectures"] == [name]
+    theirs, loading = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading.values())
+    with torch.inference_mode():
+        expected = model.eval().represent(images())
+        torch.testing.assert_close(theirs.eval()(images()).pooler_output, expected, atol=1e-5, rtol=1e-5)
+        again, _ = loaded(
+            tmp_path, **(options | {"layer_scale": 1e-5 if "dinov3" in variant else None, "qkv_bias": True})
+        )
+        torch.testing.assert_close(again.eval().represent(images()), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (CLIP | {"pool": "mean"}, "model.pool"),
+        (CLIP | {"num_registers": 2}, "model.num_registers"),
+        (CLIP | {"image_size": [32, 48]}, "model.image_size"),
+        (SIGLIP | {"class_token": True}, "model.class_token"),
+        (DINOV3 | {"norm": "rms_norm"}, "model.norm"),
+        (DINOV3 | {"pre_norm": True}, "model.pre_norm"),
+    ],
+)
+def test_what_a_tower_has_no_words_for_is_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        to_huggingface(ours(**options), ["a"] * 7, Preprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC))

@@ -19,7 +19,7 @@ from vitlab.whole_files import write_json, writing_whole
 FORMATS = {"timm": to_timm, "huggingface": to_huggingface}
 OPENED_BY = {
     "timm": 'timm.create_model("local-dir:{}", pretrained=True)',
-    "huggingface": 'transformers.ViTForImageClassification.from_pretrained("{}")',
+    "huggingface": 'transformers.{architecture}.from_pretrained("{}")',
 }
 
 
@@ -41,7 +41,11 @@ def export(cfg: DictConfig) -> Path:
     made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{saved.path}\nis in {output}, for {OPENED_BY[cfg.format].format(output)}", markup=False)
+    (architecture,) = made.files["config.json"].get("architectures", [""])
+    opened = OPENED_BY[cfg.format].format(output, architecture=architecture)
+    console.print(f"{saved.path}\nis in {output}, for {opened}", markup=False)
+    if made.note:
+        console.print(made.note)
     return output
 
 

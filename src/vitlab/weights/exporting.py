@@ -32,10 +32,11 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Export:
-    """Tensors in a library's names, and its JSON files by their names."""
+    """Tensors in a library's names, its JSON files by their names, and what a user should know."""
 
     tensors: Tensors
     files: dict[str, dict[str, Any]]
+    note: str = ""
 
 
 def refuse(library: str, impossible: dict[str, bool]) -> None:
@@ -81,3 +82,19 @@ def positions(model: VisionTransformer) -> Tensor:
     """What the tokens are given, whatever kind it is. -> (1, T, D)"""
     T = model.num_prefix_tokens + model.position.grid[0] * model.position.grid[1]
     return model.position(model.pos_embed, None).detach().cpu().expand(1, T, model.cls_token.shape[-1]).contiguous()
+
+
+def has(layer: Any) -> bool:
+    """Whether it has parameters."""
+    return next(layer.parameters(), None) is not None
+
+
+def without_layer_scale(state: Tensors) -> Tensors:
+    """γ · (Wx + b) = (γW)x + γb"""
+    scales = {name: value for name, value in state.items() if name.endswith(".gamma")}
+    merged = {name: value for name, value in state.items() if name not in scales}
+    for name, gamma in scales.items():
+        layer = name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2")
+        merged[f"{layer}.weight"] = merged[f"{layer}.weight"] * gamma[:, None]
+        merged[f"{layer}.bias"] = merged[f"{layer}.bias"] * gamma
+    return merged

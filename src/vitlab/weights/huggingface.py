@@ -88,6 +88,8 @@ def renamed(tensors: Tensors) -> Tensors:
             stacked = found.pop(f"attn_pool.qkv.{kind}")
             q, kv = stacked.tensor_split([len(stacked) // 3])
             found |= {f"attn_pool.q.{kind}": q, f"attn_pool.kv.{kind}": kv}
+    if "reg_token" in found and not found["reg_token"].numel():
+        del found["reg_token"]
     for name in ("cls_token", "pos_embed"):
         if name in found:
             found[name] = found[name].reshape(1, -1, found[name].shape[-1])

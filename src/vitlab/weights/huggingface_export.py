@@ -16,13 +16,13 @@ from vitlab.weights.exporting import (
     refuse,
     require_vit,
     tensors,
+    without_layer_scale,
 )
-from vitlab.weights.huggingface import back
-from vitlab.weights.renaming import Tensors
+from vitlab.weights.facts import facts
+from vitlab.weights.huggingface import ACTIVATIONS, back
+from vitlab.weights.huggingface_towers import CLASSES, NAMES, tower, tower_of
 
-ACTIVATIONS = {name: name for name in ("gelu", "quick_gelu", "gelu_10", "silu", "relu")} | {
-    "gelu_tanh": "gelu_pytorch_tanh"
-}
+HEADLESS = "the head is left out: an image tower of Hugging Face's gives features"
 
 
 def to_huggingface(
@@ -32,16 +32,19 @@ def to_huggingface(
     are the same function. Raises ConfigError for an option that ViTForImageClassification does not have."""
     library = "Hugging Face's ViTForImageClassification"
     model = require_vit(model)
+    if kind := tower_of(facts(model)):
+        state, config = tower(model, common(CLASSES[kind], model, {"relative", "rotary", "learned_rotary"}), kind)
+        files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
+        return Export(state, files, HEADLESS)
     own = common(library, model, {"relative", *ROTARY})
     refuse(
         library,
         {
             "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
-            "norm before the blocks (model.pre_norm)": own["pre_norm"],
             "distillation token": isinstance(model, DistilledVisionTransformer),
             "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
-            f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS,
+            f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS.values(),
             f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
             "norm of queries and keys (model.qk_norm)": not isinstance(attention(model).q_norm, nn.Identity),
         },
@@ -59,7 +62,7 @@ def to_huggingface(
         "num_hidden_layers": model.depth,
         "num_attention_heads": own["num_heads"],
         "intermediate_size": model.blocks[0].mlp.fc1.out_features,
-        "hidden_act": ACTIVATIONS[own["mlp"]],
+        "hidden_act": NAMES.get(own["mlp"], own["mlp"]),
         "layer_norm_eps": own["norm_eps"],
         "qkv_bias": attention(model).qkv.bias is not None,
         "image_size": height if height == width else [height, width],
@@ -71,8 +74,14 @@ def to_huggingface(
         "label2id": {name: number for number, name in classes.items()},
         "problem_type": f"{'multi' if several_labels else 'single'}_label_classification",
     }
+    return Export(back(state), {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)})
+
+
+def processor(model: Any, preprocessing: Preprocessing) -> dict[str, Any]:
+    """What Hugging Face's image processor does."""
+    height, width = model.patch_embed.image_size
     size = {"height": height, "width": width}
-    processor: dict[str, Any] = {
+    found: dict[str, Any] = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "size": {"shortest_edge": preprocessing.resize} if preprocessing.resize else size,
@@ -84,16 +93,5 @@ def to_huggingface(
         "image_std": list(preprocessing.std),
     }
     if preprocessing.resize:
-        processor |= {"do_center_crop": True, "crop_size": size}
-    return Export(back(state), {"config.json": config, "preprocessor_config.json": processor})
-
-
-def without_layer_scale(state: Tensors) -> Tensors:
-    """γ · (Wx + b) = (γW)x + γb"""
-    scales = {name: value for name, value in state.items() if name.endswith(".gamma")}
-    merged = {name: value for name, value in state.items() if name not in scales}
-    for name, gamma in scales.items():
-        layer = name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2")
-        merged[f"{layer}.weight"] = merged[f"{layer}.weight"] * gamma[:, None]
-        merged[f"{layer}.bias"] = merged[f"{layer}.bias"] * gamma
-    return merged
+        found |= {"do_center_crop": True, "crop_size": size}
+    return found

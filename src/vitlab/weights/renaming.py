@@ -72,12 +72,22 @@ def stack_gates(tensors: Tensors) -> Tensors:
 def interleave(tensors: Tensors, num_heads: int) -> Tensors:
     """The rows that give queries and keys, in another order within each head: pairs that lie half a head apart side by
     side. Their products, and so the function, stay."""
-    interleaved = dict(tensors)
+    return reorder(tensors, num_heads, (2, -1))
+
+
+def separate(tensors: Tensors, num_heads: int) -> Tensors:
+    """The inverse of `interleave`."""
+    return reorder(tensors, num_heads, (-1, 2))
+
+
+def reorder(tensors: Tensors, num_heads: int, pairs: tuple[int, int]) -> Tensors:
+    """The rows of each head, laid out as `pairs`, read down its columns."""
+    reordered = dict(tensors)
     for name, tensor in tensors.items():
         if ".attn.qkv." in name:
-            parts = [part.unflatten(0, (num_heads, 2, -1)) for part in tensor.chunk(3)]
-            q, k = (part.transpose(1, 2).flatten(0, 2) for part in parts[:2])
-            interleaved[name] = torch.cat([q, k, parts[2].flatten(0, 2)])
+            q, k, v = tensor.chunk(3)
+            q, k = (part.unflatten(0, (num_heads, *pairs)).transpose(1, 2).flatten(0, 2) for part in (q, k))
+            reordered[name] = torch.cat([q, k, v])
         elif ".attn.q_norm." in name or ".attn.k_norm." in name:
-            interleaved[name] = tensor.unflatten(0, (2, -1)).transpose(0, 1).flatten()
-    return interleaved
+            reordered[name] = tensor.unflatten(0, pairs).transpose(0, 1).flatten()
+    return reordered

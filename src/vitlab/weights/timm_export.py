@@ -11,6 +11,7 @@ from vitlab.weights.exporting import (
     Preprocessing,
     attention,
     common,
+    has,
     positions,
     refuse,
     require_vit,
@@ -159,7 +160,3 @@ def rotary_arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
         "use_fc_norm": has(model.fc_norm),
         "use_post_transformer_norm": has(model.norm),
     }
-
-
-def has(layer: Any) -> bool:
-    return next(layer.parameters(), None) is not None
