@@ -43,7 +43,7 @@ def test_each_parameter_is_in_exactly_one_group(model, layer_decay):
 
 
 def test_layers_count_from_the_embeddings_to_the_head(model):
-    embeddings = ("patch_embed.", "cls_token", "reg_token", "dist_token", "pos_embed")
+    embeddings = ("patch_embed.", "cls_token", "reg_token", "dist_token", "pos_embed", "norm_pre.")
     after = ("norm.", "fc_norm.", "attn_pool.", "pre_logits.", "head.", "head_dist.")
     for name, _ in model.named_parameters():
         if name.startswith("blocks."):

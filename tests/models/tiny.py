@@ -5,7 +5,8 @@ from conftest import vit_options
 
 from vitlab.models import VisionTransformer
 
-POSITIONS = ("none", "learned_1d", "learned_2d", "sincos_1d", "sincos_2d", "relative", "rotary")
+POSITIONS = ("none", "learned_1d", "learned_2d", "sincos_1d", "sincos_2d", "relative", "rotary", "rotary_centered")
+POSITIONS += ("learned_rotary",)
 # one model or more for each option that changes what a model is made of
 VARIANTS = {
     "plain": {},
@@ -21,6 +22,9 @@ VARIANTS = {
     "swiglu": {"mlp": "swiglu"},
     "rms_norm": {"norm": "rms_norm", "qk_norm": True},
     "qk_norm": {"qk_norm": True},
+    "pre_norm": {"pre_norm": True, "mlp": "quick_gelu"},
+    "silu": {"mlp": "silu"},
+    "gelu_10": {"mlp": "gelu_10"},
     "layer_scale": {"layer_scale": 0.1},
     "representation": {"representation_dim": 24},
     "convolutional_stem": {"patch_size": None, "stem_channels": [8, 12]},

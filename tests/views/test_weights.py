@@ -60,8 +60,9 @@ def test_the_bias_shown_is_that_of_the_key_where_it_lies():
     assert relative_bias(built()) is None
 
 
-def test_rotary_similarity_is_the_product_in_attention():
-    model = built(position="rotary")
+@pytest.mark.parametrize("position", ["rotary", "rotary_centered", "learned_rotary"])
+def test_rotary_similarity_is_the_product_in_attention(position):
+    model = built(position=position)
     shown = rotary_similarity(model)
     rotary = model.blocks[0].attn.rel_pos
     query = torch.full((1, 1, 3 + 12, 16), 0.25)

@@ -44,8 +44,9 @@ def rotary_similarity(model: VisionTransformer) -> Tensor | None:
     rotary = next((m for m in model.modules() if isinstance(m, RotaryPosition)), None)
     if rotary is None:
         return None
-    grid = offsets(model.patch_embed.grid)
-    d = rotary.head_dim
+    grid, d = model.patch_embed.grid, rotary.head_dim
     query = torch.full((rotary.num_prefix_tokens + grid[0] * grid[1], d), d**-0.5, device=rotary.turns.device)
     turned = rotary.rotate(query, query, grid)[0][rotary.num_prefix_tokens :].float().cpu()
-    return (turned @ turned[len(turned) // 2]).unflatten(0, grid)
+    ahead = (turned @ turned[0]).unflatten(0, grid)  # of places below and to the right; the others are as far
+    below = torch.cat([ahead.flip(1)[:, :-1], ahead], dim=1)
+    return torch.cat([below.flip(0)[:-1], below])
