@@ -78,7 +78,6 @@ def test_every_regime_with_two_processes_is_that_with_one(cli, digits_run, tmp_p
     assert results[1] == pytest.approx(results[0], abs=2e-5)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_path):
     """Each process normalises its own batches in training; the first one's statistics are broadcast in evaluation."""

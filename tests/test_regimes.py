@@ -45,7 +45,6 @@ def test_from_scratch(learned):
     assert json.loads((learned / "result.json").read_text())["test"]["test/acc1"] > 0.9
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_fine_tuning_at_another_resolution(learned, tested):
     larger = [*WAVES, "data.image_size=48", "data.source.image_size=48", "trainer.max_epochs=2", "optimizer.lr=1e-3"]

@@ -154,7 +154,6 @@ def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, num
     assert run.status == status
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_run_that_was_killed_after_it_had_stopped_early_does_not_train_on(cli, monkeypatch):
     from vitlab.tasks import Classification
@@ -250,7 +249,6 @@ def test_on_other_devices_a_run_keeps_its_length_and_its_clipping(cli, tmp_path)
     assert (trainer["devices"], trainer["max_epochs"], trainer["gradient_clip_val"]) == ("auto", 1, None)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_callbacks_that_are_chosen_again_keep_their_values_and_those_of_the_task_stay(cli, tmp_path):
     model = ["model=mae_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2"]

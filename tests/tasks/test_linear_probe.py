@@ -135,7 +135,6 @@ def test_the_best_head_becomes_the_models_own_with_the_normalisation_in_it(name)
         torch.testing.assert_close(task(images), logits[:, 1], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_run_says_how_each_head_does_and_keeps_the_best(cli, digits_run):
     grid = [0.0001, 0.1, 1000.0]

@@ -252,7 +252,6 @@ def test_without_a_share_of_the_teachers_it_is_plain_training_bit_for_bit(cli, d
     assert all(torch.equal(plain["state_dict"][name], value) for name, value in taught["state_dict"].items())
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_run_of_ours_teaches_and_is_not_needed_afterwards(cli, digits_run, tmp_path):
     shutil.copytree(digits_run / "checkpoints", tmp_path / "teacher" / "checkpoints")
