@@ -1,5 +1,7 @@
 """Image towers that Hugging Face wrote give its features, at the size they were made for and at another."""
 
+import json
+
 import pytest
 import timm
 import torch
@@ -8,7 +10,7 @@ from architectures import small
 from foreign import images, loaded, ours, randomized
 from PIL import Image
 
-from vitlab.errors import ConfigError
+from vitlab.errors import CheckpointError, ConfigError
 from vitlab.run.export import write
 from vitlab.weights.exporting import Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
@@ -196,3 +198,32 @@ def test_transformers_opens_them(variant, tmp_path):
 def test_what_a_tower_has_no_words_for_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         to_huggingface(ours(**options), ["a"] * 7, Preprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC))
+
+
+FAMILIES = {
+    "clip": (transformers.CLIPVisionModel, transformers.CLIPVisionConfig(**SQUARE), CLIP),
+    "siglip": (transformers.SiglipVisionModel, transformers.SiglipVisionConfig(**SQUARE), SIGLIP),
+    "dinov3": (
+        transformers.DINOv3ViTModel,
+        transformers.DINOv3ViTConfig(**SQUARE | {"num_attention_heads": 2}, num_register_tokens=2),
+        DINOV3,
+    ),
+}
+CHANGES = {"num_attention_heads": 4, "hidden_act": "relu", "layer_norm_eps": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        *[(family, key, value) for family in FAMILIES for key, value in CHANGES.items()],
+        *[("dinov3", "rope_theta", 10.0), ("dinov3", "use_gated_mlp", True)],
+    ],
+)
+def test_a_field_that_changes_the_function_is_noticed(family, key, value, tmp_path):
+    kind, config, options = FAMILIES[family]
+    written(kind, config, tmp_path)
+    loaded(tmp_path, **options)
+    stated = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(stated | {key: value}))
+    with pytest.raises(CheckpointError, match="computes with"):
+        loaded(tmp_path, **options)
