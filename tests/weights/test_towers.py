@@ -7,7 +7,7 @@ import timm
 import torch
 import transformers
 from architectures import small
-from foreign import images, loaded, ours, randomized
+from foreign import images, loaded, ours, randomized, torchvision_vit
 from PIL import Image
 
 from vitlab.errors import CheckpointError, ConfigError
@@ -98,6 +98,21 @@ def test_openclip_beside_timms_own_loader(size, tmp_path):
     with torch.inference_mode():
         torch.testing.assert_close(ours.eval()(images(size)), theirs.eval()(images(size)), atol=1e-5, rtol=1e-5)
     assert report.assumed == {"num_heads": 2, "mlp": "quick_gelu"}
+
+
+def test_a_head_that_read_the_class_token_is_not_given_the_mean(tmp_path):
+    config = transformers.CLIPVisionConfig(**SQUARE, projection_dim=7)
+    written(transformers.CLIPVisionModelWithProjection, config, tmp_path / "clip")
+    written(transformers.ViTForImageClassification, transformers.ViTConfig(**SQUARE, num_labels=7), tmp_path / "vit")
+    torch.save(torchvision_vit().state_dict(), tmp_path / "torchvision.pth")
+    for source, options in (
+        ("clip", CLIP),
+        ("vit", OURS | {"norm_eps": 1e-12}),
+        ("torchvision.pth", {}),
+    ):
+        _, report = loaded(tmp_path / source, **(options | {"pool": "mean", "fc_norm": False}))
+        notes = {entry.note for entry in report.entries if entry.tensor == "head.weight" and entry.model_shape}
+        assert notes == {"the source pools by 'cls'"}
 
 
 @pytest.mark.parametrize("size", [32, 48])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitlab.errors import ConfigError
@@ -87,6 +88,13 @@ def positions(model: VisionTransformer) -> Tensor:
 def has(layer: Any) -> bool:
     """Whether it has parameters."""
     return next(layer.parameters(), None) is not None
+
+
+def with_patch_bias(state: Tensors, num_prefix_tokens: int) -> Tensors:
+    """The bias of the patches in their rows of the position table, (1, T, D), for a library whose patches have none."""
+    prefix, patches = state["pos_embed"].tensor_split([num_prefix_tokens], dim=1)
+    table = torch.cat([prefix, patches + state["patch_embed.proj.bias"]], dim=1)
+    return {name: value for name, value in state.items() if name != "patch_embed.proj.bias"} | {"pos_embed": table}
 
 
 def without_layer_scale(state: Tensors) -> Tensors:

@@ -18,7 +18,8 @@ class Form:
 
     `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
     resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
-    `facts` are what all its models have in common, by the keys of the model's config.
+    `facts` are what all its models have in common, by the keys of the model's config; `pool` is how their heads read the
+    tokens, None where they differ.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Form:
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
     facts: dict[str, Any] = field(default_factory=dict)
+    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,4 +65,4 @@ def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Sour
     if stated.halves:
         tensors = interleave(tensors, stated.facts["num_heads"])
     facts, interpolation = form.facts | stated.facts, stated.interpolation or form.interpolation
-    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, stated.pool)
+    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, stated.pool or form.pool)

@@ -7,7 +7,7 @@ from typing import Any
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
 from vitlab.weights.form import Form, Stated
-from vitlab.weights.renaming import Rules, Tensors, add_key_biases, rename, stack, stack_gates, unstack
+from vitlab.weights.renaming import Rules, Tensors, add_key_biases, batched, rename, stack, stack_gates, unstack
 from vitlab.weights.resize import Interpolation, square
 
 RULES: Rules = (
@@ -64,6 +64,7 @@ ACTIVATIONS = {
     **dict.fromkeys(("silu", "swish"), "silu"),
     **{name: name for name in ("quick_gelu", "gelu_10", "relu")},
 }
+BACK_ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}  # where their name is another
 VIT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 SIGLIP = {"num_attention_heads": 12, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
 DEFAULTS: dict[str, dict[str, Any]] = {  # of models that we compute alike: what a config.json need not say
@@ -76,13 +77,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of models that we compute alike: what
 }
 BILINEAR = Interpolation(mode="bilinear", align_corners=False)  # of SigLIP 2
 WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model", "siglip2": "siglip2_vision_model"}
-
-
 PATCHES = re.compile(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$")
 
 
 def renamed(tensors: Tensors) -> Tensors:
-    found = stack_gates(stack(add_key_biases(rename(tensors, RULES)), "attn", "qkv"))
+    found = stack_gates(stack(add_key_biases(batched(rename(tensors, RULES))), "attn", "qkv"))
     for kind in ("weight", "bias"):
         if f"attn_pool.qkv.{kind}" in found:
             stacked = found.pop(f"attn_pool.qkv.{kind}")
@@ -90,9 +89,6 @@ def renamed(tensors: Tensors) -> Tensors:
             found |= {f"attn_pool.q.{kind}": q, f"attn_pool.kv.{kind}": kv}
     if "reg_token" in found and not found["reg_token"].numel():
         del found["reg_token"]
-    for name in ("cls_token", "pos_embed"):
-        if name in found:
-            found[name] = found[name].reshape(1, -1, found[name].shape[-1])
     kernel = found.get("patch_embed.proj.weight")
     if kernel is not None and kernel.ndim == 2 and (grid := square(kernel.shape[1] // 3)):  # SigLIP 2: (D, P·P·C)
         found["patch_embed.proj.weight"] = kernel.unflatten(1, (*grid, 3)).permute(0, 3, 1, 2)
@@ -106,9 +102,7 @@ def back(tensors: Tensors) -> Tensors:
 
 FORM = Form(
     name="Hugging Face",
-    recognises=lambda names: any(
-        re.search(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$", n) for n in names
-    ),
+    recognises=lambda names: any(PATCHES.search(name) for name in names),
     renamed=renamed,
     interpolation=Interpolation(antialias=False, align_corners=False),
     extras=r"mask_token$|decoder\.|text_model\.|text_projection\.|logit_(scale|bias)$",
@@ -146,7 +140,9 @@ def stated(config: dict[str, Any], origin: str) -> Stated:
         facts["pool"] = f"cls, then {config['pooler_act']}"
     size, patch = (pair(config.get(key)) for key in ("image_size", "patch_size"))
     grid = (size[0] // patch[0], size[1] // patch[1]) if size and patch else square(config.get("num_patches", 0))
-    pool = "map" if kind.startswith("siglip") and config.get("vision_use_head", True) else None
+    pool: str | None = "cls"
+    if kind.startswith("siglip"):
+        pool = "map" if config.get("vision_use_head", True) else None
     return Stated(facts, grid, pool, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
 
 

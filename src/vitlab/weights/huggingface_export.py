@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from torch import nn
-
 from vitlab.layers import ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
@@ -12,6 +10,7 @@ from vitlab.weights.exporting import (
     Preprocessing,
     attention,
     common,
+    has,
     positions,
     refuse,
     require_vit,
@@ -19,8 +18,8 @@ from vitlab.weights.exporting import (
     without_layer_scale,
 )
 from vitlab.weights.facts import facts
-from vitlab.weights.huggingface import ACTIVATIONS, back
-from vitlab.weights.huggingface_towers import CLASSES, NAMES, tower, tower_of
+from vitlab.weights.huggingface import ACTIVATIONS, BACK_ACTIVATIONS, back
+from vitlab.weights.huggingface_towers import CLASSES, tower, tower_of
 
 HEADLESS = "the head is left out: an image tower of Hugging Face's gives features"
 
@@ -43,10 +42,10 @@ def to_huggingface(
             "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
             "distillation token": isinstance(model, DistilledVisionTransformer),
-            "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
+            "layer before the head (model.representation_dim)": has(model.pre_logits),
             f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS.values(),
             f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
-            "norm of queries and keys (model.qk_norm)": not isinstance(attention(model).q_norm, nn.Identity),
+            "norm of queries and keys (model.qk_norm)": has(attention(model).q_norm),
         },
     )
     state = without_layer_scale(tensors(model))
@@ -62,7 +61,7 @@ def to_huggingface(
         "num_hidden_layers": model.depth,
         "num_attention_heads": own["num_heads"],
         "intermediate_size": model.blocks[0].mlp.fc1.out_features,
-        "hidden_act": NAMES.get(own["mlp"], own["mlp"]),
+        "hidden_act": BACK_ACTIVATIONS.get(own["mlp"], own["mlp"]),
         "layer_norm_eps": own["norm_eps"],
         "qkv_bias": attention(model).qkv.bias is not None,
         "image_size": height if height == width else [height, width],

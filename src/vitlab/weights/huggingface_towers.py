@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitlab.weights.exporting import attention, has, positions, refuse, tensors, without_layer_scale
-from vitlab.weights.huggingface import ACTIVATIONS
+from vitlab.weights.exporting import attention, has, positions, refuse, tensors, with_patch_bias, without_layer_scale
+from vitlab.weights.huggingface import ACTIVATIONS, BACK_ACTIVATIONS
 from vitlab.weights.renaming import Rules, Tensors, rename, separate, unstack
 
-NAMES = {"gelu_tanh": "gelu_pytorch_tanh"}  # of activations, where they differ
 CLASSES = {"clip_vision_model": "CLIPVisionModel", "siglip_vision_model": "SiglipVisionModel"}
 CLASSES["dinov3_vit"] = "DINOv3ViTModel"
 CLIP: Rules = (  # and SigLIP
@@ -86,7 +85,7 @@ def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str
         "num_hidden_layers": model.depth,
         "num_attention_heads": own["num_heads"],
         "intermediate_size": model.blocks[0].mlp.fc2.in_features,
-        "hidden_act": "silu" if gated else NAMES.get(own["mlp"], own["mlp"]),
+        "hidden_act": "silu" if gated else BACK_ACTIVATIONS.get(own["mlp"], own["mlp"]),
         "layer_norm_eps": own["norm_eps"],
         "image_size": height,
         "patch_size": model.patch_embed.patch_size,
@@ -94,10 +93,11 @@ def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str
     }
     if is_dinov3:
         return dinov3(model, own, state, config | {"use_gated_mlp": gated})
-    state = without_layer_scale(state) | {"pos_embed": positions(model)[0]}
+    state = without_layer_scale(state) | {"pos_embed": positions(model)}
     if own["pre_norm"]:
-        state["pos_embed"][model.num_prefix_tokens :] += state.pop("patch_embed.proj.bias")
+        state = with_patch_bias(state, model.num_prefix_tokens)
         state["cls_token"] = state["cls_token"].flatten()
+    state["pos_embed"] = state["pos_embed"][0]
     for part in ("weight", "bias") if "siglip" in kind else ():
         state[f"attn_pool.in_proj.{part}"] = torch.cat([state.pop(f"attn_pool.{name}.{part}") for name in ("q", "kv")])
     return rename(unstack(with_biases(state), "attn", "qkv"), CLIP), config

@@ -4,7 +4,7 @@ with: OpenAI's the quick one, most others the exact one."""
 import re
 
 from vitlab.weights.form import Form
-from vitlab.weights.renaming import Rules, Tensors, rename
+from vitlab.weights.renaming import Rules, Tensors, batched, rename
 
 TOWER = "visual."
 RULES: Rules = (
@@ -27,10 +27,7 @@ RULES: Rules = (
 def renamed(tensors: Tensors) -> Tensors:
     """The image tower alone; its projection is a head without a bias."""
     tower = {name.removeprefix(TOWER): value for name, value in tensors.items() if name.startswith(TOWER)}
-    found = rename(tower, RULES)
-    for name in ("cls_token", "pos_embed"):
-        if name in found:
-            found[name] = found[name].reshape(1, -1, found[name].shape[-1])
+    found = batched(rename(tower, RULES))
     if "head.weight" in found:
         found["head.weight"] = found["head.weight"].T
     return found
@@ -41,4 +38,5 @@ FORM = Form(
     recognises=lambda names: any(re.match(r"visual\.transformer\.resblocks\.0\.", name) for name in names),
     renamed=renamed,
     facts={"norm": "layer_norm", "norm_eps": 1e-5, "position": "learned_1d", "pre_norm": True},
+    pool="cls",
 )

@@ -1,6 +1,6 @@
 """Names of tensors: from one library's to another's, and Q, K and V from three tensors to one and back.
 
-D embed_dim
+T tokens, D embed_dim
 """
 
 import re
@@ -26,6 +26,12 @@ def rename(tensors: Tensors, rules: Rules) -> Tensors:
             raise CheckpointError(f"two tensors of the source are {name} here, {old} is one of them")
         renamed[name] = tensor
     return renamed
+
+
+def batched(tensors: Tensors) -> Tensors:
+    """The class token and the position table with a batch dimension. (D,) or (T, D) -> (1, T, D)"""
+    tokens = {name: tensors[name] for name in ("cls_token", "pos_embed") if name in tensors}
+    return tensors | {name: token.reshape(1, -1, token.shape[-1]) for name, token in tokens.items()}
 
 
 def stack(tensors: Tensors, layer: str, parts: str) -> Tensors:

@@ -16,6 +16,7 @@ from vitlab.weights.exporting import (
     refuse,
     require_vit,
     tensors,
+    with_patch_bias,
 )
 
 EPS = 1e-6  # of timm's norms, when they are named by a string, as in JSON
@@ -38,7 +39,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     refuse(
         "timm's ViT",
         {
-            "layer before the head (model.representation_dim)": len(list(model.pre_logits.parameters())) > 0,
+            "layer before the head (model.representation_dim)": has(model.pre_logits),
             f"norm_eps {own['norm_eps']:g} in a config.json, only {EPS:g} and mostly 1e-05 (model.norm_eps)": (
                 own["norm_eps"] not in ({EPS} if named else bases)
             ),
@@ -58,10 +59,11 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     state = tensors(model)
     config = rotary_arguments(model, own) if rotary else arguments(model, own)
     if model.position.shape[1]:
-        table = positions(model)
+        state["pos_embed"] = positions(model)
         if own["pre_norm"]:  # timm's patches have no bias then
-            table[:, model.num_prefix_tokens :] += state.pop("patch_embed.proj.bias")
-        state["pos_embed"] = table[:, model.num_prefix_tokens :].contiguous() if config["no_embed_class"] else table
+            state = with_patch_bias(state, model.num_prefix_tokens)
+        if config["no_embed_class"]:
+            state["pos_embed"] = state["pos_embed"][:, model.num_prefix_tokens :].contiguous()
     if rotary:
         state = {re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in state.items()}
     height, width = model.patch_embed.image_size

@@ -24,4 +24,5 @@ FORM = Form(
     renamed=lambda tensors: rename(tensors, RULES),
     interpolation=Interpolation(antialias=False, align_corners=True),
     facts={"norm_eps": 1e-6, "mlp": "gelu"},
+    pool="cls",
 )
