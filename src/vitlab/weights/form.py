@@ -18,7 +18,7 @@ class Form:
 
     `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
     resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
-    `facts` are what all its models have in common, by the keys of the model's config; `pool` is how their heads read the
+    `facts` are what all its models have in common, by the keys of the model's config; `pool` is how their heads read
     tokens, None where they differ.
     """
 
