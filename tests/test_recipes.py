@@ -196,6 +196,8 @@ def operations(model: str, image_size: int, in_chans: int) -> int:
     return count
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FILES if header(name)["Source"] != ["ours"]])
 def test_the_hours_of_a_gpu_are_those_counted(name):
     """A backward pass takes two forward passes; an A100 has 312 TFLOP/s in bfloat16 (its datasheet), of which training
@@ -381,6 +383,8 @@ def twenty_steps(config: str) -> list[float]:
     return losses.values
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FILES)
 def test_the_first_losses_are_those_written_down(name):

@@ -41,6 +41,8 @@ def tested(cli):
     return run
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_from_scratch(learned):
     assert json.loads((learned / "result.json").read_text())["test"]["test/acc1"] > 0.9
 

@@ -53,7 +53,8 @@ def same(a, b):
     return a == b
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.ci), 1])
 def test_training_is_what_it_would_be_without(cli, workers):
     options = [*OPTIONS, *FEW, f"data.num_workers={workers}"]
     plain = cli("train", *options, folder="plain")

@@ -32,6 +32,8 @@ def run(cli):
     return done
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
     result = json.loads((run.folder / "result.json").read_text())
     assert result["monitor"] == "val/loss"

@@ -242,6 +242,8 @@ def test_what_weights_state_of_their_images():
 # -- whole runs
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_without_a_share_of_the_teachers_it_is_plain_training_bit_for_bit(cli, digits_run):
     options = [*BARE, "trainer.max_steps=3", "model.drop_rate=0.1", "mixing=mixup"]
     taught = ["task=distillation", f"teacher.pretrained={digits_run}", "task.mode=soft", "task.teacher_share=0"]
