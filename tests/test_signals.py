@@ -67,7 +67,9 @@ def test_it_is_saved_and_gone_on_with_row_for_row(cli, tmp_path, sent, monkeypat
     for key, value in SLURM.items() if number == signal.SIGUSR1 else ():
         monkeypatch.setenv(key, value)
     sent(number)
+    before = signal.signal(number, signal.SIG_DFL)  # also where these tests run under nohup
     stopped = cli("train", *OPTIONS, folder="run")
+    signal.signal(number, before)
     sent(None)
     assert stopped.status == 128 + number, stopped.err
     assert not list(tmp_path.glob("run/hpc_ckpt*"))

@@ -11,6 +11,7 @@ POSITIONS += ("learned_rotary",)
 VARIANTS = {
     "plain": {},
     **{position: {"position": position} for position in POSITIONS if position != "learned_1d"},
+    "learned_rotary_registers": {"position": "learned_rotary_registers", "num_registers": 4},
     "every_layer": {"position_place": "every_layer"},
     "every_layer_shared": {"position_place": "every_layer_shared"},
     "learned_2d_every_layer": {"position": "learned_2d", "position_place": "every_layer"},

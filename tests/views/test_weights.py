@@ -60,13 +60,13 @@ def test_the_bias_shown_is_that_of_the_key_where_it_lies():
     assert relative_bias(built()) is None
 
 
-@pytest.mark.parametrize("position", ["rotary", "rotary_centered", "learned_rotary"])
+@pytest.mark.parametrize("position", ["rotary", "rotary_centered", "learned_rotary", "learned_rotary_registers"])
 def test_rotary_similarity_is_the_product_in_attention(position):
-    model = built(position=position)
+    model = built(position=position, num_registers=4)
     shown = rotary_similarity(model)
     rotary = model.blocks[0].attn.rel_pos
-    query = torch.full((1, 1, 3 + 12, 16), 0.25)
-    q, k = (x[0, 0, 3:] for x in rotary.rotate(query, query, None))
+    query = torch.full((1, 1, 5 + 12, 16), 0.25)
+    q, k = (x[0, 0, 5:] for x in rotary.rotate(query, query, None))
     for a, b in ((0, 11), (4, 4), (0, 5), (10, 1)):
         down, right = b // 3 - a // 3, b % 3 - a % 3
         torch.testing.assert_close(shown[3 + down, 2 + right], q[a] @ k[b])

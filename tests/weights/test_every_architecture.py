@@ -6,19 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from architectures import fate, names, small
-from foreign import huggingface_vit, loaded, ours
+from foreign import huggingface_vit, loaded
+from kinds import fate as fate_of_kind
+from kinds import patched
 from safetensors.torch import save_file
-from transformers import CONFIG_MAPPING
 
 from vitlab.errors import CheckpointError
-from vitlab.weights import load
-from vitlab.weights.huggingface import DEFAULTS, WHOLE
 
-TABLE = Path(__file__).with_name("architectures.csv")
-with open(TABLE, newline="") as file:
-    WRITTEN = {row["architecture"]: row["outcome"] for row in csv.DictReader(file)}
+
+def table(name):
+    with open(Path(__file__).with_name(name), newline="") as file:
+        return {first: outcome for first, outcome, *_ in list(csv.reader(file))[1:]}
+
+
+WRITTEN, KINDS = table("architectures.csv"), table("kinds.csv")
 SAMPLE = list(WRITTEN)[::12]
 
 
@@ -47,21 +49,16 @@ def test_all_of_timms(tmp_path):
 # -- of transformers
 
 
-def patched():
-    """Kinds of models whose config, or that of their image tower, speaks of patches."""
-    for kind in sorted(CONFIG_MAPPING):
-        config = CONFIG_MAPPING[kind]
-        fields = set(getattr(config, "__annotations__", {})) | set(dir(config))
-        if "patch_size" in fields or "vision_config" in fields or "vision" in kind or "vit" in kind:
-            yield kind
+def test_the_table_names_every_kind_that_there_is():
+    assert list(KINDS) == list(patched())
+    assert set(KINDS.values()) == {"equal", "refused"}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in patched() if kind not in {*DEFAULTS, *WHOLE}])
-def test_a_kind_that_is_not_known_to_be_the_same_is_refused_by_name(kind, tmp_path):
-    save_file({"embeddings.patch_embeddings.projection.weight": torch.ones(1)}, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
-    with pytest.raises(CheckpointError, match=f"kind '{kind}', which is not known"):
-        load(ours(), str(tmp_path), partial=False)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_transformers(kind, tmp_path):
+    outcome, detail = fate_of_kind(kind, tmp_path)
+    assert outcome == KINDS[kind], detail
+    assert outcome == "equal" or f"kind '{kind}', which is not known" in detail
 
 
 # -- what no tensor shows

@@ -50,7 +50,6 @@ TIMM = {
 NEITHER = [
     ({"position": "relative"}, "model.position"),
     ({"position_place": "every_layer"}, "model.position_place"),
-    ({"representation_dim": 24}, "model.representation_dim"),
     ({"patch_size": None, "stem_channels": [8, 8]}, "model.stem_channels"),
 ]
 
@@ -92,6 +91,7 @@ def test_transformers_knows_whether_classes_exclude_each_other(several_labels, k
         ("timm", {"position": "rotary", "pool": "map"}, "attention pooling"),
         ("huggingface", {"position": "rotary"}, "model.position"),
         ("timm", {"mlp": "swiglu", "pool": "map"}, "model.pool"),
+        ("timm", {"representation_dim": 24}, "model.representation_dim"),
         ("huggingface", {"pool": "mean"}, "model.pool"),
         ("huggingface", {"num_registers": 1}, "model.num_registers"),
         ("huggingface", {"mlp": "swiglu"}, "model.mlp"),

@@ -170,6 +170,7 @@ def test_encoders_of_pre_training(tmp_path):
 
 
 OURS_AS_TOWERS = {
+    "vit and its pooler": ("ViTModel", {"representation_dim": 24}),
     "clip": ("CLIPVisionModel", CLIP),
     "clip unbiased, with scales": ("CLIPVisionModel", CLIP | {"qkv_bias": False, "layer_scale": 0.1}),
     "siglip": ("SiglipVisionModel", SIGLIP),

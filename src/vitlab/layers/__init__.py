@@ -25,7 +25,7 @@ from vitlab.layers.position_embedding import (
     sines,
 )
 from vitlab.layers.relative_position import RelativePosition, offsets
-from vitlab.layers.rotary_position import CenteredRotaryPosition, RotaryPosition
+from vitlab.layers.rotary_position import CenteredRotaryPosition, RegisterRotaryPosition, RotaryPosition
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "Position",
     "PositionedBlock",
     "QuickGELU",
+    "RegisterRotaryPosition",
     "RelativePosition",
     "RotaryPosition",
     "SinCos1D",

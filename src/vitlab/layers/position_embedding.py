@@ -178,5 +178,6 @@ POSITIONS: dict[str, type[Position]] = {
     "relative": Position,  # these act in attention, and add nothing to the tokens
     "rotary": Position,
     "rotary_centered": Position,
-    "learned_rotary": Learned1D,  # this one does both
+    "learned_rotary": Learned1D,  # these do both
+    "learned_rotary_registers": Learned1D,
 }

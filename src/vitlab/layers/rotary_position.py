@@ -4,6 +4,7 @@ B batch, h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head wid
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,10 +39,13 @@ class RotaryPosition(NoPosition):
 
     def angles(self, grid: Grids, device: torch.device | None = None) -> Tensor:
         """By how much each pair of each token is turned, in radians. -> (T, d/2), of mixed grids (B, 1, T, d/2)"""
-        quarter = self.head_dim // 4
-        frequency = self.temperature ** -(torch.arange(quarter, device=device) / quarter)
-        patches = torch.cat([place[..., None] * frequency for place in self.places(grid, device)], dim=-1)
+        patches = self.pairs(self.places(grid, device), self.temperature)
         return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
+
+    def pairs(self, places: tuple[Tensor, Tensor], temperature: float) -> Tensor:
+        """The angles of all pairs, of which each half turns with one of the places. 2 x (…, T) -> (…, T, d/2)"""
+        frequency = frequencies(self.head_dim // 4, temperature, places[0].device)
+        return torch.cat([place[..., None] * frequency for place in places], dim=-1)
 
     def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
         """What the first half of the pairs turns with, and the second. -> 2 x (N,), of mixed grids (B, 1, N)"""
@@ -65,6 +69,41 @@ class CenteredRotaryPosition(RotaryPosition):
         column, row = super().places(grid, device)
         h, w = (size[:, None, None] for size in grid.sizes()) if isinstance(grid, MixedGrids) else grid
         return 2 * math.pi * ((2 * row + 1) / h - 1), 2 * math.pi * ((2 * column + 1) / w - 1)
+
+
+class RegisterRotaryPosition(RotaryPosition):
+    """Rotary positions of ViT-5 (Wang et al., 2026, arXiv:2602.08071): slower ones, rows first, and the registers,
+    all prefix tokens but the first, turn by their places on a small square of their own. Raises ValueError if their
+    number is no square.
+    """
+
+    temperature = 10_000.0
+    register_temperature = 100.0
+
+    def __init__(self, *, num_prefix_tokens: int, **sizes: Any):
+        num_registers = num_prefix_tokens - 1
+        self.side = math.isqrt(max(num_registers, 0))
+        if self.side**2 != num_registers:
+            raise ValueError(
+                "position 'learned_rotary_registers' wants a class token and a square number of registers (1, 4, 9), "
+                f"and there are {num_prefix_tokens} tokens before the patches"
+            )
+        super().__init__(num_prefix_tokens=num_prefix_tokens, **sizes)
+
+    def angles(self, grid: Grids, device: torch.device | None = None) -> Tensor:
+        angles = super().angles(grid, device)
+        registers = self.pairs(self.places((self.side, self.side), device), self.register_temperature)
+        registers = registers.expand(*angles.shape[:-2], -1, -1)
+        return torch.cat([angles[..., :1, :], registers, angles[..., self.num_prefix_tokens :, :]], dim=-2)
+
+    def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        column, row = super().places(grid, device)
+        return row, column
+
+
+def frequencies(count: int, temperature: float, device: torch.device | None = None) -> Tensor:
+    """From 1 down to nearly 1/temperature, in radians for each patch. -> (count,)"""
+    return temperature ** -(torch.arange(count, device=device) / count)
 
 
 def turn(x: Tensor, angles: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from vitlab.weights.facts import facts
 from vitlab.weights.renaming import Tensors
 
 ROTARY = ("rotary", "rotary_centered", "learned_rotary")
+NOWHERE = {"relative", "learned_rotary_registers"}  # positions that neither timm nor Hugging Face has
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,11 @@ def check(model: VisionTransformer | MaskedAutoencoder, source: Source) -> None:
         options = OPTIONS.get(key.rpartition(".")[2])
         possible = options is None or value in options
         wanted, given = (str(one).lower() if isinstance(one, bool) else one for one in (value, own[key]))
-        remedy = f"set model.{key}={wanted}" if possible else f"which is not one of: {', '.join(options or ())};"
+        remedy = (
+            f"set model.{key}={wanted}"
+            if possible
+            else f"model.{key} is one of {', '.join(options or ())}: take other weights"
+        )
         raise CheckpointError(
             f"{source.origin} computes with {key} {wanted}, and the model with {given}; {remedy}, or "
             "model.pretrained_partial=true to go on nevertheless"

@@ -19,7 +19,7 @@ class Form:
     `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
     resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
     `facts` are what all its models have in common, by the keys of the model's config; `pool` is how their heads read
-    tokens, None where they differ.
+    tokens, None where they differ; `read_off` takes the facts that the shapes of some tensors show.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Form:
     extras: str = r"(?!)"
     facts: dict[str, Any] = field(default_factory=dict)
     pool: str | None = None
+    read_off: Callable[[Tensors], dict[str, Any]] = lambda tensors: {}
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ class Source:
 
 def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
     """Tensors of a library, and what it says of them, in our words."""
+    shown = form.read_off(tensors)
     tensors = form.renamed(tensors)
     if stated.halves:
         tensors = interleave(tensors, stated.facts["num_heads"])
-    facts, interpolation = form.facts | stated.facts, stated.interpolation or form.interpolation
+    facts, interpolation = form.facts | shown | stated.facts, stated.interpolation or form.interpolation
     return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, stated.pool or form.pool)

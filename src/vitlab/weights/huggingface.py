@@ -56,6 +56,7 @@ BACK: Rules = (
     (r"\.norm2\.", ".layernorm_after."),
     (r"^blocks\.", "vit.encoder.layer."),
     (r"^norm\.", "vit.layernorm."),
+    (r"^pre_logits\.fc\.", "pooler.dense."),
     (r"^head\.", "classifier."),
 )
 ACTIVATIONS = {
@@ -96,7 +97,7 @@ def renamed(tensors: Tensors) -> Tensors:
 
 
 def back(tensors: Tensors) -> Tensors:
-    """Ours as ViTForImageClassification's files have them."""
+    """Ours as the files of ViTForImageClassification have them."""
     return rename(unstack(tensors, "attn", "qkv"), BACK)
 
 

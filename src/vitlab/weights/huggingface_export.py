@@ -5,6 +5,7 @@ from typing import Any
 from vitlab.layers import ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
+    NOWHERE,
     ROTARY,
     Export,
     Preprocessing,
@@ -21,28 +22,28 @@ from vitlab.weights.facts import facts
 from vitlab.weights.huggingface import ACTIVATIONS, BACK_ACTIVATIONS, back
 from vitlab.weights.huggingface_towers import CLASSES, tower, tower_of
 
-HEADLESS = "the head is left out: an image tower of Hugging Face's gives features"
+HEADLESS = "the head is left out: Hugging Face's model of this kind gives features"
 
 
 def to_huggingface(
     model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
 ) -> Export:
     """LayerScale goes into the linear layers before it, and any positions that are added into one learned table: both
-    are the same function. Raises ConfigError for an option that ViTForImageClassification does not have."""
+    are the same function. A model with a layer before its head is written
+    as a ViTModel, whose pooler that is. Raises ConfigError for an option that Hugging Face's model does not have."""
     library = "Hugging Face's ViTForImageClassification"
     model = require_vit(model)
     if kind := tower_of(facts(model)):
-        state, config = tower(model, common(CLASSES[kind], model, {"relative", "rotary", "learned_rotary"}), kind)
+        state, config = tower(model, common(CLASSES[kind], model, {*NOWHERE, "rotary", "learned_rotary"}), kind)
         files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
         return Export(state, files, HEADLESS)
-    own = common(library, model, {"relative", *ROTARY})
+    own = common(library, model, {*NOWHERE, *ROTARY})
     refuse(
         library,
         {
             "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
             "distillation token": isinstance(model, DistilledVisionTransformer),
-            "layer before the head (model.representation_dim)": has(model.pre_logits),
             f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS.values(),
             f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
             "norm of queries and keys (model.qk_norm)": has(attention(model).q_norm),
@@ -54,8 +55,9 @@ def to_huggingface(
     }
     height, width = model.patch_embed.image_size
     classes = dict(enumerate(class_names))
+    pooled = has(model.pre_logits)  # by the layer before the head, which only ViTModel has
     config = {
-        "architectures": ["ViTForImageClassification"],
+        "architectures": ["ViTModel" if pooled else "ViTForImageClassification"],
         "model_type": "vit",
         "hidden_size": model.cls_token.shape[-1],
         "num_hidden_layers": model.depth,
@@ -73,7 +75,12 @@ def to_huggingface(
         "label2id": {name: number for number, name in classes.items()},
         "problem_type": f"{'multi' if several_labels else 'single'}_label_classification",
     }
-    return Export(back(state), {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)})
+    files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
+    if not pooled:
+        return Export(back(state), files)
+    config |= {"pooler_output_size": model.pre_logits.fc.out_features, "pooler_act": "tanh"}
+    features = {name.removeprefix("vit."): value for name, value in back(state).items() if "classifier" not in name}
+    return Export(features, files, HEADLESS)
 
 
 def processor(model: Any, preprocessing: Preprocessing) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def transposed(name: str, value: Tensor) -> Tensor:
     return value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
 
 
-def stated(tensors: Tensors) -> dict[str, Any]:
+def read_off(tensors: Tensors) -> dict[str, Any]:
     """The number of heads, which the shape of a query's kernel tells."""
     for name, value in tensors.items():
         if name.endswith("/query/kernel") and "encoderblock" in name:
@@ -93,4 +93,5 @@ FORM = Form(
     renamed=renamed,
     interpolation=Interpolation("bilinear", antialias=False),
     facts={"norm_eps": 1e-6},
+    read_off=read_off,
 )

@@ -16,11 +16,20 @@ from vitlab.weights import (
     tensor_file,
     timm_names,
     torchvision_names,
+    vit5_names,
 )
 from vitlab.weights.form import Source, Stated, described
 from vitlab.weights.renaming import Tensors
 
-FORMS = (huggingface.FORM, torchvision_names.FORM, openclip_names.FORM, jax_npz.FORM, facebook.FORM, timm_names.FORM)
+FORMS = (
+    huggingface.FORM,
+    torchvision_names.FORM,
+    openclip_names.FORM,
+    jax_npz.FORM,
+    vit5_names.FORM,
+    facebook.FORM,
+    timm_names.FORM,
+)
 FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -84,8 +93,6 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
         form, stated = timm_names.FORM, timm_names.stated(config, origin)
     elif "model_type" in config:
         form, stated = huggingface.FORM, huggingface.stated(config, origin)
-    elif form is jax_npz.FORM:
-        stated = Stated(jax_npz.stated(tensors))
     elif form is not None:
         stated = Stated({})
     else:

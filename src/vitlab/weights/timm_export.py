@@ -6,6 +6,7 @@ from typing import Any
 from vitlab.layers import AttentionPooling, ClassTokenPooling, LayerScale, MeanPooling, RotaryPosition
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
+    NOWHERE,
     ROTARY,
     Export,
     Preprocessing,
@@ -31,7 +32,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     """timm's files do not say whether an image may have several labels. Raises ConfigError for an option that timm's
     VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
-    own = common("timm's ViT", model, {"relative"})
+    own = common("timm's ViT", model, NOWHERE)
     distilled = isinstance(model, DistilledVisionTransformer)
     gated, pooled, rotary = own["mlp"] == "swiglu", type(model.attn_pool), own["position"] in ROTARY
     bases = ROTARY_BASES if rotary else {**BASES, EPS: DISTILLED if distilled else GATED if gated else BASES[EPS]}
