@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("evaluate")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.evaluation import evaluate
+    from vitlab.programs.evaluate import evaluate
 
     evaluate(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("export")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.export import export
+    from vitlab.programs.export import export
 
     export(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("features")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.feature_extraction import extract_features
+    from vitlab.programs.features import extract_features
 
     extract_features(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("pack")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.packing import pack
+    from vitlab.programs.pack import pack
 
     pack(cfg)
 

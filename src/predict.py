@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("predict")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.prediction import predict
+    from vitlab.programs.predict import predict
 
     predict(cfg)
 

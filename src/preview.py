@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("preview")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.preview import preview
+    from vitlab.programs.preview import preview
 
     preview(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("probe")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.probing import probe
+    from vitlab.programs.probe import probe
 
     probe(cfg)
 

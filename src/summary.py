@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("summary")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.summary import summarize
+    from vitlab.programs.summary import summarize
 
     summarize(cfg)
 

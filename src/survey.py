@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("survey")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.survey import survey
+    from vitlab.programs.survey import survey
 
     survey(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("train")
 def main(cfg: DictConfig) -> float | None:
-    from vitlab.run.training import train  # torch and Lightning load here, after a typo has been refused
+    from vitlab.programs.train import train  # torch and Lightning load here, after a typo has been refused
 
     return train(cfg)
 

@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig
 
-from vitlab.run.command import command
+from vitlab.config.command import command
 
 
 @command("visualize")
 def main(cfg: DictConfig) -> None:
-    from vitlab.run.visualization import visualize
+    from vitlab.programs.visualize import visualize
 
     visualize(cfg)
 

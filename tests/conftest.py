@@ -19,8 +19,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 from PIL import Image
 
+from vitlab.config.home import CONF
 from vitlab.errors import DataError
-from vitlab.home import CONF
 
 os.environ |= {
     "WANDB_MODE": "offline",

@@ -24,7 +24,7 @@ import torch  # noqa: E402
 from conftest import BARE, TINY  # noqa: E402
 
 import train  # noqa: E402
-import vitlab.run.training  # noqa: E402, F401
+import vitlab.programs.train  # noqa: E402, F401
 from vitlab.checkpoints import file  # noqa: E402
 
 OPTIONS = [*TINY, *BARE, "trainer.max_epochs=4", "global_batch_size=256", "data.device_batch_size=128"]

@@ -10,8 +10,8 @@ from conftest import SRC, TINY, image_folder
 from PIL import Image
 from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
+from vitlab.config.build import called
 from vitlab.errors import ConfigError
-from vitlab.run.build import called
 
 FOLDER = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8", "global_batch_size=4"]
 

@@ -316,7 +316,7 @@ def test_the_trainers_keys_are_those_of_lightning():
 
     import pytorch_lightning as pl
 
-    from vitlab.run.keys import trainer_keys
+    from vitlab.config.keys import trainer_keys
 
     assert set(trainer_keys()) == {"_target_", *inspect.signature(pl.Trainer).parameters}
 

@@ -10,9 +10,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from vitlab.home import CONF, EXPERIMENTS
-from vitlab.run.annotations import accepts, check_annotations
-from vitlab.run.build import parts, plain
+from vitlab.config.annotations import accepts, check_annotations
+from vitlab.config.build import parts, plain
+from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by constructor

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, spearmanr
 
-from vitlab.counted import counted_numbers, mixed
+from vitlab.seeding import counted_numbers, mixed
 
 
 def grid(seeds=4, epochs=10, indices=500):
@@ -27,7 +27,7 @@ def test_the_numbers_never_change():
 @pytest.mark.slow
 def test_another_process_gets_the_same():
     code = (
-        "import numpy as np; from vitlab.counted import *; print(counted_numbers('x', np.array([[5, 6]]), 4).tolist())"
+        "import numpy as np; from vitlab.seeding import *; print(counted_numbers('x', np.array([[5, 6]]), 4).tolist())"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == str(counted_numbers("x", np.array([[5, 6]]), 4).tolist())

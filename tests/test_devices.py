@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vitlab.data import loader
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
+from vitlab.data.loading import loader
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
 

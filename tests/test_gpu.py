@@ -199,8 +199,8 @@ def data_of_a_run(device, num_workers=2):
     import pytorch_lightning as pl
     from hydra import compose, initialize_config_dir
 
-    from vitlab.home import CONF
-    from vitlab.run.build import build
+    from vitlab.config.build import build
+    from vitlab.config.home import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", overrides=["model=vit_mu4", "data=digits", f"data.num_workers={num_workers}"])

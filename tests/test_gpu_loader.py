@@ -7,8 +7,8 @@ import torch
 from conftest import BARE
 from torch.utils.data import Dataset
 
-from vitlab.data.batch import Batch
-from vitlab.data.loader import Loader
+from vitlab.data.batches.batch import Batch
+from vitlab.data.loading.loader import Loader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_1samp
 
-from vitlab.intervals import half_width, wilson_interval
+from vitlab.reports.confidence import half_width, wilson_interval
 
 
 @given(n=st.integers(1, 10**6), share=st.floats(0, 1), level=st.sampled_from([0.68, 0.95, 0.99]))

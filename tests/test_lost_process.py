@@ -10,10 +10,10 @@ from omegaconf import OmegaConf
 from torch.distributed import DistBackendError, DistNetworkError, DistStoreError
 from two_processes import logged_steps, other_process, sentences, status_of, two_processes, until
 
+from vitlab.config.home import CONF
 from vitlab.distributed.data_parallel import DataParallel, register
 from vitlab.distributed.lost_process import lost_process
 from vitlab.errors import DistributedError
-from vitlab.home import CONF
 
 pytestmark = pytest.mark.timeout(900)
 

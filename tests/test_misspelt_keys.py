@@ -11,10 +11,10 @@ from hydra.utils import get_object
 from omegaconf import open_dict
 from test_configs import NEEDED, RUNTIME, composed, unresolved
 
+from vitlab.config.annotations import check_names
+from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.keys import COLLECTIONS, COMMANDS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
 from vitlab.errors import ConfigError
-from vitlab.home import CONF, EXPERIMENTS
-from vitlab.run.annotations import check_names
-from vitlab.run.keys import COLLECTIONS, COMMANDS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
 
 OPTIONS = [f for f in sorted(CONF.glob("*/*.yaml")) if f.parent.name != "hydra"]
 EMPTY = {"none", "full"}  # options that choose nothing

@@ -126,7 +126,7 @@ def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run)
     import csv
 
     from vitlab.data import Digits
-    from vitlab.data.splits import carve
+    from vitlab.data.pools.splits import carve
 
     pool = Digits().open()["train"]
     test = carve(pool.targets, {"train": 0.7, "val": 0.1, "test": 0.2})["test"]
@@ -144,7 +144,7 @@ def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run)
 
 @pytest.mark.slow
 def test_the_wheel_carries_the_configs(tmp_path):
-    from vitlab.home import CHECKOUT
+    from vitlab.config.home import CHECKOUT
 
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True)
@@ -155,7 +155,7 @@ def test_the_wheel_carries_the_configs(tmp_path):
     assert any(name.startswith("hydra_plugins/") for name in names)
     target = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(target)
-    code = "from vitlab.home import CONF; print(CONF); assert (CONF / 'train.yaml').is_file()"
+    code = "from vitlab.config.home import CONF; print(CONF); assert (CONF / 'train.yaml').is_file()"
     found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -7,7 +7,7 @@ import torch
 from conftest import BARE
 
 from vitlab.checkpoints import file
-from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.batches.preprocessing import Preprocessing
 
 QUICK = [*BARE, "trainer.max_steps=1", "global_batch_size=64"]
 STILL = [*QUICK, "optimizer.lr=1e-12", "optimizer.weight_decay=0"]  # weights stay

@@ -8,9 +8,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from PIL import Image
 
-from vitlab.home import CONF
-from vitlab.run.build import build
-from vitlab.run.preview import first_batch
+from vitlab.config.build import build
+from vitlab.config.home import CONF
+from vitlab.programs.preview import first_batch
 
 PLAIN = ["model=vit_mu4", "data=digits"]
 
@@ -80,7 +80,7 @@ def test_the_batch_is_the_one_that_training_starts_with(cli, tmp_path, monkeypat
 
 
 def test_the_size_is_that_of_the_first_step(cli, tmp_path, monkeypatch):
-    from vitlab.run import preview as module
+    from vitlab.programs import preview as module
 
     seen = []
     first_batch = module.first_batch

@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torchvision.models import resnet18
 
 from vitlab.data import Digits, Synthetic
-from vitlab.intervals import half_width, wilson_interval
+from vitlab.reports.confidence import half_width, wilson_interval
 from vitlab.run.saved_run import SavedRun
 
 WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.num_workers=0"]

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from vitlab.home import CONF, ROOT
+from vitlab.config.home import CONF, ROOT
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 VIT = ROOT / "src" / "vitlab" / "models" / "vit.py"

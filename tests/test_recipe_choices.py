@@ -7,7 +7,7 @@ import pytest
 from conftest import BARE
 from omegaconf import OmegaConf
 
-from vitlab.home import CONF
+from vitlab.config.home import CONF
 
 QUICK = [*BARE, "data=synthetic", "data.cache=none", "data.source.num_samples=200", "global_batch_size=16"]
 QUICK += ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]

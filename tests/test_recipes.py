@@ -24,9 +24,9 @@ from omegaconf import OmegaConf, open_dict
 from test_configs import NEEDED, composed
 from torch import nn
 
+from vitlab.config.build import build, plain
+from vitlab.config.home import EXPERIMENTS
 from vitlab.counting import multiply_accumulates
-from vitlab.home import EXPERIMENTS
-from vitlab.run.build import build, plain
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_datamodule, build_task
 from vitlab.tasks.teacher import Norm, Teacher

@@ -7,8 +7,8 @@ from conftest import BARE, image_folder
 from omegaconf import OmegaConf
 from test_configs import composed
 
-from vitlab.run.build import plain
-from vitlab.run.redaction import Redaction, is_secret
+from vitlab.config.build import plain
+from vitlab.config.redaction import Redaction, is_secret
 
 SECRETS = ("s3cr3t-from-env", "me:pass99word")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.home import CONF
+from vitlab.config.home import CONF
 
 SRC = Path(__file__).parents[1] / "src"
 FILES = sorted(SRC.rglob("*.py"))
@@ -88,11 +88,11 @@ def test_weights_need_few_libraries():
         ("losses", set()),
         ("optim", set()),
         ("models", {"layers"}),
-        ("weights", {"models", "layers", "errors", "checkpoints", "whole_files"}),
+        ("weights", {"models", "layers", "errors", "checkpoints", "atomic_files"}),
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
-        ("features", {"models", "data", "counted", "errors"}),
-        ("tasks", {"models", "layers", "losses", "optim", "data", "counted", "distributed", "errors"}),
+        ("features", {"models", "data", "seeding", "errors"}),
+        ("tasks", {"models", "layers", "losses", "optim", "data", "seeding", "distributed", "errors"}),
     ],
 )
 def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
@@ -113,11 +113,21 @@ def test_data_never_meets_models():
 
 def test_hydra_stays_in_the_entries_the_plugins_and_the_run():
     entries = tuple(entry.name for entry in ENTRIES)
-    assert outside(importers_of("hydra", "omegaconf"), *entries, "hydra_plugins/", "vitlab/run/") == []
+    assert (
+        outside(
+            importers_of("hydra", "omegaconf"),
+            *entries,
+            "hydra_plugins/",
+            "vitlab/config/",
+            "vitlab/run/",
+            "vitlab/programs/",
+        )
+        == []
+    )
 
 
 def test_lightning_stays_where_training_is_organised():
-    rooms = [f"vitlab/{room}/" for room in ("tasks", "callbacks", "loggers", "distributed", "run")]
+    rooms = [f"vitlab/{room}/" for room in ("tasks", "callbacks", "loggers", "distributed", "run", "programs")]
     importers = importers_of("pytorch_lightning", "lightning_fabric")
     assert outside(importers, *rooms, "vitlab/data/datamodule.py") == []
     assert outside(importers_of("torchmetrics"), "vitlab/tasks/", "vitlab/callbacks/") == []

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from vitlab.home import CONF
+from vitlab.config.home import CONF
 
 
 @pytest.fixture

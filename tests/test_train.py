@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.checkpoints import file
-from vitlab.run.stored_config import from_saved
+from vitlab.config.stored_config import from_saved
 
 
 def rows(folder):

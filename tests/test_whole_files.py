@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitlab.whole_files import write_whole, writing_whole
+from vitlab.atomic_files import write_whole, writing_whole
 
 
 def broken_off(path):

@@ -33,11 +33,11 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from vitlab.allocator import keep_freed_memory
-from vitlab.data import decoding
-from vitlab.data.batch import Key
-from vitlab.home import CONF
-from vitlab.run.build import build
+from vitlab.config.build import build
+from vitlab.config.home import CONF
+from vitlab.data.batches.batch import Key
+from vitlab.data.images import decoding
+from vitlab.malloc import keep_freed_memory
 from vitlab.run.precision import cpu_capabilities
 
 IMAGES, BATCH, SIZE, SCALE = 2000, 128, 224, (0.08, 1.0)

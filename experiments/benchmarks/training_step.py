@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
-from vitlab.home import CONF
+from vitlab.config.home import CONF
 from vitlab.run.model import build_model
 from vitlab.run.precision import cpu_capabilities, hardware_precision, speed_up_float32_products
 

@@ -39,7 +39,7 @@ def operations_of_an_image(given: Assignment) -> float:
     """Of a training step: forward, and twice that backward."""
     from hydra import compose, initialize_config_dir
 
-    from vitlab.home import CONF
+    from vitlab.config.home import CONF
     from vitlab.run.model import build_model
 
     scale = given.scale

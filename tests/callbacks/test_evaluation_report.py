@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from vitlab.callbacks import EvaluationReport
-from vitlab.data.batch import Batch, Sample
-from vitlab.data.targets import multi_hot, target_at
+from vitlab.data.batches.batch import Batch, Sample
+from vitlab.data.pools.targets import multi_hot, target_at
 
 NAMES = ["ant", "bee", "cat"]
 LOGITS = torch.tensor([[2.0, -1, 0.5], [-3, 1, 4], [-1, -2, -3], [1, 2, 3.0]])

@@ -7,8 +7,8 @@ import torch
 
 from vitlab.callbacks import ReconstructionPicture
 from vitlab.callbacks.reconstruction_picture import triples
-from vitlab.data.batch import Batch
-from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.preprocessing import Preprocessing
 
 
 def test_hidden_patches_are_gray_and_the_rest_is_the_image():

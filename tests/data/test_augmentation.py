@@ -10,16 +10,16 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
-from vitlab.data.augmentation import GaussianBlur, RandomErasing, check_augmentation
-from vitlab.data.batch import Key
-from vitlab.data.crops import RandomResizedCrop
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.loader import as_it_is
-from vitlab.data.sampler import TrainingOrder
-from vitlab.data.source import ArrayPool
+from vitlab.config.build import build
+from vitlab.config.home import CONF
+from vitlab.data.batches.batch import Key
+from vitlab.data.images.augmentation import GaussianBlur, RandomErasing, check_augmentation
+from vitlab.data.images.crops import RandomResizedCrop
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import as_it_is
+from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.pools.pool import ArrayPool
 from vitlab.errors import ConfigError
-from vitlab.home import CONF
-from vitlab.run.build import build
 
 FILES = sorted(file for file in (CONF / "augmentation").glob("*.yaml") if file.stem != "none")
 NAMES = [file.stem for file in FILES]

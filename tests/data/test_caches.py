@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from vitlab.data.cache import decoded, encoded
-from vitlab.data.decoding import DamagedImage, opened
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.images.decoding import DamagedImage, opened
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import DataError, StorageError
 
 SRC = Path(__file__).parents[2] / "src"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitlab.data import content
-from vitlab.data.content import examined, mean_and_std, overlap, repeated, together
-from vitlab.data.crops import CenterCrop
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.source import ArrayPool, Pool
-from vitlab.data.sources.file_pool import FilePool
+from vitlab.data import duplicates
+from vitlab.data.duplicates import examined, mean_and_std, overlap, repeated, together
+from vitlab.data.images.crops import CenterCrop
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.run.overlap import print_overlap, sentence
 
 NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
@@ -73,10 +73,10 @@ def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
     first, second = files(tmp_path / "a", copied[0]), files(tmp_path / "b", copied[1])
     splits = {"train": split_of(first), "test": split_of(second)}
     assert "40 files were not compared within 0 s" in overlap(splits, seconds=0).unchecked
-    monkeypatch.setattr(content, "MOST_FILES", 30)
+    monkeypatch.setattr(duplicates, "MOST_FILES", 30)
     monkeypatch.setattr(Pool, "load", lambda *args: pytest.fail("no file is read"))
     assert "40 files would delay the start; python src/survey.py" in sentence(overlap(splits))
-    monkeypatch.setattr(content, "MOST_BYTES", 100)
+    monkeypatch.setattr(duplicates, "MOST_BYTES", 100)
     assert "pixels would delay the start" in overlap({"train": split_of(in_memory(NOISE))}).unchecked
     remote = Pool(np.zeros(3, np.int64), "")
     assert "archives" in overlap({"train": split_of(remote), "test": split_of(remote)}).unchecked

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from vitlab.data import cores
-from vitlab.data.loader import workers_for
+from vitlab.data.loading import cores
+from vitlab.data.loading.loader import workers_for
 
 ALL = set(range(112))
 SOCKETS = [set(range(56))] * 4 + [set(range(56, 112))] * 4

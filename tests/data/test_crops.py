@@ -13,11 +13,11 @@ from scipy.stats import ks_2samp, kstest
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.counted import counted_numbers
 from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batch import Key
-from vitlab.data.dataset import ImageSplit, evaluated_image
-from vitlab.data.source import ArrayPool
+from vitlab.data.batches.batch import Key
+from vitlab.data.loading.dataset import ImageSplit, evaluated_image
+from vitlab.data.pools.pool import ArrayPool
+from vitlab.seeding import counted_numbers
 
 METHODS = ("torchvision", "inception")
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")

@@ -26,9 +26,9 @@ from vitlab.data import (
     TokenBudget,
     WholeImage,
 )
-from vitlab.data.batch import Batch, Key, Unreadable
-from vitlab.data.batch_size import divide_batch
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.batches.batch import Batch, Key, Unreadable
+from vitlab.data.batches.batch_size import divide_batch
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer
 

@@ -8,13 +8,14 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from vitlab.data import RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage, decoding
-from vitlab.data.batch import Key, Sample, Unreadable, collate
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.loader import Loader
-from vitlab.data.sampler import TrainingOrder
-from vitlab.data.source import ArrayPool
-from vitlab.data.sources.file_pool import FilePool
+from vitlab.data import RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.batches.batch import Key, Sample, Unreadable, collate
+from vitlab.data.images import decoding
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import Loader
+from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.pool import ArrayPool
 from vitlab.errors import DataError
 
 SHIFTED = ShiftedCrop(image_size=8, padding=4, flip_rate=0.5, interpolation="bilinear")

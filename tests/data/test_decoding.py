@@ -10,8 +10,8 @@ import pytest
 from pictures import photo, stored
 from PIL import Image, ImageOps
 
-from vitlab.data import decoding
-from vitlab.data.decoding import DamagedImage, FastJPEG, PillowFile, exif_block, opened
+from vitlab.data.images import decoding
+from vitlab.data.images.decoding import DamagedImage, FastJPEG, PillowFile, exif_block, opened
 
 ORIENTATION = 0x0112
 COMMENT = b"\xff\xfe" + struct.pack(">H", 60_002) + b"\xff\xda" * 30_000  # 60 kB that look like the start of pixels

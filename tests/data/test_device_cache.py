@@ -10,11 +10,11 @@ from stand_in import stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import CenterCrop, ImageDataModule, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batch import Key
+from vitlab.data.batches.batch import Key
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.sampler import TrainingOrder
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import ConfigError
 
 SHIFTED = ShiftedCrop(image_size=16, padding=3, flip_rate=0.5, interpolation="bilinear")

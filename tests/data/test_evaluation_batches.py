@@ -8,11 +8,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from PIL import Image
 
+from vitlab.config.build import build
+from vitlab.config.home import CONF
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.errors import DataError
-from vitlab.home import CONF
 from vitlab.models import VisionTransformer
-from vitlab.run.build import build
 
 CPU = torch.device("cpu")
 

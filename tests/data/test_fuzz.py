@@ -15,10 +15,11 @@ import pytest
 from pictures import stored
 from PIL import Image, ImageOps
 
-from vitlab.data import RandomResizedCrop, TokenBudget, decoding
-from vitlab.data.batch import Key, Sample, Unreadable, collate
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.source import Pool
+from vitlab.data import RandomResizedCrop, TokenBudget
+from vitlab.data.batches.batch import Key, Sample, Unreadable, collate
+from vitlab.data.images import decoding
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.pools.pool import Pool
 
 SECONDS = 5  # for one reading of a file
 LARGEST = 256 * 256  # pixels up to which a picture is taken as it is

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from vitlab.data import loader
-from vitlab.data.batch import Batch
-from vitlab.data.loader import SLOTS_IN_USE, Loader, batches_ahead, worker_trouble, workers_for
+from vitlab.config.command import as_refusal
+from vitlab.data.batches.batch import Batch
+from vitlab.data.loading import loader
+from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, batches_ahead, worker_trouble, workers_for
 from vitlab.errors import ConfigError, DataError, StorageError
-from vitlab.run.command import as_refusal
 
 CPU = torch.device("cpu")
 GIGABYTE = 2**30
@@ -86,8 +86,8 @@ PROGRAM = """
     import json, os, signal, sys, time
     import torch
     from test_loader import hang, kill_itself, make
-    from vitlab.run.command import leave
-    from vitlab.run.refusals import as_refusal
+    from vitlab.config.command import leave
+    from vitlab.config.refusals import as_refusal
 
     def killed_in_a_step():
         for step, batch in enumerate(make()):
@@ -217,7 +217,7 @@ def machine(monkeypatch):
     """machine(cores, free): a machine with that many cores, and bytes of shared memory."""
 
     def build(cores, free):
-        monkeypatch.setattr("vitlab.data.cores.quota", lambda: float("inf"))
+        monkeypatch.setattr("vitlab.data.loading.cores.quota", lambda: float("inf"))
         usage = namedtuple("usage", ["total", "used", "free"])
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free, 0, free))

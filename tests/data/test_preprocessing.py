@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.layers import patchify
 
 MEAN, STD = [0.1, 0.5, 0.9], [0.2, 0.25, 0.5]

@@ -7,11 +7,11 @@ from pictures import noise, photo, stored
 from PIL import Image
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.counted import counted_numbers
 from vitlab.data import RandomResizedCrop
-from vitlab.data.dataset import taken
-from vitlab.data.decoding import opened
-from vitlab.data.resampling import resampled
+from vitlab.data.images.decoding import opened
+from vitlab.data.images.resampling import resampled
+from vitlab.data.loading.dataset import taken
+from vitlab.seeding import counted_numbers
 
 SIZES = [
     ((37, 61), (16, 16)),

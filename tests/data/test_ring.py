@@ -6,13 +6,13 @@ import torch
 from PIL import Image
 
 from vitlab.data import ShiftedCrop, TokenBudget
-from vitlab.data.batch import Key
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.loader import Loader
-from vitlab.data.ring import BatchesInRing
-from vitlab.data.sampler import TrainingOrder
-from vitlab.data.source import ArrayPool
-from vitlab.data.sources.file_pool import FilePool
+from vitlab.data.batches.batch import Key
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import Loader
+from vitlab.data.loading.ring import BatchesInRing
+from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.pool import ArrayPool
 
 SHIFTED = ShiftedCrop(image_size=8, padding=2, flip_rate=0.5, interpolation="bilinear")
 

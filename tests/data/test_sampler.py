@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from vitlab.data.batch import Key
-from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
+from vitlab.data.batches.batch import Key
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
 
 
 class Sharing(NamedTuple):

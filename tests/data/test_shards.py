@@ -16,12 +16,12 @@ import pytest
 from PIL import Image
 
 from vitlab.data import Shards
-from vitlab.data.byte_ranges import ByteRange, RemoteFiles
 from vitlab.data.cache.reencoding import Reencoding
-from vitlab.data.foreign_tars import index_tars
-from vitlab.data.shard_index import INDEX, name_of
-from vitlab.data.shards import short, write_shards
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.shards.file_ranges import ByteRange, RemoteFiles
+from vitlab.data.shards.index import INDEX, name_of
+from vitlab.data.shards.webdataset import index_tars
+from vitlab.data.shards.writing import short, write_shards
 from vitlab.errors import ConfigError, DataError
 
 AS_STORED = Reencoding(image_mode=None)
@@ -196,7 +196,7 @@ def test_packing_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(Reencoding, "__call__", until)
-            patch.setattr("vitlab.data.shards.AT_ONCE", 4)
+            patch.setattr("vitlab.data.shards.writing.AT_ONCE", 4)
             with pytest.raises(InterruptionError):
                 packed(tmp_path / "resumed", pools)
         assert not (tmp_path / "resumed" / INDEX).exists()
@@ -285,7 +285,7 @@ def test_a_pickled_pool_is_small_and_reads_the_same(tmp_path):
 
 
 def test_more_shards_than_files_may_be_open(tmp_path, monkeypatch):
-    monkeypatch.setattr("vitlab.data.byte_ranges.MOST_OPEN", 3)
+    monkeypatch.setattr("vitlab.data.shards.file_ranges.MOST_OPEN", 3)
     original = files(10)
     packed(tmp_path, {"train": original}, shard_bytes=1)
     pool = opened(tmp_path)["train"]
@@ -300,7 +300,7 @@ def test_more_shards_than_files_may_be_open(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_waiting(monkeypatch, tmp_path):
-    monkeypatch.setattr("vitlab.data.byte_ranges.DELAYS", (0.0, 0.01, 0.01))
+    monkeypatch.setattr("vitlab.data.shards.file_ranges.DELAYS", (0.0, 0.01, 0.01))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.data import Digits
-from vitlab.data.splits import carve, few_of_each
+from vitlab.data.pools.splits import carve, few_of_each
 from vitlab.errors import ConfigError
 
 DIGITS = {  # size, first indices, and the sum of all: recorded

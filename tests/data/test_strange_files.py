@@ -17,12 +17,12 @@ from omegaconf import OmegaConf
 from PIL import Image
 from pyarrow import parquet
 
+from vitlab.atomic_files import digest_of
+from vitlab.config.build import build
+from vitlab.config.stored_config import from_saved
 from vitlab.data import Arrays, Folder, Listing, Shards
-from vitlab.data.shard_index import map_columns, save_columns
+from vitlab.data.shards.index import map_columns, save_columns
 from vitlab.errors import DataError
-from vitlab.run.build import build
-from vitlab.run.stored_config import from_saved
-from vitlab.whole_files import digest_of
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -6,7 +6,7 @@ import torch
 import torchvision
 from conftest import vit_options
 
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import DataError
 from vitlab.features import extract, joined
 from vitlab.models import VisionTransformer, timm_model, torchvision_model

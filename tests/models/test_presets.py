@@ -2,7 +2,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from vitlab.home import CONF
+from vitlab.config.home import CONF
 from vitlab.run.model import build_model
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml"))

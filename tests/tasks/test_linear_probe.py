@@ -13,13 +13,13 @@ from torch import nn
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from vitlab.checkpoints import file
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_of, timm_model, torchvision_model
 from vitlab.optim import Optimization, constant
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import LinearProbe
-from vitlab.tasks.head_scores import HeadScores
+from vitlab.tasks.per_head_metrics import HeadScores
 
 PROBE = [*BARE, "task=linear_probe", "optimizer=sgd", "optimizer.weight_decay=0", "schedule=constant"]
 PROBE += ["schedule.warmup_ratio=0", "trainer.log_every_n_steps=1"]

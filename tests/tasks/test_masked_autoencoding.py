@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from test_resume import Killed, same_tensors, states
 
 from vitlab.checkpoints import file
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.layers import patchify
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import MaskedAutoencoding

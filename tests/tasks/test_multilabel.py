@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from vitlab.callbacks.label_tables import SEVERAL_CLASSES
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.losses import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.models import VisionTransformer

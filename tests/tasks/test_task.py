@@ -12,7 +12,7 @@ from timm.optim import Lamb
 from torch import nn
 
 from vitlab.checkpoints import file
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer, torchvision_model

@@ -16,7 +16,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 from vitlab.checkpoints import file
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
@@ -26,7 +26,7 @@ from vitlab.run.model import try_out
 from vitlab.run.teacher import stated_by, stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
-from vitlab.weights.report import Report
+from vitlab.weights.transfer_table import Report
 
 NORM = Norm([0.3], [0.4])
 QUICK = [*BARE, "trainer.max_steps=2", "schedule=constant", "schedule.warmup_ratio=0"]

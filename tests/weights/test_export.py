@@ -7,7 +7,7 @@ from PIL import Image
 
 from vitlab.errors import ConfigError
 from vitlab.models import DistilledVisionTransformer
-from vitlab.run.export import resizing, write
+from vitlab.programs.export import resizing, write
 from vitlab.weights.exporting import Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm

@@ -11,7 +11,7 @@ from foreign import images, loaded, ours, randomized, torchvision_vit
 from PIL import Image
 
 from vitlab.errors import CheckpointError, ConfigError
-from vitlab.run.export import write
+from vitlab.programs.export import write
 from vitlab.weights.exporting import Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 

@@ -9,7 +9,7 @@ import time
 from omegaconf import OmegaConf
 
 from vitlab.checkpoints.run_folder import run_folder
-from vitlab.home import ROOT
+from vitlab.config.home import ROOT
 
 LONGEST_NAME = 100
 

@@ -9,9 +9,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
+from vitlab.config.command import check_start, check_sweep, leave
+from vitlab.config.refusals import as_refusal
 from vitlab.errors import StorageError
-from vitlab.run.command import check_start, check_sweep, leave
-from vitlab.run.refusals import as_refusal
 
 
 class RunGuard(Callback):

@@ -3,7 +3,7 @@
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from vitlab.home import EXPERIMENTS
+from vitlab.config.home import EXPERIMENTS
 
 
 class ExperimentsSearchPath(SearchPathPlugin):

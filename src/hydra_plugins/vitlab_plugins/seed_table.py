@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from vitlab.intervals import half_width
-from vitlab.whole_files import write_csv
+from vitlab.atomic_files import write_csv
+from vitlab.reports.confidence import half_width
 
 COLUMNS = ("metric", "runs", "mean", "±", "values")
 

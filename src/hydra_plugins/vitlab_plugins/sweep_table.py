@@ -12,9 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from hydra_plugins.vitlab_plugins.resolvers import better
 from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
+from vitlab.atomic_files import write_csv, write_json
+from vitlab.config.job import other_rank
 from vitlab.errors import VitlabError
-from vitlab.run.job import other_rank
-from vitlab.whole_files import write_csv, write_json
 
 OUTCOME = "job.json"
 

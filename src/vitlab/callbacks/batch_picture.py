@@ -7,7 +7,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.layers import MixedGrids, unpatchify
 
 NAMED = 4  # classes of an image

@@ -8,10 +8,10 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
 from vitlab.distributed.gathering import gathered
-from vitlab.whole_files import write_csv
 
 
 class EvaluationReport(Callback):

@@ -10,12 +10,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from vitlab.counted import counted_seed
-from vitlab.data.batch_size import divide_batch
+from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.distributed.gathering import gathered
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
+from vitlab.seeding import counted_seed
 
 
 class FeatureProbe(Callback):

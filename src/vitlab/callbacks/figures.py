@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from vitlab.atomic_files import writing_whole
 from vitlab.views import shown
-from vitlab.whole_files import writing_whole
 
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 

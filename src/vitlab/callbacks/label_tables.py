@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from vitlab.callbacks.figures import bar_figure, confusion_figure
-from vitlab.data.targets import classes_of, words
+from vitlab.data.pools.targets import classes_of, words
 from vitlab.tasks.average_precision import average_precision
 
 NAMED = 3  # classes above a picture

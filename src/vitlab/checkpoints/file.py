@@ -4,9 +4,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from vitlab.atomic_files import writing_whole
 from vitlab.checkpoints.contents import check_contents
 from vitlab.errors import CheckpointError, StorageError
-from vitlab.whole_files import writing_whole
 
 
 def write(checkpoint: dict[str, Any], path: Path, previous: Path | None = None) -> None:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from vitlab.atomic_files import remove_leftovers
 from vitlab.checkpoints.run_folder import CHECKPOINTS
 from vitlab.errors import CheckpointError
-from vitlab.whole_files import remove_leftovers
 
 LOCK = ".lock"
 TAKEN: dict[Path, IO[str]] = {}  # the folders of this process

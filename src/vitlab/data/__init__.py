@@ -1,10 +1,10 @@
 """Patched image data: sources, splits, order, crops, augmentation, batches."""
 
-from vitlab.data.augmentation import GaussianBlur, RandomErasing
-from vitlab.data.crops import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.batches.mixing import Mixing
+from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.datamodule import ImageDataModule
-from vitlab.data.mixing import Mixing
-from vitlab.data.resolution import ProgressiveResolution
+from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
+from vitlab.data.images.crops import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.sources import (
     Arrays,
     Digits,

@@ -9,8 +9,13 @@ import numpy as np
 import pytorch_lightning as pl
 from torchvision.transforms import v2
 
-from vitlab.counted import counted_seed
-from vitlab.data.agreement import (
+from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch_size import divide_batch
+from vitlab.data.batches.mixing import Mixing
+from vitlab.data.batches.preprocessing import Preprocessing
+from vitlab.data.batches.resolution import ProgressiveResolution
+from vitlab.data.cache import CACHES, HeldSplits
+from vitlab.data.checks import (
     ON_BAD_IMAGE,
     at_least,
     check_channels,
@@ -22,24 +27,19 @@ from vitlab.data.agreement import (
     check_order,
     one_of,
 )
-from vitlab.data.augmentation import check_augmentation
-from vitlab.data.batch import Batch
-from vitlab.data.batch_size import divide_batch
-from vitlab.data.cache import CACHES, HeldSplits
-from vitlab.data.crops import Crop
-from vitlab.data.dataset import ImageSplit, Transform
-from vitlab.data.loader import Loader, workers_for
-from vitlab.data.mixing import Mixing
-from vitlab.data.preprocessing import Preprocessing
+from vitlab.data.images.augmentation import check_augmentation
+from vitlab.data.images.crops import Crop
+from vitlab.data.loading.dataset import ImageSplit, Transform
+from vitlab.data.loading.loader import Loader, workers_for
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
+from vitlab.data.pools.packed_names import readable
+from vitlab.data.pools.pool import Pool, Source
+from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.pools.splits import divide, few_of_each
+from vitlab.data.pools.targets import class_counts
 from vitlab.data.reading import Reading
-from vitlab.data.resolution import ProgressiveResolution
-from vitlab.data.sampler import EvaluationOrder, TrainingOrder, class_shares
-from vitlab.data.source import Pool, Source
-from vitlab.data.sources.packed_names import readable
-from vitlab.data.sources.split_names import SPLITS
-from vitlab.data.splits import divide, few_of_each
-from vitlab.data.targets import class_counts
 from vitlab.errors import ConfigError, DataError
+from vitlab.seeding import counted_seed
 
 
 class ImageDataModule(pl.LightningDataModule):

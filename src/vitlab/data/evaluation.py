@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.data.datamodule import ImageDataModule
-from vitlab.data.loader import Loader, batches_ahead, workers_for
-from vitlab.data.sampler import EvaluationOrder
+from vitlab.data.loading.loader import Loader, batches_ahead, workers_for
+from vitlab.data.order.sampler import EvaluationOrder
 
 
 def evaluation_batches(

@@ -6,10 +6,10 @@ import torch
 from torch.utils.data import Dataset
 
 from vitlab.data.cache import CropsOnly
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.loader import Loader, batches_ahead, workers_for
-from vitlab.data.ring import BatchesInRing
-from vitlab.data.sampler import EvaluationOrder, TrainingOrder
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import Loader, batches_ahead, workers_for
+from vitlab.data.loading.ring import BatchesInRing
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 
 
 class Reading(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import DataError
 from vitlab.models import represent
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitlab.counted import counted_seed
+from vitlab.seeding import counted_seed
 
 BIAS = 100.0  # the constant feature: so large that its weight is almost free of the regularization
 SPREAD = 1e-5  # added to a standard deviation, which may be 0

@@ -10,7 +10,7 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.whole_files import write_csv
+from vitlab.atomic_files import write_csv
 
 
 class MetricsCSV(Logger):

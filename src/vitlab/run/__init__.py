@@ -1,1 +1,1 @@
-"""Running: from a composed config to a finished run. The one room that knows Hydra and Lightning both."""
+"""What a run is made of: model, parts, trainer, what it keeps and what it says."""

@@ -6,9 +6,9 @@ from typing import Any
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.config.references import check_references
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
-from vitlab.run.references import check_references
 
 LEAST = {  # of the trainer's numbers that Lightning takes as they are
     **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),

@@ -15,18 +15,18 @@ from omegaconf import DictConfig, OmegaConf
 from rich.progress import track
 from torch import nn
 
+from vitlab.config.build import build, plain
+from vitlab.config.job import Job
+from vitlab.config.references import literal
 from vitlab.data import ImageDataModule
-from vitlab.data.decoding import MODES
 from vitlab.data.evaluation import evaluation_batches
+from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.out_of_memory import halved, refusing
-from vitlab.run.build import build, plain
 from vitlab.run.checks import check_agreement, check_values
-from vitlab.run.job import Job
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
-from vitlab.run.references import literal
 from vitlab.run.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are

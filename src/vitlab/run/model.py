@@ -8,11 +8,11 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 from torch.nn import Module
 
+from vitlab.config.build import build, plain
+from vitlab.config.references import literal
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
-from vitlab.run.build import build, plain
-from vitlab.run.references import literal
 
 GIB = 2**30
 OF_THE_RUN = ("pretrained", "pretrained_partial")  # keys of the model group that its constructor does not see

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 
-from vitlab.data.content import Overlap, Place, overlap
-from vitlab.data.dataset import ImageSplit
+from vitlab.data.duplicates import Overlap, Place, overlap
+from vitlab.data.loading.dataset import ImageSplit
 
 SHOWN = 3
 

@@ -6,12 +6,12 @@ import pytorch_lightning as pl
 from omegaconf import DictConfig
 from torch.nn import Module
 
+from vitlab.config.build import build, plain
+from vitlab.config.job import Job
+from vitlab.config.redaction import Redaction
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.loggers import MetricsCSV
-from vitlab.run.build import build, plain
-from vitlab.run.job import Job
-from vitlab.run.redaction import Redaction
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
 

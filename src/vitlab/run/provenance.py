@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from vitlab.home import ROOT
+from vitlab.atomic_files import write_json
+from vitlab.config.home import ROOT
 from vitlab.run.precision import cpu_capabilities
-from vitlab.whole_files import write_json
 
 PACKAGES = (
     "vitlab",

@@ -12,15 +12,15 @@ from omegaconf.errors import OmegaConfBaseException
 from vitlab.checkpoints import file
 from vitlab.checkpoints.contents import check_state
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, run_folder
+from vitlab.config.annotations import check_kinds
+from vitlab.config.build import allowed_targets, build, called, parts
+from vitlab.config.keys import check_groups, check_nodes
+from vitlab.config.references import literal
+from vitlab.config.stored_config import from_saved
 from vitlab.errors import CheckpointError, ConfigError
-from vitlab.run.annotations import check_kinds
-from vitlab.run.build import allowed_targets, build, called, parts
 from vitlab.run.continuation import check_weights
-from vitlab.run.keys import check_groups, check_nodes
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
-from vitlab.run.references import literal
-from vitlab.run.stored_config import from_saved
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.checkpoints import file
+from vitlab.config.build import plain
+from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
-from vitlab.run.build import plain
 from vitlab.run.model import build_model, load_pretrained, try_out
-from vitlab.run.stored_config import from_saved
 from vitlab.tasks.teacher import Norm, Teacher
 
 

@@ -9,14 +9,14 @@ from omegaconf import DictConfig
 from pytorch_lightning.accelerators import AcceleratorRegistry
 from pytorch_lightning.plugins.environments import SLURMEnvironment
 
-from vitlab.allocator import keep_freed_memory
 from vitlab.callbacks import AtomicCheckpointIO
+from vitlab.config.build import build
 from vitlab.data import ImageDataModule
-from vitlab.data.batch_size import divide_batch
+from vitlab.data.batches.batch_size import divide_batch
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
-from vitlab.run.build import build
+from vitlab.malloc import keep_freed_memory
 from vitlab.run.checks import check_trainer
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 

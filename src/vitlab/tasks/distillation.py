@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
 from vitlab.losses import hard_distillation, soft_distillation

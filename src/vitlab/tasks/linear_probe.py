@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, represent
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
-from vitlab.tasks.head_scores import HeadScores
+from vitlab.tasks.per_head_metrics import HeadScores
 
 
 class LinearProbe(Classification):

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitlab.counted import counted_numbers
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.layers import hidden_patches, num_hidden, random_keep
 from vitlab.losses import masked_reconstruction, restored_patches
 from vitlab.models import MaskedAutoencoder
 from vitlab.optim import Optimization, Schedule
+from vitlab.seeding import counted_numbers
 from vitlab.tasks.task import Task
 
 

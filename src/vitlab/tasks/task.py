@@ -14,14 +14,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
-from vitlab.counted import counted_seed, seed_device
-from vitlab.data.batch import Batch
+from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
 from vitlab.errors import DataError
 from vitlab.models import head_names
 from vitlab.optim import Optimization, Schedule
+from vitlab.seeding import counted_seed, seed_device
 from vitlab.tasks.finite_mean import FiniteMean
-from vitlab.tasks.progress import placed_loops
+from vitlab.tasks.loop_state import placed_loops
 
 STAGES = ("fit", "val", "test")
 

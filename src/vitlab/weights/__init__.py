@@ -1,6 +1,6 @@
 """Published checkpoints into our names and back: timm, Hugging Face, torchvision, JAX, Facebook Research, own runs."""
 
-from vitlab.weights.report import Report
 from vitlab.weights.transfer import load
+from vitlab.weights.transfer_table import Report
 
 __all__ = ["Report", "load"]

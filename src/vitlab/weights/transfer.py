@@ -13,8 +13,8 @@ from vitlab.weights.decoder_names import with_encoder
 from vitlab.weights.facts import check, unstated
 from vitlab.weights.fitting import Fitted, fit, fit_heads
 from vitlab.weights.form import Source
-from vitlab.weights.report import Entry, Report, Status
 from vitlab.weights.source import find
+from vitlab.weights.transfer_table import Entry, Report, Status
 
 
 def load(model: nn.Module, source: str, *, partial: bool) -> Report:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.sources.array_file import read_arrays, write_arrays
-from vitlab.data.sources.packed_names import PackedNames
 
 NAMES = st.lists(st.binary().filter(lambda name: b"\0" not in name))
 

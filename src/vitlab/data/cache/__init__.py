@@ -7,7 +7,7 @@ from typing import Any
 from vitlab.data.cache.decoded import decoded
 from vitlab.data.cache.device import CropsOnly, HeldSplits, cut_out, held_on, holds_pixels
 from vitlab.data.cache.encoded import encoded
-from vitlab.data.source import Pool
+from vitlab.data.pools.pool import Pool
 
 
 def uncached(pool: Pool, root: Path, **settings: Any) -> Pool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from vitlab.atomic_files import as_json, digest_of, flush_folder, write_whole
 from vitlab.errors import DataError, StorageError
-from vitlab.whole_files import as_json, digest_of, flush_folder, write_whole
 
 KEY = "key.json"
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from vitlab.atomic_files import as_json, write_whole, writing_whole
 from vitlab.data.cache.building import FULL, built
-from vitlab.data.decoding import DamagedImage, opened
-from vitlab.data.parallel import cut, in_order
-from vitlab.data.source import Pool, Stored
+from vitlab.data.images.decoding import DamagedImage, opened
+from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.pools.pool import Pool, Stored
 from vitlab.errors import DataError, StorageError
-from vitlab.whole_files import as_json, write_whole, writing_whole
 
 VERSION = 1
 PIXELS, SIZES, UNREADABLE, DONE = "pixels.bin", "sizes.npy", "unreadable.json", "done.jsonl"

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from vitlab.data.batch import Batch, Key, Unreadable, collate
-from vitlab.data.crops import WholeImage, whole
-from vitlab.data.dataset import ImageSplit
-from vitlab.data.source import Pool
-from vitlab.data.targets import as_tensor
+from vitlab.data.batches.batch import Batch, Key, Unreadable, collate
+from vitlab.data.images.crops import WholeImage, whole
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.targets import as_tensor
 from vitlab.errors import ConfigError
 from vitlab.out_of_memory import refusing
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from vitlab.data.cache.building import built
 from vitlab.data.cache.reencoding import QUALITY, SUBSAMPLING, Reencoding, refuse_channels
-from vitlab.data.shard_index import VERSION
-from vitlab.data.shards import MEGABYTE, write_shards
-from vitlab.data.source import Pool, Stored
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.shards.index import VERSION
+from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.data.sources.shards import Shards
 
 SHARD_BYTES = 256 * MEGABYTE

@@ -6,10 +6,10 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from vitlab.data.decoding import DamagedImage, opened
-from vitlab.data.resampling import as_image
-from vitlab.data.shards import Encoded
-from vitlab.data.source import Pool, Stored
+from vitlab.data.images.decoding import DamagedImage, opened
+from vitlab.data.images.resampling import as_image
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.shards.writing import Encoded
 from vitlab.errors import ConfigError, DataError
 
 QUALITY = 95  # of 100

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.whole_files import writing_whole
+from vitlab.atomic_files import writing_whole
 
 MAGIC = b"vitlab arrays 1\n"
 LENGTHS = struct.Struct("<II")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.source import ArrayPool, Pool
-from vitlab.data.sources.labels import MOST_CLASSES, stray
-from vitlab.data.sources.split_names import SPLITS, check_splits
+from vitlab.data.pools.labels import MOST_CLASSES, stray
+from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.pools.split_names import SPLITS, check_splits
 from vitlab.errors import ConfigError, DataError
 
 LOOKED_AT = 4096  # images of which a fingerprint is made, evenly spaced

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import DataError
 
 

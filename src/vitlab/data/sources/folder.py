@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from vitlab.data.source import Pool
+from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.split_names import check_splits
 from vitlab.data.sources.folder_index import indexed
 from vitlab.data.sources.folder_scan import EXTENSIONS, image_files
-from vitlab.data.sources.split_names import check_splits
 from vitlab.errors import DataError
 
 __all__ = ["EXTENSIONS", "Folder", "image_files"]

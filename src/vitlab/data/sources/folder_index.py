@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vitlab.data.source import Pool
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.packed_names import PackedNames
+from vitlab.data.pools.pool import Pool
 from vitlab.data.sources.array_file import read_arrays, write_arrays
-from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, scan
 from vitlab.data.sources.links import Bounds, check_folder
-from vitlab.data.sources.packed_names import PackedNames
 from vitlab.errors import DataError
 
 VERSION = 1

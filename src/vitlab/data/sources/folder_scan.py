@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from vitlab.data.file_content import not_a_file
+from vitlab.data.pools.file_content import not_a_file
+from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.sources.links import Bounds, check_folder
-from vitlab.data.sources.packed_names import PackedNames
 from vitlab.errors import DataError
 
 EXTENSIONS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data import file_content
-from vitlab.data.source import Pool, Stored
-from vitlab.data.sources.labels import numbered, stray
-from vitlab.data.sources.split_names import check_splits
-from vitlab.data.targets import multi_hot
+from vitlab.data.pools import file_content
+from vitlab.data.pools.labels import numbered, stray
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.split_names import check_splits
+from vitlab.data.pools.targets import multi_hot
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves

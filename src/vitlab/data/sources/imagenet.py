@@ -8,7 +8,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from vitlab.data.source import Pool
+from vitlab.data.pools.pool import Pool
 from vitlab.data.sources.folder import Folder
 from vitlab.errors import DataError, in_one_line
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vitlab.data.source import Pool
-from vitlab.data.sources.file_pool import FilePool
-from vitlab.data.sources.labels import numbered
-from vitlab.data.sources.split_names import SPLITS
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.labels import numbered
+from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.pools.targets import multi_hot
 from vitlab.data.sources.tables import READERS, place_of, read_table
-from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError
 
 OUTSIDE = (os.sep, os.path.join(os.pardir, ""))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.source import Pool
+from vitlab.data.pools.pool import Pool
 from vitlab.errors import DataError
 
 PATCHES = tuple(

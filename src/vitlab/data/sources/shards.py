@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.byte_ranges import ByteRange, Files, LocalFiles, files_below
-from vitlab.data.decoding import DamagedImage
-from vitlab.data.shard_index import INDEX, check_columns, map_columns, name_of, read_index
-from vitlab.data.source import Pool, Stored
+from vitlab.atomic_files import digest_of, write_whole
+from vitlab.data.images.decoding import DamagedImage
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
+from vitlab.data.shards.index import INDEX, check_columns, map_columns, name_of, read_index
 from vitlab.errors import DataError
-from vitlab.whole_files import digest_of, write_whole
 
 
 class Shards:

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from vitlab.counted import counted_numbers, counted_seed
-from vitlab.data.source import Pool
-from vitlab.data.targets import classes_of, target_at
+from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.targets import classes_of, target_at
+from vitlab.seeding import counted_numbers, counted_seed
 
 MOST_WAVES = 3  # in an image of several
 

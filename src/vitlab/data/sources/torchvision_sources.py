@@ -11,9 +11,9 @@ from zipfile import is_zipfile
 import numpy as np
 from filelock import FileLock
 
-from vitlab.data.source import ArrayPool, Pool
+from vitlab.data.pools.file_pool import FilePool
+from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
-from vitlab.data.sources.file_pool import FilePool
 from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.errors import ConfigError, DataError, in_one_line
 

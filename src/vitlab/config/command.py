@@ -1,0 +1,130 @@
+"""A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
+
+import functools
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.checkpoints.run_lock import leave_all
+from vitlab.config.arguments import is_group, read_words
+from vitlab.config.home import CONF
+from vitlab.config.job import Job, other_rank
+from vitlab.config.keys import COMMANDS, check_keys, check_known, check_nodes, trainer_keys
+from vitlab.config.recipe import settle
+from vitlab.config.references import check_references
+from vitlab.config.refusals import as_refusal
+from vitlab.errors import ConfigError, VitlabError
+
+NOISE = (  # what Lightning says to everybody, and nobody can act on
+    ".*LeafSpec.* is deprecated",
+    "The number of training batches .* is smaller than the logging interval",  # the end of an epoch is logged too
+    "The '.*' does not have many workers",
+    "Starting from v1.9.0, `tensorboardX`",
+    ".*treespec.*",
+    "Found .* module.* in eval mode at the start of training",  # parts that do not learn
+    "It is recommended to use `self.log",  # with sync_dist: what is logged is the same on every rank
+)
+
+
+def command(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
+    """Make a command of a task: conf/<name>.yaml is composed, checked and handed to it. Refusals, ours and Hydra's, are
+    a sentence on stderr and their exit status. In a multirun a job's are raised: the others run, and the sweep ends
+    with the status of the first."""
+
+    def decorate(task: Callable[[DictConfig], Any]) -> Callable[[], None]:
+        composed = False
+
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+        @functools.wraps(task)
+        def job(cfg: DictConfig) -> Any:
+            nonlocal composed
+            composed = True
+            return run(task, cfg, name)
+
+        @functools.wraps(task)
+        def main() -> None:
+            nonlocal composed
+            composed = False
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
+            try:
+                sys.argv[1:] = read_words(sys.argv[1:])
+                job()
+            except Exception as error:
+                refusal = as_refusal(error)
+                if refusal is None and isinstance(error, ValueError) and not composed:  # of Hydra's flags and choices
+                    refusal = ConfigError(str(error))
+                if refusal is None:
+                    raise
+                leave(refusal)
+
+        return main
+
+    return decorate
+
+
+def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
+    """The task on a config that was composed."""
+    for message in NOISE:
+        warnings.filterwarnings("ignore", message)
+    try:
+        told = settle(cfg, Job.current())
+        if told and not other_rank():
+            print(told)
+        check_keys(cfg, name)
+        if cfg.get("resume") is None:  # else of what the run's own config makes of it
+            check_nodes(cfg)
+        return task(cfg)
+    except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
+        if type(stop).__name__ == "SIGTERMException":
+            sys.exit(128 + signal.SIGTERM)
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            sys.exit(128 + signal.SIGINT)
+        raise
+    except Exception as error:
+        refusal = as_refusal(error)
+        if refusal is None:
+            raise
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise refusal from error
+        leave(refusal)
+
+
+def check_start(cfg: DictConfig) -> None:
+    """Raise VitlabError, before a folder is made, for keys that nobody could run."""
+    own, name = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), str(cfg.hydra.job.config_name)
+    check_references(own, deep=False)
+    if name in COMMANDS:
+        check_keys(own, name)
+
+
+def check_sweep(cfg: DictConfig) -> None:
+    """Before the first job of a sweep, raise VitlabError for what would be refused in each of them."""
+    check_start(cfg)
+    job, own = Job.current(), OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    given = OverridesParser.create().parse_overrides(job.overrides)
+    settle(own, replace(job, overrides=[str(one.input_line) for one in given if not one.is_sweep_override()]))
+    swept = [one.key_or_group for one in given if one.is_sweep_override()]
+    swept += map(str, cfg.hydra.sweeper.get("params") or ())
+    check_known(
+        [key.removeprefix("trainer.") for key in swept if key.startswith("trainer.")], "trainer", trainer_keys()
+    )
+    if not any(map(is_group, swept)):
+        check_nodes(own)
+
+
+def leave(refusal: VitlabError) -> NoReturn:
+    """Say it, give back the run's folder, and end with the status."""
+    leave_all()
+    sys.stdout.flush()
+    print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)
+    sys.exit(refusal.status)

@@ -1,0 +1,9 @@
+"""Where the configs lie: beside src/ in a checkout, inside the package in an installed wheel."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = PACKAGE.parents[1]
+ROOT = CHECKOUT if (CHECKOUT / "conf" / "train.yaml").is_file() else PACKAGE
+CONF = ROOT / "conf"
+EXPERIMENTS = ROOT / "experiments"

@@ -1,0 +1,242 @@
+"""The keys of each command's config: those at its top with what they take, and the groups beside them.
+
+Nothing else is read, so that any other key, in a YAML of ours or of a user's, is misspelt.
+"""
+
+import ast
+import functools
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.config.annotations import Range, check_annotations, check_value, shown, unknown_key
+from vitlab.config.home import CONF
+from vitlab.config.refusals import not_chosen
+from vitlab.errors import ConfigError
+
+Count = Annotated[int, Range(least=1)]
+Seed = Annotated[int, Range(least=0, most=2**32 - 1)]
+Positive = Annotated[float, Range(above=0)]
+
+
+@dataclass(kw_only=True)
+class Train:
+    name: str
+    seed: Seed
+    monitor: str
+    global_batch_size: Count
+    compile: bool
+    activation_checkpointing: bool
+    resume: str | None
+    break_lock: bool
+    model: dict
+    crop: dict
+    data: dict
+    augmentation: dict
+    mixing: dict
+    resolution: dict
+    loss: dict
+    task: dict
+    optimizer: dict
+    schedule: dict
+    trainer: dict
+    callbacks: dict
+    logger: dict
+    teacher: dict | None = None  # of a task that has one
+
+
+@dataclass(kw_only=True)
+class Preview(Train):
+    num_images: Count
+    same: Annotated[int, Range(least=0)]
+    output: str
+
+
+@dataclass(kw_only=True)
+class Evaluate:
+    run: str
+    split: str
+    output: str | None
+    num_worst: Count
+    data: dict
+    trainer: dict
+
+
+@dataclass(kw_only=True)
+class Predict:
+    run: str
+    images: str
+    top_k: Count
+    batch_size: Count
+    output: str | None
+    on_bad_image: str
+
+
+@dataclass(kw_only=True)
+class Visualize:
+    run: str
+    images: str | None
+    num_images: Count
+    views: list[str] | str
+    output: str | None
+
+
+@dataclass(kw_only=True)
+class Export:
+    run: str
+    format: str
+    output: str
+
+
+@dataclass(kw_only=True)
+class Frozen:
+    """A model that is looked at, and images to look at it with."""
+
+    run: str | None
+    batch_size: Count
+    precision: str
+    global_batch_size: Count
+    seed: Seed
+    crop: dict
+    model: dict | None = None
+    data: dict | None = None
+
+
+@dataclass(kw_only=True)
+class Features(Frozen):
+    output: str
+    split: str
+
+
+@dataclass(kw_only=True)
+class Probe(Frozen):
+    k: list[Count]
+    temperature: Positive
+    shots: list[Count]
+    draws: Count
+    l2_exponents: list[Annotated[float, Range(least=-100, most=100)]]
+    output: str | None
+
+
+@dataclass(kw_only=True)
+class Summary:
+    precision: str
+    activation_checkpointing: bool
+    memory_gib: Positive
+    tensors: bool
+    global_batch_size: Count
+    seed: Seed
+    model: dict
+    crop: dict
+    data: dict
+    optimizer: dict
+
+
+@dataclass(kw_only=True)
+class Survey:
+    output: str
+    global_batch_size: Count
+    seed: Seed
+    model: dict
+    crop: dict
+    data: dict
+
+
+@dataclass(kw_only=True)
+class Pack:
+    output: str | None
+    shard_size: float
+    shorter_side: Count | None
+    longest_side: Count | None
+    index: str | None
+    class_names: str | None
+    crop: dict
+    data: dict
+
+
+COMMANDS = {
+    one.__name__.lower(): one
+    for one in (Train, Preview, Evaluate, Predict, Visualize, Export, Features, Probe, Summary, Survey, Pack)
+}
+COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
+WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool}  # keys of models that their constructors do not see
+OF_A_RUN = ("pretrained", "mean", "std", "image_size")  # keys of a teacher that is the model of a run
+NEEDED = {"latest_state": "keeps the state to resume from; raise its every_n_steps to save less often"}
+
+
+def check_keys(cfg: DictConfig, command: str) -> None:
+    """Raise ConfigError for a key at the top that the command does not know, that is missing, or has another kind of
+    value than it takes."""
+    for layer in ("recipe", "study"):
+        if layer in cfg:
+            raise ConfigError(f"the first line of the {layer} is not '# @package _global_', so that nobody reads it")
+    for field in fields(COMMANDS[command]):
+        if field.default is MISSING and field.name not in cfg:
+            raise ConfigError(f"{field.name} has no value; set {field.name}=...")
+    check_groups(cfg, command)
+    check_annotations(COMMANDS[command], cfg, "")
+
+
+def check_groups(cfg: DictConfig, command: str) -> None:
+    """Raise ConfigError for a value in the place of a group's keys."""
+    for group in [field.name for field in fields(COMMANDS[command]) if field.type is dict and field.name in cfg]:
+        if not OmegaConf.is_dict(cfg[group]):
+            raise ConfigError(
+                f"{group} is {shown(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or in the "
+                f"defaults of a recipe: override /{group}: NAME"
+            )
+
+
+def check_nodes(cfg: DictConfig) -> None:
+    """Raise ConfigError for keys in groups that nobody reads. Those of a constructor are judged when it is there."""
+    for group, node in {str(key): node for key, node in cfg.items() if isinstance(node, DictConfig)}.items():
+        if group in COLLECTIONS:
+            check_collection(node, group)
+        elif group == "trainer":
+            check_known(node, group, trainer_keys())
+        elif "_target_" not in node and not (group == "data" and cfg.get("run")):  # which changes the run's own
+            check_known(node, group, OF_A_RUN if group == "teacher" else ())
+        for name in WEIGHTS.keys() & node.keys() if group in ("model", "teacher") else ():
+            check_value(WEIGHTS[name], node[name], f"{group}.{name}")
+    for name, reason in NEEDED.items() if "callbacks" in cfg else ():
+        if name not in cfg.callbacks:
+            raise ConfigError(f"callbacks.{name} is missing; it {reason}")
+
+
+def check_collection(nodes: DictConfig, group: str) -> None:
+    """Each of the nodes builds something."""
+    built = [str(name) for name, node in nodes.items() if isinstance(node, DictConfig) and "_target_" in node]
+    for name in map(str, nodes):
+        if nodes[name] is None:
+            instead = f"it {NEEDED[name]}" if name in NEEDED else f"leave it out by ~{group}.{name}"
+            raise ConfigError(f"{group}.{name} is null; {instead}")
+        if name not in built and (CONF / group / f"{name}.yaml").is_file():
+            raise ConfigError(not_chosen(group, name))
+        if name not in built:
+            options = (file.stem for file in (CONF / group).glob("*.yaml")) if group == "callbacks" else ()
+            raise unknown_key(group, name, {*built, *options} - {"default"})
+
+
+def check_known(names: Iterable[Any], group: str, known: Any) -> None:
+    for name in map(str, names):
+        if not known:
+            raise ConfigError(f"{group}.{name}: the chosen {group} takes no keys; choose another {group}=...")
+        if name not in known:
+            raise unknown_key(group, name, known)
+
+
+@functools.cache
+def trainer_keys() -> list[str]:
+    """The keywords of Lightning's Trainer, out of its source: importing it takes seconds."""
+    package = find_spec("pytorch_lightning")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    source = Path(package.submodule_search_locations[0], "trainer", "trainer.py").read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return ["_target_", *(argument.arg for argument in (*node.args.args[1:], *node.args.kwonlyargs))]
+    raise AssertionError("pytorch_lightning.Trainer has no constructor")

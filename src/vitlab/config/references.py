@@ -1,0 +1,56 @@
+"""References between the values of a config, and calls of resolvers: ${optimizer.lr}, ${oc.env:HOME}."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError, InterpolationToMissingValueError
+from omegaconf.grammar.gen.OmegaConfGrammarParser import OmegaConfGrammarParser
+from omegaconf.grammar_parser import parse
+
+from vitlab.config.annotations import dotted
+from vitlab.config.refusals import first_line
+from vitlab.errors import ConfigError
+
+REFERENCE = re.compile(r"(\\*)\$\{")
+
+
+def called(text: str) -> list[str]:
+    """The resolvers that a text calls, by OmegaConf's own grammar, also in arguments and names of others. A name that
+    another reference makes is as it is written."""
+    return list(resolvers(parse(text))) if "${" in text else []
+
+
+def resolvers(tree: Any) -> Iterator[str]:
+    if isinstance(tree, OmegaConfGrammarParser.InterpolationResolverContext):
+        yield tree.resolverName().getText()
+    for child in getattr(tree, "children", None) or ():
+        yield from resolvers(child)
+
+
+def literal(value: Any) -> Any:
+    """Plain types for a new config, in which the texts stand for themselves: those that look like a reference were
+    resolved once, and would be again."""
+    if isinstance(value, dict):
+        return {name: literal(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    return REFERENCE.sub(lambda mark: rf"{mark[1] * 2}\${{", value) if isinstance(value, str) else value
+
+
+def check_references(node: DictConfig, key: str = "", *, deep: bool) -> None:
+    """Raise ConfigError for a value that refers to what is not there, or to itself; `deep` looks into all groups."""
+    written = OmegaConf.to_container(node, resolve=False)
+    assert isinstance(written, dict)
+    for name, raw in written.items():
+        place = dotted(key, name)
+        if isinstance(raw, str) and raw != "???":
+            try:
+                node[name]
+            except InterpolationToMissingValueError:
+                raise  # which names the key that has no value
+            except InterpolationResolutionError as error:
+                raise ConfigError(f"{place} is {raw}, and that leads nowhere: {first_line(error)}") from error
+        elif deep and isinstance(raw, dict):
+            check_references(node[name], place, deep=True)

@@ -1,0 +1,138 @@
+"""What others raise about a user's input, as one sentence: Hydra, OmegaConf, YAML, the disk."""
+
+import errno
+import os
+import re
+
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
+from yaml import YAMLError
+
+from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.errors import CheckpointError, ConfigError, StorageError, VitlabError, in_one_line
+from vitlab.out_of_memory import ran_out
+from vitlab.spelling import instead_of
+
+MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
+STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG}
+WHERE = re.compile(r"In '([^']*)': ")  # the file that Hydra was reading
+NOT_THERE = re.compile(r"Could not (?:override|delete)(?: from config\.)? '([^']*)'")
+ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Did you mean).*", re.DOTALL)
+
+
+def as_refusal(error: Exception) -> VitlabError | None:
+    """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
+    torch tells wherever the run is at that moment, as DataError; another process of the run that is gone as
+    DistributedError; what Hydra, OmegaConf and YAML refuse, and a lack of memory, as ConfigError; None for what is a
+    bug."""
+    if isinstance(error, VitlabError):
+        sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
+        refusal = type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
+        refusal.status = error.status
+        return refusal
+    if isinstance(error, HydraException):
+        return ConfigError(hydra_sentence(error))
+    if isinstance(error, OmegaConfBaseException):
+        return ConfigError(omegaconf_sentence(error))
+    if isinstance(error, YAMLError):
+        return ConfigError(f"a YAML cannot be read: {in_one_line(error)}")
+    if isinstance(error, OSError) and error.errno in STORAGE:
+        return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
+    if isinstance(error, RuntimeError):
+        from vitlab.data.loading.loader import worker_trouble  # bring torch, which the run has loaded by then
+        from vitlab.distributed.lost_process import lost_process
+
+        if trouble := worker_trouble(error) or lost_process(error):
+            return trouble
+    if ran_out(error):
+        reason = str(error).strip().split("\n")[-1] or type(error).__name__
+        return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
+    return None
+
+
+def of_saved(error: OmegaConfBaseException, origin: str) -> CheckpointError:
+    """The same of a config out of a checkpoint, which the command line cannot mend."""
+    return CheckpointError(f"the config in {origin} cannot be read: {omegaconf_sentence(error)}")
+
+
+def hydra_sentence(error: HydraException) -> str:
+    """What Hydra refuses, with the nearest name that there is."""
+    message = str(error)
+    where = WHERE.match(message)
+    place = f"{where[1]}: " if where and "/" in where[1] else ""  # of the command line's choices we say no file
+    if isinstance(error, MissingConfigException):
+        return place + no_option(error)
+    if isinstance(error, OverrideParseException):
+        return (
+            f"cannot read {error.override!r} ({in_one_line(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
+            "VALUE with other characters than letters, digits and -_./ is quoted twice: 'KEY=\"VALUE\"'"
+        )
+    absent = NOT_THERE.search(message)
+    if absent and isinstance(error, ConfigCompositionException):
+        return place + no_key(absent[1], error.__cause__)
+    if "Could not append to config" in message:
+        key = message.split("'")[1]
+        return f"{key} is there already; leave out the plus: {key}=VALUE"
+    if "Ambiguous value" in message or "requires --multirun" in message:
+        word = message.split("'")[1]
+        return f"{word} is several values: for one run after the other add -m, for a list write KEY=[...]"
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+        return place + no_key(str(cause.full_key), cause)
+    if isinstance(cause, OmegaConfBaseException):
+        return ": ".join(filter(None, [in_one_line(ADVICE.sub("", message)), omegaconf_sentence(cause)]))
+    return in_one_line(ADVICE.sub("", message))
+
+
+def no_option(error: MissingConfigException) -> str:
+    """A group without that option."""
+    group, _, option = str(error.missing_cfg_file).rpartition("/")
+    if not group:
+        return f"there is no config {option}"
+    options = [name for name in error.options or options_of(group) if not name.startswith("_")]
+    return f"there is no {group}={option}{instead_of(option, options)}"
+
+
+def options_of(group: str) -> list[str]:
+    return [file.stem for root in (CONF, EXPERIMENTS) for file in (root / group).glob("*.yaml")]
+
+
+def no_key(key: str, cause: BaseException | None) -> str:
+    """A key that no chosen option has, or a group that there is none of."""
+    if not isinstance(cause, ConfigKeyError | ConfigAttributeError):
+        groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
+        return f"there is no key {key}{instead_of(key, groups) if '.' not in key else ''}"
+    parent, _, name = str(cause.full_key).rpartition(".")
+    if (CONF / parent / f"{name}.yaml").is_file():
+        return not_chosen(parent, name)
+    known = [str(one) for one in cause.parent_node or () if one != "hydra"]
+    if not known:
+        return f"there is no key {key}: {parent} holds a value"
+    adding = f"; if what is chosen takes it, add it by +{key}=VALUE" if parent else ""
+    return f"there is no key {key}{instead_of(name, known, f'{parent}.' if parent else '') or adding}"
+
+
+def not_chosen(group: str, option: str) -> str:
+    return f"{group}.{option} is not among the chosen {group}; add it: {group}=[default,{option}]"
+
+
+def omegaconf_sentence(error: OmegaConfBaseException) -> str:
+    """What OmegaConf refuses: a key without a value, a reference that leads nowhere or to itself, a wrong type."""
+    missing = MISSING.search(str(error))
+    if missing or isinstance(error, MissingMandatoryValue):
+        key = missing[1] if missing else error.full_key
+        return f"{key} has no value; set {key}=..."
+    if isinstance(error, InterpolationResolutionError):
+        return f"{error.full_key or 'a key'} refers to what is not there: {first_line(error)}"
+    return f"{error.full_key}: {first_line(error)}" if error.full_key else first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, or at least what it is."""
+    return str(error).strip().split("\n")[0] or type(error).__name__

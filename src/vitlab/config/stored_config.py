@@ -1,0 +1,75 @@
+"""A config on its way into a checkpoint, and out of one, which may be anybody's."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from vitlab.config.annotations import as_plain
+from vitlab.config.build import parts
+from vitlab.config.references import called, check_references, literal
+from vitlab.config.refusals import first_line
+from vitlab.errors import CheckpointError, ConfigError
+
+ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
+    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
+    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
+    "vitlab.data.Folder": {"allow_outside": True},
+    "vitlab.data.ImageNet": {"allow_outside": True},
+    "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
+}
+HARMLESS = {"better"}  # resolvers that a saved config may call: which way a metric is better, and nothing else
+
+
+def portable(cfg: DictConfig) -> dict[str, Any]:
+    """A config as plain types that keeps references between its keys (${optimizer.lr}), so that a later override
+    reaches all who read it, which way a metric is better among them, and holds the values of all else: time, machine,
+    environment."""
+
+    def walk(node: Any, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: walk(node._get_node(name), item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [walk(node._get_node(number), item) for number, item in enumerate(value)]
+        if isinstance(value, str) and set(called(value)) - HARMLESS:
+            return literal(as_plain(OmegaConf.select(cfg, node._get_full_key(None))))
+        return value
+
+    container = OmegaConf.to_container(cfg, resolve=False, throw_on_missing=True)
+    assert isinstance(container, dict)
+    return {str(name): walk(cfg._get_node(name), value) for name, value in container.items()}
+
+
+def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
+    """A config out of a checkpoint. Keys that older runs do not have get the value that says what they did.
+
+    Raises ConfigError when it calls a resolver, which could read a secret from the environment: no config is saved with
+    one. Raises CheckpointError for what is no config, or refers to what is not there.
+    """
+    try:
+        if not isinstance(config, dict):
+            raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
+        for text in texts(config):
+            if calls := sorted(set(called(text)) - HARMLESS):
+                raise ConfigError(
+                    f"the config in {origin} calls a resolver, ${{{calls[0]}:...}}, which no saved config does"
+                )
+        cfg = OmegaConf.create(config)
+        check_references(cfg, deep=True)
+        for _, node in parts(cfg, "config"):
+            for key, value in ADDED.get(node["_target_"], {}).items():
+                if key not in node:
+                    node[key] = value
+    except (OmegaConfBaseException, RecursionError) as error:
+        raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
+    return cfg
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in plain types."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts(item)

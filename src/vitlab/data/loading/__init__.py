@@ -1,0 +1,1 @@
+"""A split as a data set, and the processes that read it."""

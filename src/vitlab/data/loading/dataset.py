@@ -1,0 +1,180 @@
+"""One split as a map-style data set: read, decode, crop, transform, all on the CPU and in uint8.
+
+B images, C channels, H W image height and width
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms.v2 import functional as F
+
+from vitlab.data.batches.batch import Batch, Key, Sample, Unreadable, collate
+from vitlab.data.images.crops import Crop, Crops
+from vitlab.data.images.decoding import DAMAGE, Picture, opened
+from vitlab.data.images.resampling import as_image, resampled
+from vitlab.data.pools.packed_names import readable
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.targets import Target, target_at
+from vitlab.errors import DataError
+from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
+
+Transform = Callable[[Any], Any]
+
+
+class ImageSplit(Dataset):
+    """The samples `indices` of a pool. Item (epoch, i) -> Sample, or Unreadable for a file that cannot be decoded;
+    items of a whole batch -> Batch.
+
+    `crop` draws from numbers that are a function of (seed, epoch, i), `transform` (None: nothing) from torch's
+    generator, which is seeded by them: the same sample in the same epoch is augmented the same way, in whichever worker
+    or process, and from whichever cache. Raises DataError for an image with other than `in_chans` channels.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        indices: np.ndarray,
+        *,
+        image_mode: str | None,
+        in_chans: int,
+        crop: Crop,
+        transform: Transform | None,
+        seed: int,
+    ):
+        self.pool = pool
+        self.indices = indices
+        self.image_mode = image_mode
+        self.in_chans = in_chans
+        self.crop = crop
+        self.transform = transform
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def seen_through(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
+        """The same samples, cropped and transformed in another way."""
+        other = copy.copy(self)
+        other.crop, other.transform = crop, transform
+        return other
+
+    def from_pool(self, pool: Pool) -> "ImageSplit":
+        """The same samples, read from another pool of the same images."""
+        other = copy.copy(self)
+        other.pool = pool
+        return other
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """The shard that each sample lies in (n,), where the pool has shards."""
+        return None if self.pool.groups is None else self.pool.groups[self.indices]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The class of each sample (n,), or its classes (n, K)."""
+        return self.pool.targets[self.indices]
+
+    def target(self, index: int) -> Target:
+        """The class of a sample, or its classes (K,)."""
+        return target_at(self.pool.targets, self.indices[index])
+
+    def name(self, index: int) -> str:
+        return readable(self.pool.name(int(self.indices[index])))
+
+    def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
+        return self.samples([Key(*key)])[0]
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+        return collate(self.samples(keys), self.crop.mixed_patch_size())
+
+    def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
+        """Those of one image size."""
+        assert len({key.image_size for key in keys}) == 1
+        pictures = self.pictures([int(self.indices[key.index]) for key in keys])
+        sizes = np.array([self.source_size(key, p) for key, p in zip(keys, pictures, strict=True)])
+        crop = self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop
+        crops = crop(sizes, self.numbers(keys))
+        return [self.sample(key, pictures[k], sizes[k], crop, crops, k) for k, key in enumerate(keys)]
+
+    def numbers(self, keys: Sequence[Key]) -> np.ndarray:
+        """What the crops of these samples are drawn from, (B, draws)."""
+        counters = np.array([(self.seed, key.epoch, key.index, key.view) for key in keys])
+        return counted_numbers("crop", counters, self.crop.draws)
+
+    def pictures(self, positions: list[int]) -> list[Picture | Exception]:
+        """The images at these places of the pool with their headers read, and what is wrong with the others."""
+        pictures: list[Picture | Exception] = []
+        for stored in self.pool.load_many(positions):
+            try:
+                pictures.append(stored if isinstance(stored, Exception) else opened(stored, self.image_mode))
+            except DAMAGE as error:
+                pictures.append(error)
+        return pictures
+
+    def source_size(self, key: Key, picture: Picture | Exception) -> tuple[int, int]:
+        """Height and width in the source, which a cache may hold smaller; (1, 1) of what cannot be read."""
+        if isinstance(picture, Exception):
+            return 1, 1
+        return self.pool.size(int(self.indices[key.index])) or picture.size
+
+    def sample(
+        self, key: Key, picture: Picture | Exception, size: np.ndarray, crop: Crop, crops: Crops, k: int
+    ) -> Sample | Unreadable:
+        try:
+            if isinstance(picture, Exception):
+                raise picture
+            image = taken(picture, size, crop, crops, k)
+        except DAMAGE as error:
+            return Unreadable(self.name(key.index), str(error) or type(error).__name__, key.index)
+        if self.transform is not None:
+            image = self.transformed(image, key)
+        if image.shape[0] != self.in_chans:
+            raise DataError(
+                f"{self.name(key.index)} has {image.shape[0]} channels, and data.in_chans is {self.in_chans}; "
+                "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
+            )
+        return Sample(image, self.target(key.index), key.index)
+
+    def transformed(self, image: Tensor, key: Key) -> Tensor:
+        assert self.transform is not None
+        counters = (key.epoch, key.index, key.view) if key.view else (key.epoch, key.index)
+        with seeded_cpu(counted_seed("augmentation", self.seed, *counters)):
+            held = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
+            changed = self.transform(held)
+        return F.pil_to_tensor(changed) if isinstance(changed, Image.Image) else changed
+
+
+def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tensor:
+    """One image through a crop that has nothing random. -> uint8 (C, h, w). Raises DamagedImage."""
+    picture = opened(stored, image_mode)
+    size = np.array([picture.size])
+    return taken(picture, size[0], crop, crop(size, np.ones((1, crop.draws))), 0)
+
+
+def taken(picture: Picture, size: np.ndarray, crop: Crop, crops: Crops, k: int) -> Tensor:
+    """Crop k of a picture whose source has this `size` (height, width). -> uint8 (C, h, w). Raises DamagedImage."""
+    box, (h, w) = crops.boxes[k], crops.sizes[k].tolist()
+    wanted = None
+    if not crop.exact:
+        wanted = (h * size[0] / (box[3] - box[1]), w * size[1] / (box[2] - box[0]))
+    pixels, scale = picture.pixels(wanted)
+    height, width = picture.size[0] / size[0] / scale, picture.size[1] / size[1] / scale
+    image = resampled(pixels, box * (width, height, width, height), (h, w), crop.interpolation, crop.exact)
+    if crops.shifts[k].any():
+        image = shifted(image, *crops.shifts[k].tolist())
+    return image.flip(-1) if crops.flips[k] else image
+
+
+def shifted(image: Tensor, down: int, right: int) -> Tensor:
+    """An image (C, H, W) moved, with zeros moving in."""
+    H, W = image.shape[-2:]
+    result = image.new_zeros(image.shape)
+    result[:, max(down, 0) : H + min(down, 0), max(right, 0) : W + min(right, 0)] = image[
+        :, max(-down, 0) : H + min(-down, 0), max(-right, 0) : W + min(-right, 0)
+    ]
+    return result

@@ -1,0 +1,161 @@
+"""Worker processes that read batches: how many, how far ahead, and what happens when one of them dies."""
+
+import functools
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vitlab.data.batches.batch import Batch
+from vitlab.data.loading.cores import share_of_cores
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
+from vitlab.errors import DataError, in_one_line
+from vitlab.malloc import keep_freed_memory
+
+MOST_WORKERS = 16
+SHARED_MEMORY = Path("/dev/shm")  # where workers leave their batches; 64 MB in many containers
+SLOTS_IN_USE = 2  # of a ring, beside those that are ready: the batch that is computed with, and one that is copied
+WORKER_TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?(shared memory|/torch_).*")
+LOST = (ConnectionError, EOFError, FileNotFoundError)  # of a batch whose worker died before it was fetched from there
+
+
+class Loader(DataLoader):
+    """A DataLoader of whole batches whose order counts its own position: it has no state, and Lightning takes it as
+    resumable. Batches come on `device` if that is a GPU. A worker that was killed, or is silent for `stall_timeout`
+    seconds (0: for ever), is a DataError. Of batches in a ring (`BatchesInRing`) only the newest two hold.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        order: TrainingOrder | EvaluationOrder,
+        *,
+        num_workers: int,
+        prefetch_batches: int | None,
+        stall_timeout: float,
+        device: torch.device,
+    ):
+        with_workers: dict[str, Any] = {}
+        if num_workers:
+            with_workers = {
+                "prefetch_factor": prefetch_batches,
+                "persistent_workers": True,
+                "timeout": stall_timeout,
+                "worker_init_fn": start_worker,
+            }
+        self.device = device
+        self.held: Tensor | None = None
+        super().__init__(
+            dataset,
+            batch_sampler=order,  # type: ignore[arg-type]  # an iterable of lists of keys
+            num_workers=num_workers,
+            collate_fn=as_it_is,  # type: ignore[arg-type]
+            pin_memory=device.type == "cuda",
+            **with_workers,
+        )
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        try:
+            batches = self._holding_memory(super().__iter__())
+            yield from copied_ahead(batches, self.device) if self.device.type == "cuda" else batches
+        except (RuntimeError, *LOST) as error:
+            trouble = worker_trouble(error) if self.num_workers else None
+            if trouble is None:
+                raise
+            raise trouble from error
+
+    def _holding_memory(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Keep the workers' memory at its address here, where every batch in it would have to be mapped anew."""
+        for batch in batches:
+            self.held = None if self.pin_memory else batch.inputs
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def as_it_is(batch: Batch) -> Batch:
+    """The data set gives whole batches."""
+    return batch
+
+
+def start_worker(worker: int) -> None:
+    """A worker uses one thread, since many of them share the cores, and keeps the memory that images pass through."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+
+
+@functools.cache
+def copy_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream for copies to a device: one for all loaders, as memory that is taken on a stream is kept for it."""
+    return torch.cuda.Stream(device)
+
+
+def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """Each batch on the GPU, copied on a stream beside that of the model, while the one before it is computed with."""
+    copies = copy_stream(device)
+    waiting: tuple[Batch, torch.cuda.Event] | None = None
+    for batch in batches:
+        with torch.cuda.stream(copies):
+            copied = batch.to(device), copies.record_event()
+        if waiting is not None:
+            yield arrived(*waiting)
+        waiting = copied
+    if waiting is not None:
+        yield arrived(*waiting)
+
+
+def arrived(batch: Batch, copied: torch.cuda.Event) -> Batch:
+    """What follows on the current stream waits for the copy, and the memory is not given away before it is done."""
+    current = torch.cuda.current_stream(batch.inputs.device)
+    current.wait_event(copied)
+
+    def used(tensor: Tensor) -> Tensor:
+        tensor.record_stream(current)
+        return tensor
+
+    return batch.with_tensors(used)
+
+
+def worker_trouble(error: Exception) -> DataError | None:
+    """A sentence for a worker that died or hangs; None for any other error."""
+    words = in_one_line(error)
+    found = WORKER_TROUBLE.search(words)
+    lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
+    if found is None and not lost:
+        return None
+    if found and "timed out" in found.group():
+        return DataError(
+            "no batch came from the data workers within data.stall_timeout seconds: a disk or a network share hangs, "
+            "or reading is slower than that; look there, or set data.stall_timeout higher"
+        )
+    what = found.group() if found else "with a batch"
+    return DataError(
+        f"a data worker died ({what}): most often memory ran out, or shared memory ({SHARED_MEMORY}); set "
+        "data.num_workers or data.prefetch_batches lower"
+    )
+
+
+def workers_for(num_workers: int | None, processes: int) -> int:
+    """How many workers read for one of `processes` on this machine; None: one for each core of its share (see
+    `share_of_cores`), up to 16."""
+    if num_workers is not None:
+        return num_workers
+    return max(1, min(int(share_of_cores(processes) + 1e-6), MOST_WORKERS))
+
+
+def batches_ahead(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:
+    """How many batches each worker keeps ready, and whether they fit into a ring. None is chosen: two, fewer where the
+    batches of all workers and processes would take more than half of the shared memory that is free."""
+    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 2**63
+    fitting = free // 2 // processes // max(batch_bytes * num_workers, 1)
+    ready = prefetch or int(max(1, min(2, fitting - SLOTS_IN_USE)))
+    return ready, fitting >= ready + SLOTS_IN_USE

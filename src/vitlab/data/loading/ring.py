@@ -1,0 +1,36 @@
+"""Memory that a worker puts its batches into, taken once and used in turn: a fresh page costs more than to fill it.
+
+B batch
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from vitlab.data.batches.batch import Batch, Key, collate
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import SLOTS_IN_USE
+
+
+class BatchesInRing(Dataset):
+    """An ImageSplit whose batches a worker writes into shared memory of its own, `ready` + 2 places of `batch_bytes`.
+
+    So the pixels of a batch hold until as many more have come from its worker. What does not fit has memory of its own.
+    """
+
+    def __init__(self, split: ImageSplit, *, num_workers: int, ready: int, batch_bytes: int):
+        self.split = split
+        self.places = ready + SLOTS_IN_USE
+        self.ring = torch.empty(num_workers, self.places, batch_bytes, dtype=torch.uint8).share_memory_()
+        self.turn = 0
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+        worker = get_worker_info()
+        assert worker is not None, "a ring is written by workers"
+        place = self.ring[worker.id, self.turn % self.places]
+        self.turn += 1
+        return collate(self.split.samples(keys), self.split.crop.mixed_patch_size(), place)

@@ -1,0 +1,33 @@
+"""Images that are files."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from vitlab.data.pools.file_content import content
+from vitlab.data.pools.packed_names import PackedNames
+from vitlab.data.pools.pool import Pool
+
+
+class FilePool(Pool):
+    """Image files: `paths` (n,), those that are relative below `folder`. A million are `PackedNames`, no list."""
+
+    def __init__(self, paths: Sequence[str] | np.ndarray, targets: np.ndarray, fingerprint: str, folder: str = ""):
+        super().__init__(targets, fingerprint)
+        self.paths = paths
+        self.folder = folder
+
+    @classmethod
+    def listed(cls, paths: Iterable[str], targets: np.ndarray, folder: str) -> "FilePool":
+        """Files of which only the names and classes are known: their sizes are no part of the fingerprint."""
+        packed = PackedNames.pack(paths)
+        digest = hashlib.blake2b(packed.offsets.tobytes() + packed.block.tobytes() + targets.tobytes(), digest_size=8)
+        return cls(packed, targets, digest.hexdigest(), folder)
+
+    def load(self, i: int) -> bytes:
+        return content(self.name(i))
+
+    def name(self, i: int) -> str:
+        return os.path.join(self.folder, self.paths[i])

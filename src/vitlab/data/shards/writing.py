@@ -1,0 +1,255 @@
+"""Shards: a split's images in a few large tar files, with an index of where in them each image lies.
+
+The tars are WebDataset's (https://webdataset.github.io): members 000000012.jpg and 000000012.cls, one after the other,
+for the 12th image and its class; where an image may have several, 000000012.json lists them as its `label`. Programs
+that know WebDataset read them from front to end; here the index makes them a map-style data set, read by position in
+any order, so that an order can be counted, and a run resumed on it, exactly.
+
+    index.json               class names, splits, shards with their sizes; plain types
+    train.safetensors        the index of the split train: columns (n,), which are memory-mapped
+    train-000000.tar ...     the shards
+"""
+
+import contextlib
+import errno
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from filelock import FileLock, Timeout
+
+from vitlab.atomic_files import as_json, write_whole
+from vitlab.data.images.decoding import DamagedImage
+from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.targets import Target, classes_of, target_at
+from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_columns, part_of, save_columns
+from vitlab.errors import ConfigError, DataError, StorageError
+
+PLAN, LOCK = "packing.json", ".lock"
+BLOCK = 512  # bytes: a tar's unit
+MEGABYTE = 10**6
+AT_ONCE = 32  # images that a worker hands over together
+
+
+class Encoded(NamedTuple):
+    """An image file's content and extension, and the (height, width) it had before it was made smaller, if it was."""
+
+    content: bytes
+    extension: str
+    size: tuple[int, int] | None
+
+
+# -- one shard
+
+
+class Shard:
+    """A tar in the making. It has its name only once it is whole and its part of the index is written."""
+
+    def __init__(self, folder: Path, split: str, number: int):
+        self.number = number
+        self.path = folder / f"{split}-{number:06d}.tar"
+        self.temporary = self.path.with_suffix(".tar.tmp")
+        self.file = open(self.temporary, "wb")  # noqa: SIM115 - closed in close or give_up
+        self.rows = Rows()
+
+    def takes(self, encoded: Encoded, shard_bytes: int) -> bool:
+        """Whether it stays below `shard_bytes` with this image. It takes one in any case."""
+        return self.file.tell() == 0 or self.file.tell() + len(encoded.content) + 5 * BLOCK <= shard_bytes
+
+    def add(self, i: int, encoded: Encoded | DamagedImage, target: Target, name: str) -> None:
+        if isinstance(encoded, DamagedImage):
+            self.rows.unreadable[i] = str(encoded)
+            self.rows.add(self.number, 0, b"", target, None, name)
+            return
+        offset = self._member(f"{i:09d}.{encoded.extension}", encoded.content)
+        if isinstance(target, int):
+            self._member(f"{i:09d}.cls", str(target).encode())
+        else:
+            self._member(f"{i:09d}.json", json.dumps({"label": classes_of(target)}).encode())
+        self.rows.add(self.number, offset, encoded.content, target, encoded.size, name)
+
+    def _member(self, name: str, content: bytes) -> int:
+        """Append a file without owner or age: the same images give the same bytes. Returns where its content begins."""
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = len(content), 0o444
+        self.file.write(info.tobuf(tarfile.USTAR_FORMAT))
+        offset = self.file.tell()
+        self.file.write(content)
+        self.file.write(bytes(-len(content) % BLOCK))
+        return offset
+
+    def close(self) -> None:
+        self.file.write(bytes(2 * BLOCK))
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        unreadable = json.dumps(self.rows.unreadable)
+        save_columns(part_of(self.path), self.rows.columns(), {"unreadable": unreadable})
+        os.replace(self.temporary, self.path)
+
+    def give_up(self) -> None:
+        if not self.file.closed:
+            with contextlib.suppress(OSError):  # closing writes what is held back, for which a full disk has no room
+                self.file.close()
+            self.temporary.unlink(missing_ok=True)
+
+
+# -- one split
+
+
+@dataclass
+class Encoder:
+    """Images of a pool as they are to be kept, or why they cannot be read."""
+
+    pool: Pool
+    encode: Callable[[Stored], Encoded]
+
+    def __call__(self, indices: range) -> list[Encoded | DamagedImage]:
+        return [self.encoded(stored) for stored in self.pool.load_many(indices)]
+
+    def encoded(self, stored: Stored | Exception) -> Encoded | DamagedImage:
+        try:
+            if isinstance(stored, Exception):
+                raise stored
+            return self.encode(stored)
+        except (OSError, ValueError) as error:
+            return DamagedImage(str(error) or type(error).__name__)
+
+
+def write_split(
+    pool: Pool,
+    folder: Path,
+    split: str,
+    encode: Callable[[Stored], Encoded],
+    *,
+    shard_bytes: int,
+    num_workers: int,
+    on_bad_image: str,
+) -> dict[str, Any]:
+    """Write a pool's images, in order, as shards of at most `shard_bytes`, and their index; returns the split's entry
+    in index.json. Shards that are there are kept and gone on from: the bytes are those of an undisturbed writing.
+
+    `on_bad_image`: "error" raises DataError; "skip" leaves the image out; "record" keeps its place in the index, and
+    why. Raises StorageError when the disk is full.
+    """
+    shards, begin = whole_shards(folder, split)
+    encoder = Encoder(pool, encode)
+    pieces = cut(len(pool), AT_ONCE, start=begin)
+    shard: Shard | None = None
+    results = in_order(encoder, pieces, done=begin, title=f"{split} → {folder}", unit="images", num_workers=num_workers)
+    try:
+        for i, encoded in enumerate((encoded for piece in results for encoded in piece), start=begin):
+            if isinstance(encoded, DamagedImage):
+                if on_bad_image == "error":
+                    raise DataError(
+                        f"cannot read {pool.name(i)}: {encoded}; mend or remove it, or set data.on_bad_image=skip"
+                    )
+            elif shard is not None and not shard.takes(encoded, shard_bytes):
+                shard.close()
+                shards.append(shard.path)
+                shard = None
+            if shard is None:
+                shard = Shard(folder, split, len(shards))
+            shard.add(i, encoded, target_at(pool.targets, i), short(pool.name(i)))
+        if shard is None and not shards:
+            shard = Shard(folder, split, 0)  # of no image
+        if shard is not None:
+            shard.close()
+            shards.append(shard.path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageError(
+            f"the disk is full; the {len(shards)} shards of {split} that are whole stay in {folder}, and the same "
+            "command goes on from them"
+        ) from error
+    finally:
+        if shard is not None:
+            shard.give_up()
+    return index_split(folder, split, shards, pool.fingerprint, repr(encode), keep_unreadable=on_bad_image == "record")
+
+
+def short(name: str) -> str:
+    """A file's name with the folder it lies in: where that lies is nobody's business in another place."""
+    return "/".join(name.split("/")[-2:])
+
+
+def whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
+    """The shards that an earlier writing left, and how many images they hold."""
+    shards: list[Path] = []
+    count = 0
+    while (path := folder / f"{split}-{len(shards):06d}.tar").is_file() and part_of(path).is_file():
+        count += len(map_columns(part_of(path))[0]["length"])
+        shards.append(path)
+    return shards, count
+
+
+# -- all splits
+
+
+def write_shards(
+    pools: dict[str, Pool],
+    class_names: list[str],
+    folder: Path,
+    encode: Callable[[Stored], Encoded],
+    *,
+    shard_bytes: int,
+    num_workers: int,
+    on_bad_image: str,
+) -> dict[str, Any]:
+    """Write all splits of a source, and index.json last: a folder that has it is whole. Returns its content.
+
+    A folder in which the same writing was broken off is gone on with; one that is whole is left as it is. Raises
+    ConfigError for a folder with anything else in it.
+    """
+    plan = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": {split: [pool.fingerprint, len(pool)] for split, pool in pools.items()},
+        "encoding": repr(encode),
+        "shard_bytes": shard_bytes,
+        "on_bad_image": on_bad_image,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with lock:
+            check_plan(folder, plan)
+            if (folder / INDEX).is_file():
+                return json.loads((folder / INDEX).read_text(encoding="utf-8"))
+            splits = {
+                split: write_split(
+                    pool,
+                    folder,
+                    split,
+                    encode,
+                    shard_bytes=shard_bytes,
+                    num_workers=num_workers,
+                    on_bad_image=on_bad_image,
+                )
+                for split, pool in pools.items()
+            }
+            index = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": splits}
+            write_whole(folder / INDEX, as_json(index))
+            for rest in (*folder.glob("*.part"), *folder.glob("*.tmp")):
+                rest.unlink()
+            return index
+    except Timeout as error:
+        raise ConfigError(f"another process is packing into {folder}; wait for it, or give a new folder") from error
+
+
+def check_plan(folder: Path, plan: dict[str, Any]) -> None:
+    """Raise ConfigError when a folder holds anything but a beginning of this plan."""
+    if not any(path.name != LOCK for path in folder.iterdir()):
+        return write_whole(folder / PLAN, as_json(plan))
+    if not (folder / PLAN).is_file():
+        raise ConfigError(f"{folder} is not empty, and what is in it is no unfinished packing; give a new folder")
+    found = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    if differing := [key for key in plan if plan[key] != found.get(key)]:
+        raise ConfigError(f"{folder} was packed with another {' and '.join(differing)}; give a new folder")
+    return None

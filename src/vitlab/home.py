@@ -1,9 +1,0 @@
-"""Where the configs lie: beside src/ in a checkout, inside the package in an installed wheel."""
-
-from pathlib import Path
-
-PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = PACKAGE.parents[1]
-ROOT = CHECKOUT if (CHECKOUT / "conf" / "train.yaml").is_file() else PACKAGE
-CONF = ROOT / "conf"
-EXPERIMENTS = ROOT / "experiments"

@@ -1,0 +1,85 @@
+"""Scoring a finished run on any of its splits."""
+
+from hashlib import blake2b
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.callbacks import EvaluationReport, Progress
+from vitlab.config.build import plain
+from vitlab.config.redaction import check_kept
+from vitlab.config.resume import movable
+from vitlab.data.pools.split_names import SPLITS
+from vitlab.errors import ConfigError, DataError
+from vitlab.out_of_memory import refusing
+from vitlab.programs.train import partial_use
+from vitlab.run import console
+from vitlab.run.fitting_batch import too_many
+from vitlab.run.saved_run import SavedRun
+from vitlab.run.trainer import build_trainer, set_accumulation
+
+
+def evaluate(cfg: DictConfig) -> dict[str, float]:
+    """Rebuild the run, score cfg.split exactly, write evaluation_<split>.json and what the run's test writes.
+
+    What the run itself has written is written again only by its best model on its own images.
+    """
+    if cfg.split not in SPLITS:
+        raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
+    if cfg.trainer.get("limit_test_batches") in (0, False):
+        raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
+    given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
+    changes = {**given, "data": {"cache": "none", **given["data"]}}  # evaluation reads the originals
+    saved = SavedRun.open(cfg.run, changes)
+    check_kept(plain(saved.config)["data"], "data")
+    datamodule = saved.datamodule()
+    datamodule.prepare_data()
+    datamodule.setup()
+    folder = place_for(cfg, saved, datamodule.fingerprint)
+    folder.mkdir(parents=True, exist_ok=True)
+    callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
+    datamodule.trainer = trainer = build_trainer(saved.config.trainer, folder, False, callbacks)
+    if "device_batch_size" not in cfg.data:
+        share = datamodule.global_batch_size // trainer.world_size
+        known = min(saved.checkpoint["run"]["device_batch_size"], share)
+        datamodule.device_batch_size = next((size for size in range(known, 0, -1) if share % size == 0), None)
+    set_accumulation(trainer, datamodule)
+    if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
+        raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
+    datamodule.test_split = cfg.split
+    with refusing(lambda: too_many(datamodule, trainer, None)):
+        trainer.test(saved.task(), datamodule=datamodule, verbose=False)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    partial = partial_use(trainer)
+    output = folder / f"evaluation_{cfg.split}.json"
+    console.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, "partial": partial, **metrics})
+    facts = {"checkpoint": str(saved.path), "saved": str(output)}
+    if skipped := datamodule.skipped[cfg.split]:
+        facts["skipped"] = f"{len(skipped)} unreadable images"
+    if partial:
+        facts["partial"] = f"not every sample was used: {', '.join(partial)}"
+    if datamodule.fingerprint != saved.checkpoint["run"]["fingerprint"]:
+        facts["data"] = "not the files that the run was trained on"
+    console.print_result(metrics, facts, {})
+    return metrics
+
+
+def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
+    """The folder of the results: that of the run where it is its own test that is done again, and one in it for
+    another checkpoint, other images or a part of them."""
+    if cfg.output is not None:
+        if Path(cfg.output).is_file():
+            raise ConfigError(f"output={cfg.output} is a file; name a folder")
+        return Path(cfg.output).absolute()
+    if cfg.trainer.get("limit_test_batches") in (0, False):
+        raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
+    given = plain(cfg)["data"].items()  # a source elsewhere may hold other pixels by the same names
+    changed = {key: value for key, value in given if key != "cache" and not movable(f"data.{key}")}
+    changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
+    if fingerprint != saved.checkpoint["run"]["fingerprint"]:
+        changed["fingerprint"] = fingerprint
+    tested = saved.path.name == "best.ckpt" or not saved.path.with_name("best.ckpt").exists()
+    if tested and not changed:
+        return saved.folder
+    images = [blake2b(str(changed).encode(), digest_size=4).hexdigest()] if changed else []
+    return saved.folder / "_".join(["evaluation", saved.path.stem, *images])

@@ -1,0 +1,68 @@
+"""A finished run as a folder that timm or Hugging Face's transformers open."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from PIL import Image
+from rich.console import Console
+
+from vitlab.atomic_files import write_json, writing_whole
+from vitlab.config.build import plain
+from vitlab.errors import ConfigError
+from vitlab.run.saved_run import SavedRun
+from vitlab.tasks.supervised import Supervised
+from vitlab.weights.exporting import Export, Preprocessing
+from vitlab.weights.huggingface_export import to_huggingface
+from vitlab.weights.timm_export import to_timm
+
+FORMATS = {"timm": to_timm, "huggingface": to_huggingface}
+OPENED_BY = {
+    "timm": 'timm.create_model("local-dir:{}", pretrained=True)',
+    "huggingface": 'transformers.{architecture}.from_pretrained("{}")',
+}
+
+
+def export(cfg: DictConfig) -> Path:
+    """Write the run's best model, its class names and its preprocessing into cfg.output; returns that folder."""
+    if cfg.format not in FORMATS:
+        raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
+    output = Path(cfg.output)
+    if output.is_file() or (output.is_dir() and any(output.iterdir())):
+        raise ConfigError(f"output={output} is there already, and not an empty folder; give a new one")
+    saved = SavedRun.open(cfg.run)
+    names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
+    if len(set(names)) < len(names):
+        names = [f"{number} {name}" for number, name in enumerate(names)]
+    task = saved.task()
+    data = plain(saved.config)["data"]
+    preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"]))
+    several_labels = isinstance(task, Supervised) and task.several_labels
+    made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
+    write(output, made)
+    console = Console(soft_wrap=True, highlight=False)
+    (architecture,) = made.files["config.json"].get("architectures", [""])
+    opened = OPENED_BY[cfg.format].format(output, architecture=architecture)
+    console.print(f"{saved.path}\nis in {output}, for {opened}", markup=False)
+    if made.note:
+        console.print(made.note)
+    return output
+
+
+def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
+    """What the shorter side is resized to before the centre is cut out, None where images are resized whole, and
+    Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
+    if "max_tokens" in crop:
+        raise ConfigError("a model that was evaluated on images in their own shape has no preprocessing in that format")
+    return crop.get("resize_size"), Image.Resampling[crop["interpolation"].upper()]
+
+
+def write(folder: Path, made: Export) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.clone() for name, value in made.tensors.items()}  # no two may share memory
+    with writing_whole(folder / "model.safetensors") as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})
+    for name, content in made.files.items():
+        write_json(folder / name, content)

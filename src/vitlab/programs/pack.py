@@ -1,0 +1,98 @@
+"""A data set as shards, and how to train from them."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from vitlab.config.build import build
+from vitlab.config.job import Job
+from vitlab.data.cache.reencoding import Reencoding, refuse_channels
+from vitlab.data.checks import ON_BAD_IMAGE, one_of
+from vitlab.data.loading.loader import workers_for
+from vitlab.data.pools.file_content import content
+from vitlab.data.shards.webdataset import index_tars
+from vitlab.data.shards.writing import MEGABYTE, write_shards
+from vitlab.errors import ConfigError, DataError
+
+SHOWN = 10
+
+
+def pack(cfg: DictConfig) -> Path:
+    """Write cfg.data's splits, as the source brings them, into cfg.output, or index the tars in cfg.index; returns the
+    folder with the index."""
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    if cfg.index is not None:
+        folder = index_only(cfg)
+        console.print(f"train from it: python src/train.py data=shards data.source.root={folder} data.num_classes=...")
+        return folder
+    check(cfg)
+    source = build(cfg.data.source, "data.source")
+    source.prepare()
+    pools = source.open()
+    for pool in pools.values():
+        refuse_channels(pool)
+    output = Path(cfg.output)
+    index = write_shards(
+        pools,
+        source.class_names,
+        output,
+        Reencoding(cfg.data.image_mode, cfg.shorter_side, cfg.longest_side),
+        shard_bytes=round(cfg.shard_size * MEGABYTE),
+        num_workers=workers_for(cfg.data.num_workers, processes=1),
+        on_bad_image=cfg.data.on_bad_image,
+    )
+    for line in told(index, output):
+        console.print(line)
+    console.print(f"train from it: {training(output)}")
+    return output
+
+
+def check(cfg: DictConfig) -> None:
+    if cfg.output is None:
+        raise ConfigError("output is the folder that the shards go to; set output=DIR")
+    if cfg.shard_size <= 0:
+        raise ConfigError(f"shard_size {cfg.shard_size} is not a number of megabytes above 0")
+    one_of("on_bad_image", cfg.data.on_bad_image, ON_BAD_IMAGE)
+
+
+def index_only(cfg: DictConfig) -> Path:
+    root = str(cfg.index).rstrip("/")
+    if cfg.output is None and "://" in root:
+        raise ConfigError(f"the index of {root} cannot be written there; set output=DIR, a folder for it")
+    names = None
+    if cfg.class_names is not None:
+        try:
+            names = content(cfg.class_names).decode("utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"class_names={cfg.class_names} cannot be read: {error}; give a text file") from error
+    folder = Path(root if cfg.output is None else cfg.output)
+    if cfg.output is None and not folder.is_dir():
+        raise DataError(f"index={root}: there is no such folder")
+    index = index_tars(root, folder, class_names=names, num_workers=workers_for(cfg.data.num_workers, processes=1))
+    for line in told(index, folder):
+        print(line)
+    return folder
+
+
+def told(index: dict[str, Any], folder: Path) -> list[str]:
+    """What was written, in lines."""
+    lines = [f"{folder}: {len(index['class_names'])} classes"]
+    for split, entry in index["splits"].items():
+        size = sum(size for _, size in entry["shards"]) / MEGABYTE
+        lines.append(f"  {split}: {entry['num_samples']:,} images in {len(entry['shards'])} shards, {size:,.1f} MB")
+        skipped = entry.get("skipped", {})
+        if skipped:
+            lines.append(f"  {split}: {len(skipped):,} images could not be read and are left out")
+        lines += [f"    {name}: {reason}" for name, reason in list(skipped.items())[:SHOWN]]
+        lines += [f"    and {len(skipped) - SHOWN:,} more, in index.json"] if len(skipped) > SHOWN else []
+    return lines
+
+
+def training(output: Path) -> str:
+    """The command that trains on the shards as it would on what they were made from."""
+    job = Job.current()
+    data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
+    source = f"'~data.source' '+data.source={{_target_:vitlab.data.Shards,root:{output.absolute()}}}'"
+    return " ".join(["python src/train.py", f"data={job.choices['data']}", *data, source])

@@ -1,0 +1,118 @@
+"""A training batch before there is a training: what the model will see, as pictures.
+
+C channels, H W image height and width
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+from rich.console import Console
+from torch import Tensor
+
+from vitlab.callbacks.batch_picture import label, pixels
+from vitlab.callbacks.figures import image_grid, write_figure
+from vitlab.config.job import Job
+from vitlab.data import ImageDataModule
+from vitlab.data.batches.batch import Batch, Key, Sample
+from vitlab.data.images.resampling import as_tensor
+from vitlab.data.pools.targets import words
+from vitlab.errors import ConfigError
+from vitlab.run import console
+from vitlab.run.checks import check_agreement
+from vitlab.run.parts import build_datamodule, planned_steps
+from vitlab.run.trainer import set_accumulation
+
+COLUMNS = 8
+
+
+def preview(cfg: DictConfig) -> list[Path]:
+    """Draw the first training batch into cfg.output, and, with `same`, its first samples in several epochs."""
+    if cfg.resume is not None:
+        raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
+    check_agreement(cfg)
+    patch = cfg.data.patch_size
+    if patch is not None and cfg.data.image_size % patch:
+        raise ConfigError(f"data.image_size {cfg.data.image_size} is not a multiple of model.patch_size {patch}")
+    datamodule = build_datamodule(cfg)
+    datamodule.prepare_data()
+    datamodule.setup()
+    batch = first_batch(datamodule, cfg)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    for name, fact in facts(datamodule, cfg).items():
+        console.print(f"{name:<13}{fact}")
+    images = pixels(datamodule.preprocessing, batch)[: cfg.num_images]
+    titles = [label(target, datamodule.class_names) for target in batch.target[: cfg.num_images]]
+    heading = "the first training batch as the model sees it"
+    figures = {"batch": image_grid(images, titles, columns=COLUMNS, heading=heading)}
+    if cfg.same:
+        images, titles = same_samples(datamodule, batch.index[: cfg.same].tolist())
+        heading = "samples as they are stored, and in the first epochs, before mixing"
+        figures["same"] = image_grid(images, titles, columns=COLUMNS, heading=heading)
+    paths = [write_figure(figure, Path(cfg.output) / f"{name}.png") for name, figure in figures.items()]
+    console.print(f"{'pictures':<13}{', '.join(map(str, paths))}")
+    return paths
+
+
+def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
+    """As one device, a CPU, gets it at step 0."""
+    datamodule.trainer = trainer = stand_in(cfg)
+    set_accumulation(trainer, datamodule)
+    datamodule.num_steps = planned_steps(trainer, datamodule)
+    datamodule.reading = datamodule.reading._replace(num_workers=0)  # for a single batch
+    batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
+    return datamodule.on_after_batch_transfer(batch, 0)
+
+
+def stand_in(cfg: DictConfig) -> pl.Trainer:
+    """What a datamodule asks for: rank, ranks, step and the length of the run; nothing is trained."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=cfg.trainer.max_epochs,
+        max_steps=cfg.trainer.max_steps,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.training = True
+    return trainer
+
+
+def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[Tensor], list[str]]:
+    """Images (C, H, W) in [0, 1] with titles: each sample as it is stored, then in the first epochs."""
+    split = datamodule.training
+    images, titles = [], []
+    for index in indices:
+        picture = split.pictures([int(split.indices[index])])[0]
+        assert not isinstance(picture, Exception), "it is in the batch: it can be read"
+        stored = as_tensor(picture.pixels()[0])
+        images.append(stored / 255)
+        titles.append(f"{words(split.target(index), datamodule.class_names)}\n{stored.shape[2]}x{stored.shape[1]}")
+        for epoch in range(COLUMNS - 1):
+            sample = split[Key(epoch, index)]
+            assert isinstance(sample, Sample)
+            images.append(sample.image / 255)
+            titles.append(f"epoch {epoch}")
+    return images, titles
+
+
+def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
+    """What a user wants to know of the data before a run."""
+    splits = datamodule.splits
+    choices: dict[str, Any] = Job.current().choices
+    crop = datamodule.train_crop
+    size = crop.output_size()
+    pixels = "mixed sizes" if size is None else f"{size[1]}x{size[0]} pixels"
+    return {
+        "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
+        "classes": console.classes(datamodule),
+        "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
+        "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
+        "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",
+        "cache": datamodule.cache,
+    }

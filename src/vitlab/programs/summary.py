@@ -1,0 +1,154 @@
+"""What a model of a config costs: tables of its parts, its memory, its sequence and its parameter groups."""
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
+
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from vitlab.config.build import build
+from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
+from vitlab.errors import ConfigError
+from vitlab.layers import Block
+from vitlab.models import VisionTransformer, head_names
+from vitlab.run.model import build_model, recompute_activations
+
+PRECISIONS = {"32-true": False, "bf16-mixed": True}
+SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
+GIB = 2**30
+WIDTH = 120  # of tables that go to a file
+
+
+def summarize(cfg: DictConfig) -> dict[str, Any]:
+    """Print the tables; returns parameters, multiply-accumulates and the largest batch. Opens no file."""
+    if cfg.precision not in PRECISIONS:
+        raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
+    with torch.device("meta"):
+        model = build_model(cfg.model)
+    size = cfg.data.image_size
+    shape = (cfg.data.in_chans, size, size)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    name = cfg.model.get("name") or type(model).__name__
+    console.print(f"{name}: images of {size}x{size} pixels and {shape[0]} channel(s), {cfg.data.num_classes} classes\n")
+    parts = costs(model, shape)
+    console.print(parts_table(parts))
+    optimization = build(cfg.optimizer, "optimizer")
+    try:
+        groups = optimization.groups(model, head_names(model))
+    except ValueError as error:
+        raise ConfigError(f"optimizer: {error}") from error
+    trained = (shape, PRECISIONS[cfg.precision], optimization.algorithm)
+    memory = training_memory(model, *trained)
+    if cfg.activation_checkpointing:
+        num_blocks = recompute_activations(model)
+        memory = training_memory(model, *trained).with_one_block(memory, num_blocks)
+    batch = memory.largest_batch(int(cfg.memory_gib * GIB))
+    print_memory(console, memory, batch, cfg, optimization.algorithm)
+    if isinstance(model, VisionTransformer):
+        console.print(sequence_table(model, parts, size))
+    if cfg.tensors:
+        console.print(tensors_table(model, groups, optimization.scaled_lr))
+    return {**total(parts)._asdict(), "largest_batch": batch}
+
+
+def parts_table(parts: dict[str, Cost]) -> Table:
+    table = left_titled("parameters, and multiply-accumulates for one image")
+    table.add_column("part", no_wrap=True)
+    for name in ("parameters", "GMACs in weights", "GMACs in QKᵀ and AV", "share"):
+        table.add_column(name, justify="right")
+    whole = total(parts)
+    for part, cost in parts.items():
+        share = (cost.weights + cost.attention) / (whole.weights + whole.attention)
+        table.add_row(part, f"{cost.parameters:,}", gigas(cost.weights), gigas(cost.attention), f"{share:.1%}")
+    table.add_section()
+    both = f"{gigas(whole.weights + whole.attention)} GMACs"
+    table.add_row("all", f"{whole.parameters:,}", gigas(whole.weights), gigas(whole.attention), both)
+    return table
+
+
+def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, optimizer: partial) -> None:
+    name = cfg.optimizer.algorithm["_target_"].split(".")[-1]
+    kept = optimizer_bytes_per_value(optimizer)
+    console.print(f"\nmemory in training, {cfg.precision}, as torch's fused kernels save it")
+    console.print(f"  fixed      {memory.fixed / GIB:.2f} GiB: weights, gradients, {kept:.0f} bytes a value for {name}")
+    console.print(f"  per image  {memory.per_image / 2**20:.1f} MiB of activations")
+    console.print(f"  estimate   a batch of {batch:,} images in {cfg.memory_gib:g} GiB, a tenth of it left free\n")
+
+
+def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) -> Table:
+    """Why patches: pixels as tokens beside patches as tokens, for the blocks of this model."""
+    table = left_titled("pixels against patches: one image through the blocks of this model")
+    table.add_column("image", no_wrap=True)
+    table.add_column("patch")
+    for name in ("tokens", "scores of a head", "GMACs in weights", "GMACs in QKᵀ and AV", "scores of a layer, MiB"):
+        table.add_column(name, justify="right")
+    h, w = model.patch_embed.grid
+    widths = {
+        "num_prefix_tokens": model.num_prefix_tokens,
+        "embed_dim": model.cls_token.shape[-1],
+        "depth": model.depth,
+        "weights_per_token": sum(c.weights for part, c in parts.items() if part.startswith("blocks"))
+        // (h * w + model.num_prefix_tokens),
+    }
+    heads = cast(int, cast(Block, model.blocks[0]).attn.num_heads)
+    own = (size, model.patch_embed.patch_size)
+    for image, patch in sorted({*SEQUENCES, own}):
+        cost = sequence_cost(image, patch, **widths)
+        memory = cost.scores * heads * 4 / 2**20  # float32
+        row = (f"{cost.tokens:,}", f"{cost.scores:,}", gigas(cost.weights), gigas(cost.attention), f"{memory:,.1f}")
+        unit = "pixels" if patch == 1 else f"{patch}x{patch}"
+        table.add_row(f"{image}x{image}", unit, *row, style="bold" if (image, patch) == own else None)
+    return table
+
+
+def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> Table:
+    """Every tensor with its weight decay and what its learning rate is multiplied by, or that it is frozen; like blocks
+    share a row."""
+    table = left_titled("parameter groups")
+    table.add_column("tensor", no_wrap=True)
+    for name in ("shape", "parameters", "weight decay", "lr multiplier"):
+        table.add_column(name, justify="right", no_wrap=True)
+    places = {name: ("frozen", "") for name, _ in model.named_parameters()}
+    for group in groups:
+        row = (f"{group['weight_decay']:g}", f"{group['lr'] / lr:.4g}")
+        places |= dict.fromkeys(group["names"], row)
+    for name, count, shape in folded(model, places):
+        words = name.split(".")
+        if count > 1:
+            words[1] += f"-{int(words[1]) + count - 1}"
+        numel = count * torch.Size(shape).numel()
+        table.add_row(".".join(words), "x".join(map(str, shape)), f"{numel:,}", *places[name])
+    return table
+
+
+def folded(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
+    """First of each run of blocks whose tensor of that name has the same shape and place, and the run's length."""
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    seen: set[str] = set()
+    for name, shape in shapes.items():
+        if name in seen:
+            continue
+        count, following = 1, next_block(name)
+        while following in shapes and (shapes[following], places[following]) == (shape, places[name]):
+            seen.add(following)
+            count, following = count + 1, next_block(following)
+        yield name, count, shape
+
+
+def next_block(name: str) -> str:
+    """The tensor of the same name in the next block; an empty name outside the blocks."""
+    words = name.split(".")
+    return ".".join(["blocks", str(int(words[1]) + 1), *words[2:]]) if words[0] == "blocks" else ""
+
+
+def gigas(count: int) -> str:
+    return f"{count / 1e9:,.3f}"
+
+
+def left_titled(title: str) -> Table:
+    return Table(title=title, title_justify="left")

@@ -1,0 +1,235 @@
+"""What a data set holds: every image is read once, and what was found is told, kept in tables, and drawn."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from vitlab.atomic_files import write_csv
+from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
+from vitlab.config.build import build
+from vitlab.data.batches.batch import Key, Sample
+from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, mean_and_std, repeated, together
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import workers_for
+from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.pools.targets import class_counts, first_places, words
+from vitlab.run.console import write_json
+from vitlab.run.overlap import named
+from vitlab.views import shown
+
+AT_ONCE = 64  # images that a worker reads for one answer
+SHOWN = 10  # lines of a list
+POINTS = 20_000  # of a scatter plot
+WIDTH = 120  # of tables that go to a file
+
+
+def survey(cfg: DictConfig) -> dict[str, Any]:
+    """Print the report and write it to cfg.output; returns it as plain types."""
+    datamodule = build(cfg.data, "data")
+    datamodule.prepare_data()
+    datamodule.setup()
+    splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
+    workers = workers_for(datamodule.reading.num_workers, processes=1)
+    found = {name: read(name, split, workers) for name, split in splits.items()}
+    groups = repeated({name: f.digests for name, f in found.items()})
+    mean, std = mean_and_std(found["train"].moments)
+    report: dict[str, Any] = {
+        "images": {name: len(split) for name, split in splits.items()},
+        "classes": counts(splits, datamodule.class_names),
+        "sizes": dict(Counter(f"{w}x{h}" for f in found.values() for h, w in f.sizes.tolist() if h).most_common(SHOWN)),
+        "modes": dict(Counter(mode for f in found.values() for mode in f.modes if mode != "?").most_common()),
+        "unreadable": {name: len(f.unreadable) for name, f in found.items()},
+        "identical": {"groups": len(groups), "images": sum(map(len, groups))},
+        "overlap": {f"{later} in {first}": n for (first, later), n in Overlap(groups, 0).counts().items()},
+        "mean": [round(value, 4) for value in mean],
+        "std": [round(value, 4) for value in std],
+    }
+    output = Path(cfg.output)
+    write_json(output / "survey.json", report)
+    write_tables(output, splits, found, groups, report["classes"])
+    write_figure(drawn(splits, found, report["classes"]), output / "survey.png")
+    tell(report, splits, found, groups, output)
+    return report
+
+
+def read(name: str, split: ImageSplit, num_workers: int) -> Findings:
+    """Every image of a split."""
+    pieces = cut(len(split), AT_ONCE)
+    work = partial(examined, split, split.crop)
+    return together(
+        list(in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers))
+    )
+
+
+def counts(splits: dict[str, ImageSplit], class_names: list[str]) -> dict[str, list[int]]:
+    """How many images of each class each split has."""
+    numbers = np.stack([class_counts(split.targets, len(class_names)) for split in splits.values()], axis=1)
+    return dict(zip(class_names, numbers.tolist(), strict=True))
+
+
+# -- told
+
+
+def tell(
+    report: dict[str, Any],
+    splits: dict[str, ImageSplit],
+    found: dict[str, Findings],
+    groups: list[list[Place]],
+    output: Path,
+) -> None:
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    tables = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+    tables.print(class_table(report["classes"], list(splits)))
+    sizes = np.concatenate([f.sizes[f.sizes[:, 0] > 0] for f in found.values()])
+    smallest, median, largest = (np.percentile(sizes, q, axis=0).astype(int) for q in (0, 50, 100))
+    bad = sum(report["unreadable"].values())
+    names = list(report["classes"])
+    rows = {
+        "images": ", ".join(f"{name} {count:,}" for name, count in report["images"].items()),
+        "sizes": listed(report["sizes"], len(sizes)),
+        "": f"height {smallest[0]} to {largest[0]}, median {median[0]}; "
+        f"width {smallest[1]} to {largest[1]}, median {median[1]}",
+        "modes": listed(report["modes"], len(sizes)),
+        "unreadable": f"{bad:,} images, in {output / 'unreadable.csv'}" if bad else "none",
+    }
+    for name, row in rows.items():
+        console.print(f"{name:<12}{row}")
+    damaged = ((name, place, reason) for name, f in found.items() for place, reason in f.unreadable.items())
+    tell_some(console, [f"{name}: {splits[name].name(place)}: {reason}" for name, place, reason in damaged])
+    if not groups:
+        console.print(f"{'identical':<12}no two images")
+    for title, some in (("between", across(groups)), ("within", [g for g in groups if len({s for s, _ in g}) == 1])):
+        if some:
+            odd = sum(len({words(splits[s].target(i), names) for s, i in group}) > 1 for group in some)
+            labels = f", {odd:,} of them with different labels" if odd else ""
+            what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
+            console.print(f"{'identical':<12}{what}")
+            tell_some(console, [named(group, splits) for group in some])
+    for pair, count in report["overlap"].items():
+        console.print(f"{'overlap':<12}{count:,} images of {pair}", style="bold yellow")
+    console.print(f"{'normalise':<12}'data.mean={as_list(report['mean'])}' 'data.std={as_list(report['std'])}'")
+    console.print(f"{'picture':<12}{output / 'survey.png'}")
+
+
+def tell_some(console: Console, lines: Sequence[str]) -> None:
+    for line in lines[:SHOWN]:
+        console.print(f"{'':<12}{line}")
+    if len(lines) > SHOWN:
+        console.print(f"{'':<12}and {len(lines) - SHOWN:,} more")
+
+
+def listed(counted: dict[str, int], total: int) -> str:
+    """Things with how many there are of each, and of others that are not listed."""
+    rest = total - sum(counted.values())
+    return ", ".join(f"{name} {count:,}" for name, count in counted.items()) + (f", others {rest:,}" if rest else "")
+
+
+def as_list(values: list[float]) -> str:
+    """As Hydra reads it back."""
+    return "[" + ",".join(f"{value:.4f}" for value in values) + "]"
+
+
+def class_table(classes: dict[str, list[int]], splits: list[str]) -> Table:
+    """Images of each class and split; of many classes the smallest and the largest."""
+    table = Table("class", title=f"images of {len(classes):,} classes", title_justify="left")
+    for split in splits:
+        table.add_column(split, justify="right")
+    ranked = sorted(classes.items(), key=lambda item: item[1][0])
+    few = len(classes) <= LABELLED_CLASSES
+    for name, numbers in classes.items() if few else [*ranked[:5], ("...", None), *ranked[-5:]]:
+        table.add_row(name, *(f"{number:,}" for number in numbers) if numbers else ())
+    return table
+
+
+# -- kept
+
+
+def write_tables(
+    folder: Path,
+    splits: dict[str, ImageSplit],
+    found: dict[str, Findings],
+    groups: list[list[Place]],
+    classes: dict[str, list[int]],
+) -> None:
+    """classes.csv, unreadable.csv and identical.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(classes)
+    write_csv(folder / "classes.csv", ["class", *splits], ([name, *numbers] for name, numbers in classes.items()))
+    write_csv(
+        folder / "unreadable.csv",
+        ["split", "image", "reason"],
+        ([s, splits[s].name(place), reason] for s, f in found.items() for place, reason in f.unreadable.items()),
+    )
+    write_csv(
+        folder / "identical.csv",
+        ["group", "split", "image", "class"],
+        (
+            [k, s, splits[s].name(i), words(splits[s].target(i), names)]
+            for k, group in enumerate(groups)
+            for s, i in group
+        ),
+    )
+
+
+# -- drawn
+
+
+def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: dict[str, list[int]]) -> Figure:
+    """Class counts, sizes, and an image of each of up to 30 classes as it is evaluated."""
+    samples = list(samples_of(splits["train"], found["train"], len(classes)))
+    columns = min(10, len(samples))
+    lines = -(-len(samples) // columns)
+    figure = Figure(figsize=(13, 4.2 + 1.6 * lines), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=[4.2, 1.6 * lines])
+    above, below = halves
+    bars, scatter = above.subplots(1, 2)
+    draw_counts(bars, classes, list(splits))
+    draw_sizes(scatter, found)
+    names = list(classes)
+    for place, (target, image) in enumerate(samples, start=1):
+        axes = below.add_subplot(lines, columns, place)
+        axes.imshow(shown(image).numpy())
+        axes.set_title(names[target], fontsize=7)
+        axes.set_axis_off()
+    return figure
+
+
+def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable[tuple[int, Any]]:
+    """(class, image (C, H, W) in [0, 1]): the first that can be read of up to 30 classes, evenly spaced."""
+    readable = np.ones(len(split), dtype=bool)
+    readable[list(found.unreadable)] = False
+    places = np.flatnonzero(readable)
+    classes, firsts = first_places(split.targets[places])
+    for k in np.linspace(0, len(classes) - 1, min(LABELLED_CLASSES, len(classes))).round().astype(int):
+        sample = split[Key(0, int(places[firsts[k]]))]
+        if isinstance(sample, Sample):
+            yield int(classes[k]), sample.image / 255
+
+
+def draw_counts(axes: Any, classes: dict[str, list[int]], splits: list[str]) -> None:
+    numbers = np.array(list(classes.values()))  # (K, number of splits)
+    places, base = np.arange(len(classes)), np.zeros(len(classes))
+    for k, split in enumerate(splits):
+        axes.bar(places, numbers[:, k], bottom=base, width=0.85 if len(classes) <= LABELLED_CLASSES else 1, label=split)
+        base += numbers[:, k]
+    if len(classes) <= LABELLED_CLASSES:
+        axes.set_xticks(places, list(classes), rotation=45, ha="right", fontsize=8)
+    axes.set(title="images of each class", ylabel="images", xlabel="class", ylim=(0, 1.15 * base.max()))
+    axes.legend(fontsize=8, ncols=len(splits), loc="upper center")
+
+
+def draw_sizes(axes: Any, found: dict[str, Findings]) -> None:
+    sizes = np.concatenate([f.sizes[f.sizes[:, 0] > 0] for f in found.values()])
+    shapes, times = np.unique(sizes[:: -(-len(sizes) // POINTS)], axis=0, return_counts=True)
+    axes.scatter(shapes[:, 1], shapes[:, 0], s=8 + 200 * times / times.sum(), alpha=0.5, edgecolors="none")
+    axes.set(title="sizes", xlabel="width, pixels", ylabel="height, pixels", aspect="equal")
+    axes.margins(0.15)

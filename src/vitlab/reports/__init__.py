@@ -1,0 +1,1 @@
+"""What finished runs say together: tables, intervals, tests."""

@@ -1,0 +1,76 @@
+"""What a run tells its user: the start and the result, as tables."""
+
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+from rich.table import Table
+
+from vitlab import atomic_files as whole_files
+
+
+@rank_zero_only
+def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
+    """Model, data, steps and parameter groups, before the first batch."""
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
+    tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
+    devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
+    console = Console(soft_wrap=True)
+    rows = {
+        "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
+        "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
+        "classes": classes(datamodule),
+        "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
+        f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
+        "device": f"{devices}, precision {trainer.precision}",
+        "folder": str(trainer.default_root_dir),
+    }
+    for name, value in rows.items():
+        console.print(f"{name:<9}{value}", highlight=False)
+    groups = Table("parameters", "tensors", "elements", "lr", "weight decay", box=None, pad_edge=False)
+    for group in task.groups:
+        elements = sum(p.numel() for p in group["params"])
+        groups.add_row(
+            group["name"],
+            str(len(group["params"])),
+            f"{elements:,}",
+            f"{group['lr']:.3g}",
+            f"{group['weight_decay']:g}",
+        )
+    learning = {id(p) for group in task.groups for p in group["params"]}
+    if frozen := [p.numel() for p in task.parameters() if id(p) not in learning]:
+        groups.add_row("frozen", str(len(frozen)), f"{sum(frozen):,}", "", "")
+    console.print(groups)
+
+
+def classes(datamodule: Any) -> str:
+    """How many there are, and how many images each has in training."""
+    counts, shares = datamodule.class_counts(), datamodule.class_shares()
+    told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
+    if datamodule.multilabel:
+        return f"{told}, several an image"
+    return f"{told}, balanced: {between(shares)} an epoch" if datamodule.class_balance else told
+
+
+def between(numbers: Any) -> str:
+    least, most = f"{numbers.min():,}", f"{numbers.max():,}"
+    return least if least == most else f"{least} to {most}"
+
+
+@rank_zero_only
+def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
+    """Metrics, then where things are, then the commands that go on from here."""
+    console = Console(soft_wrap=True)
+    table = Table("metric", "value", title="result", title_justify="left")
+    for name, value in metrics.items():
+        table.add_row(name, f"{value:.2%}" if "acc" in name else f"{value:.4f}")
+    console.print(table)
+    for name, line in {**facts, **commands}.items():
+        console.print(f"{name:<10} {line}", highlight=False)
+
+
+@rank_zero_only
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole_files.write_json(path, content)
