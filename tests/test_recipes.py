@@ -373,12 +373,11 @@ def twenty_steps(config: str) -> list[float]:
         enable_model_summary=False,
     )
     datamodule = build_datamodule(cfg)
-    datamodule.trainer = trainer
+    datamodule.attach(trainer)
     datamodule.setup()
-    datamodule.num_steps = NUM_STEPS
     pl.seed_everything(cfg.seed, workers=False, verbose=False)
     task = build_task(cfg, build_model(cfg.model), small_teacher(cfg) if "teacher" in cfg else None)
-    task.plan(NUM_STEPS, datamodule)
+    task.plan(datamodule.plan(), datamodule, {})
     trainer.fit(task, datamodule=datamodule)
     return losses.values
 

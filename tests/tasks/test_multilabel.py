@@ -134,9 +134,9 @@ def test_a_loss_in_which_classes_compete_is_refused(loss):
 
 def test_data_of_another_kind_of_label_is_refused():
     with pytest.raises(ConfigError, match="may have several classes each; set task=multilabel"):
-        task_of(Classification, monitor="val/acc1").plan(1, SimpleNamespace(multilabel=True))
+        task_of(Classification, monitor="val/acc1").plan(1, SimpleNamespace(multilabel=True), {})
     with pytest.raises(ConfigError, match="have one class each; set task=classification"):
-        task_of().plan(1, SimpleNamespace(multilabel=False))
+        task_of().plan(1, SimpleNamespace(multilabel=False), {})
 
 
 # -- the report, and whole runs

@@ -142,7 +142,7 @@ def test_gradients_are_clipped_to_the_norm_that_is_stated(fused, scaled):
 def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone():
     counts = torch.tensor([30, 10, 20, *[20] * 7])
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
-    task.plan(5, SimpleNamespace(class_shares=lambda: counts, multilabel=False, splits={"train": range(200)}))
+    task.plan(5, SimpleNamespace(class_shares=lambda: counts, multilabel=False, splits={"train": range(200)}), {})
     assert (task.class_factors * counts).sum() / counts.sum() == pytest.approx(1.0)
     assert task.class_factors[1] == pytest.approx(3 * task.class_factors[0])
     batch = Batch(torch.randn(2, 1, 2, 2), torch.tensor([0, 1]), torch.arange(2))
@@ -155,7 +155,7 @@ def test_balanced_class_weights_need_images_of_every_class():
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
     data = SimpleNamespace(class_shares=lambda: torch.arange(10), class_names=list("abcdefghij"), multilabel=False)
     with pytest.raises(ConfigError, match="'a' has none"):
-        task.plan(5, data)
+        task.plan(5, data, {})
 
 
 @pytest.mark.parametrize(

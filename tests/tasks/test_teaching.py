@@ -214,11 +214,11 @@ def data_of(names, size=32):
 def test_a_teacher_of_other_classes_is_refused():
     names = [str(number) for number in range(10)]
     task = task_of(random_vit(), teacher_of(random_vit(), class_names=names))
-    task.plan(1, data_of(names))
+    task.plan(1, data_of(names), {})
     with pytest.raises(ConfigError, match=r"tells 10 classes \(0, 1, 2 …\) apart, and the data has 10 classes \(9, 8"):
-        task.plan(1, data_of(names[::-1]))
+        task.plan(1, data_of(names[::-1]), {})
     with pytest.raises(ConfigError, match="images of one size"):
-        task.plan(1, data_of(names, size=None))
+        task.plan(1, data_of(names, size=None), {})
 
 
 def test_a_teacher_of_other_images_or_logits_is_refused():

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 from torchvision.transforms import v2
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.batches.batch_size import divide_batch
+from vitlab.data.batches.batch_size import divide_batch, largest_share
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.data.batches.resolution import ProgressiveResolution
@@ -38,6 +38,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide, few_of_each
 from vitlab.data.pools.targets import class_counts
 from vitlab.data.reading import Reading
+from vitlab.data.run_length import planned_steps
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
 
@@ -52,10 +53,9 @@ class ImageDataModule(pl.LightningDataModule):
 
     A crop takes part of an image and brings it to image_size; `train_transform`, then `augmentation`, change that as a
     PIL image in `image_mode` (PIL's names; null: as stored), or as a uint8 tensor where PIL has no such image.
-    `resolution` changes the size that training crops have, by step; `num_steps`, set before the fit, says how many
-    there are. `on_bad_image`: "error" raises DataError for a file that cannot be read, "skip" leaves it out and counts
-    it in `skipped`. conf/data/_images.yaml says what the other keys mean. Raises ConfigError or DataError, in `setup`,
-    when the source is not what the config says.
+    `resolution` changes the size that training crops have, by step. `on_bad_image`: "error" raises DataError for a file
+    that cannot be read, "skip" leaves it out and counts it in `skipped`. conf/data/_images.yaml says what the other
+    keys mean. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
     def __init__(
@@ -135,13 +135,32 @@ class ImageDataModule(pl.LightningDataModule):
         self.on_bad_image = on_bad_image
         self.seed = seed
         self.mixing = mixing
-        self.num_steps = 0  # optimizer steps of the whole run
+        self.num_steps = 0  # optimizer steps of the whole run, known from `plan` on
         self.splits: dict[str, ImageSplit] = {}  # of the source's own images
         self.training: ImageSplit  # the training split, from the cache if there is one
         self.held = HeldSplits()
         self.fingerprint = ""
-        self.test_split = "test"  # the split that trainer.test scores
+        self.test_split = "test"
         self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
+
+    # -- the trainer
+
+    def attach(self, trainer: pl.Trainer, at_most: int | None = None, test_split: str = "test") -> int:
+        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of `at_most` so many
+        images. `test_split` is what trainer.test scores. Returns the images that a device takes at once. Raises
+        ConfigError for a batch that does not divide."""
+        self.trainer, self.test_split = trainer, test_split
+        if at_most is not None:
+            self.device_batch_size = largest_share(self.global_batch_size, at_most, trainer.world_size)
+        size, trainer.accumulate_grad_batches = divide_batch(
+            self.global_batch_size, self.device_batch_size, trainer.world_size
+        )
+        return size
+
+    def plan(self) -> int:
+        """Take the number of optimizer steps of the whole run from the trainer, and return it."""
+        self.num_steps = planned_steps(self._trainer(), self.trained_steps_per_epoch())
+        return self.num_steps
 
     # -- what there is
 

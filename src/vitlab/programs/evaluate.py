@@ -12,11 +12,11 @@ from vitlab.config.resume import movable
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refusing
-from vitlab.programs.train import partial_use
 from vitlab.run import console
 from vitlab.run.fitting_batch import too_many
+from vitlab.run.result import partial_use
 from vitlab.run.saved_run import SavedRun
-from vitlab.run.trainer import build_trainer, set_accumulation
+from vitlab.run.trainer import build_trainer
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
@@ -38,15 +38,11 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     folder = place_for(cfg, saved, datamodule.fingerprint)
     folder.mkdir(parents=True, exist_ok=True)
     callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
-    datamodule.trainer = trainer = build_trainer(saved.config.trainer, folder, False, callbacks)
-    if "device_batch_size" not in cfg.data:
-        share = datamodule.global_batch_size // trainer.world_size
-        known = min(saved.checkpoint["run"]["device_batch_size"], share)
-        datamodule.device_batch_size = next((size for size in range(known, 0, -1) if share % size == 0), None)
-    set_accumulation(trainer, datamodule)
+    trainer = build_trainer(saved.config.trainer, folder, False, callbacks)
+    known = None if "device_batch_size" in cfg.data else saved.checkpoint["run"]["device_batch_size"]
+    datamodule.attach(trainer, at_most=known, test_split=cfg.split)
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
         raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
-    datamodule.test_split = cfg.split
     with refusing(lambda: too_many(datamodule, trainer, None)):
         trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}

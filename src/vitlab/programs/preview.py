@@ -20,10 +20,9 @@ from vitlab.data.batches.batch import Batch, Key, Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.pools.targets import words
 from vitlab.errors import ConfigError
-from vitlab.run import console
 from vitlab.run.checks import check_agreement
-from vitlab.run.parts import build_datamodule, planned_steps
-from vitlab.run.trainer import set_accumulation
+from vitlab.run.console import classes
+from vitlab.run.parts import build_datamodule
 
 COLUMNS = 8
 
@@ -58,9 +57,8 @@ def preview(cfg: DictConfig) -> list[Path]:
 
 def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
     """As one device, a CPU, gets it at step 0."""
-    datamodule.trainer = trainer = stand_in(cfg)
-    set_accumulation(trainer, datamodule)
-    datamodule.num_steps = planned_steps(trainer, datamodule)
+    datamodule.attach(stand_in(cfg))
+    datamodule.plan()
     datamodule.reading = datamodule.reading._replace(num_workers=0)  # for a single batch
     batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     return datamodule.on_after_batch_transfer(batch, 0)
@@ -110,7 +108,7 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
     pixels = "mixed sizes" if size is None else f"{size[1]}x{size[0]} pixels"
     return {
         "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
-        "classes": console.classes(datamodule),
+        "classes": classes(datamodule),
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",

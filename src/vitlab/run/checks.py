@@ -6,9 +6,10 @@ from typing import Any
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.config.job import Job
 from vitlab.config.references import check_references
 from vitlab.data import ImageDataModule
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, DistributedError
 
 LEAST = {  # of the trainer's numbers that Lightning takes as they are
     **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
@@ -49,9 +50,9 @@ def check_agreement(cfg: DictConfig) -> None:
         )
 
 
-def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
+def check_task(cfg: DictConfig, task: Any, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
     """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
-    check_batches(datamodule.trainer, datamodule)
+    check_batches(trainer, datamodule)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
         if monitor is not None and monitor not in task.monitors():
@@ -68,7 +69,7 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
     except (TypeError, ValueError, IndexError) as error:  # of values of its own, which no annotation tells
         raise ConfigError(f"optimizer.algorithm: {error}") from error
     late = max(group["from_step"] for group in task.groups)
-    if late >= task.num_steps and not datamodule.trainer.fast_dev_run:
+    if late >= task.num_steps and not trainer.fast_dev_run:
         raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
     if cfg.compile and not task.compilable:
         raise ConfigError(
@@ -77,13 +78,22 @@ def check_task(cfg: DictConfig, task: Any, datamodule: Any) -> None:
         )
     if cfg.compile and datamodule.mixed_sizes:
         raise ConfigError("compile=true would compile anew for every batch of mixed sizes; set it to false")
-    devices = datamodule.trainer.world_size
+    devices = trainer.world_size
     for split in ("val", "test"):
         if len(datamodule.splits[split]) < devices:
             raise ConfigError(
                 f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
                 f"{devices} devices; set trainer.devices lower"
             )
+
+
+def check_sweep(job: Job, trainer: pl.Trainer) -> None:
+    """Raise DistributedError for a job of a sweep on several devices."""
+    if trainer.world_size > 1 and job.sweep is not None:
+        raise DistributedError(
+            "several devices in one multirun would mix up the ranks of its jobs; set trainer.devices=1, or start each "
+            "job by itself"
+        )
 
 
 def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:

@@ -7,7 +7,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
 
-from vitlab import atomic_files as whole_files
+from vitlab import atomic_files
 
 
 @rank_zero_only
@@ -73,4 +73,4 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
 @rank_zero_only
 def write_json(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole_files.write_json(path, content)
+    atomic_files.write_json(path, content)

@@ -11,8 +11,6 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
-from vitlab.data import ImageDataModule
-from vitlab.data.batches.batch_size import divide_batch
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
@@ -60,11 +58,3 @@ def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:
     for path in folder.glob("hpc_ckpt_*.ckpt"):
         path.rename(path.with_name(path.name.replace("hpc_ckpt", "set_aside")))
     return [SLURMEnvironment(auto_requeue=False)]
-
-
-def set_accumulation(trainer: pl.Trainer, datamodule: ImageDataModule) -> int:
-    """The micro-batches of a step follow from the global batch and the devices there are; returns the images that a
-    device takes at once."""
-    size, accumulation = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, trainer.world_size)
-    trainer.accumulate_grad_batches = accumulation
-    return size

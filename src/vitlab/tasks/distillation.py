@@ -76,8 +76,8 @@ class Distillation(Classification):
             metrics.add_metrics({"teacher_acc1": self.accuracy(1)})
         return metrics
 
-    def plan(self, num_steps: int, datamodule: Any) -> None:
-        super().plan(num_steps, datamodule)
+    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
         if datamodule.train_crop.output_size() is None:
             raise ConfigError("a teacher sees images of one size; task=distillation takes no crop=native")
         assert self.teacher is not None, "a run that learns has its teacher"

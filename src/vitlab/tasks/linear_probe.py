@@ -84,8 +84,8 @@ class LinearProbe(Classification):
         self.model.requires_grad_(False)
         return self.optimization.groups_at(dict(zip(self.lr_grid, self.heads, strict=True)))
 
-    def plan(self, num_steps: int, datamodule: Any) -> None:
-        super().plan(num_steps, datamodule)
+    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
         if any(isinstance(callback, WeightAveraging) for callback in datamodule.trainer.callbacks):
             raise ConfigError(
                 "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "

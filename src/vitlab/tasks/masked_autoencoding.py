@@ -52,8 +52,8 @@ class MaskedAutoencoding(Task):
         self.mask_ratio = mask_ratio
         self.normalize_target = normalize_target
 
-    def plan(self, num_steps: int, datamodule: Any) -> None:
-        super().plan(num_steps, datamodule)
+    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
         if datamodule.mixed_sizes:
             raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")
 

@@ -90,8 +90,8 @@ class Supervised(Task):
 
     # -- what they share
 
-    def plan(self, num_steps: int, datamodule: Any) -> None:
-        super().plan(num_steps, datamodule)
+    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
         if datamodule.multilabel and not self.several_labels:
             raise ConfigError("the images of this data may have several classes each; set task=multilabel")
         if self.several_labels and not datamodule.multilabel:

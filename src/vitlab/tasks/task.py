@@ -30,8 +30,8 @@ class Task(pl.LightningModule):
     """A model, and what is minimised: a regime gives `training_losses`, `evaluated` and the names it may be judged by.
 
     `schedule` takes a number of optimizer steps. Metrics stay on the device; training sums are read once per logging
-    interval, through `training_metrics`. `record` is what checkpoints say about the run, in plain types; `num_steps`
-    is how many optimizer steps the run has, known from `plan` on. Raises ValueError for a `monitor` that nobody logs.
+    interval, through `training_metrics`. `num_steps` and `record` are known from `plan` on. Raises ValueError for a
+    `monitor` that nobody logs.
     """
 
     compilable = True  # whether training calls the model itself, not a part of it
@@ -87,10 +87,10 @@ class Task(pl.LightningModule):
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.optimization.groups(self.model, head_names(self.model))
 
-    def plan(self, num_steps: int, datamodule: Any) -> None:
-        """Take what is known before the first step: how many there are, and the data. Raises ConfigError when the data
-        is of another kind than the task learns from."""
-        self.num_steps = num_steps
+    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+        """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
+        run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
+        self.num_steps, self.record = num_steps, record
 
     # -- training
 

@@ -22,3 +22,9 @@ def divide_batch(global_batch_size: int, device_batch_size: int | None, world_si
             f"a multiple of data.device_batch_size {size}"
         )
     return size, share // size
+
+
+def largest_share(global_batch_size: int, at_most: int, world_size: int) -> int | None:
+    """The most images, `at_most` so many, that divide a device's share; None where nothing does."""
+    share = global_batch_size // world_size
+    return next((size for size in range(min(at_most, share), 0, -1) if share % size == 0), None)

@@ -1,0 +1,71 @@
+"""What a run has come to, for result.json and for its user."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+
+from vitlab.tasks import Task
+from vitlab.tasks.supervised import Supervised
+from vitlab.tasks.task import leaves_out
+
+
+@dataclass(frozen=True)
+class Result:
+    """`score` is the best value of the monitored metric, None where nothing was kept; `test` are the best model's
+    metrics, `last` those of the last validation; `partial` names the settings that leave samples out."""
+
+    score: float | None
+    best_step: int
+    steps: int
+    steps_of_this_start: int
+    test: dict[str, float]
+    last: dict[str, float]
+    seconds: float
+    images_per_second: float | None
+    skipped: dict[str, int]
+    partial: list[str]
+
+    def facts(self) -> dict[str, str]:
+        """Lines to print below the metrics."""
+        steps = f"{self.steps_of_this_start:,} steps, best at step {self.best_step:,}"
+        facts = {"time": f"{self.seconds:.0f} s for {steps}"}
+        if self.images_per_second:
+            facts["speed"] = f"{self.images_per_second:,.0f} images/s in training"
+        if self.skipped:
+            facts["skipped"] = ", ".join(f"{n} unreadable images in {split}" for split, n in self.skipped.items())
+        if self.partial:
+            facts["partial"] = f"not every sample was used: {', '.join(self.partial)}"
+        return facts
+
+
+def partial_use(trainer: pl.Trainer) -> list[str]:
+    """The settings by which this trainer leaves samples out on purpose."""
+    if trainer.fast_dev_run:
+        return ["fast_dev_run"]
+    limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
+    return [limit for limit in limits if leaves_out(getattr(trainer, limit))]
+
+
+def commands(folder: Path, trainer: DictConfig, task: Task) -> dict[str, str]:
+    """Where the run lies, and the commands that go on from here."""
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    pictures = {"pictures": str(shown / "pictures")} if (folder / "pictures").is_dir() else {}
+    use = {"fine-tune": f"python src/train.py model=<the encoder's> model.pretrained={shown}"}
+    if isinstance(task, Supervised):
+        use = {"predict": f"python src/predict.py run={shown} images=<file, folder or glob>"}
+    return {
+        "folder": str(shown),
+        **pictures,
+        "evaluate": f"python src/evaluate.py run={shown}",
+        **use,
+        "go on": f"python src/train.py resume={shown} {twice_as_long(trainer)}",
+    }
+
+
+def twice_as_long(trainer: DictConfig) -> str:
+    """The override by which a run ends after as many steps again."""
+    if trainer.max_steps >= 0:
+        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
+    return f"trainer.max_epochs={2 * trainer.max_epochs}"

@@ -1,0 +1,98 @@
+"""Where a run starts: anew in a folder of its own, or from the state that an earlier start has left."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from vitlab.checkpoints.run_folder import check_unused, run_folder
+from vitlab.checkpoints.run_lock import leave, take
+from vitlab.config.build import plain
+from vitlab.config.job import Job, other_rank
+from vitlab.config.redaction import Redaction, check_kept
+from vitlab.config.resume import resumed_config
+from vitlab.config.stored_config import portable
+from vitlab.data import ImageDataModule
+from vitlab.errors import ConfigError
+from vitlab.run.checks import check_agreement, check_values
+from vitlab.run.provenance import versions
+from vitlab.run.saved_run import newest_state, saved_config
+
+
+@dataclass(frozen=True)
+class Start:
+    """The config that holds, and the folder it is written to; `kept` leaves out of it what is not to be stored.
+
+    A resumed run has the file of its `state` and what that holds, its `checkpoint`, until the fit reads it again.
+    """
+
+    cfg: DictConfig
+    job: Job
+    folder: Path
+    kept: Redaction
+    run_id: str
+    choices: dict[str, str]
+    state: Path | None
+    checkpoint: dict[str, Any]
+    first_step: int
+
+    def record(self, datamodule: ImageDataModule, device_batch_size: int) -> dict[str, Any]:
+        """What rebuilds the run from a checkpoint, in plain types."""
+        record = {
+            "config": {**portable(self.cfg), "resume": None, "break_lock": False},
+            "choices": self.choices,
+            "class_names": list(datamodule.class_names),
+            "device_batch_size": device_batch_size,
+            "fingerprint": datamodule.fingerprint,
+            "versions": versions(),
+            "wandb_id": self.run_id,
+        }
+        return self.kept(record)
+
+
+@contextmanager
+def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Path]:
+    """The folder of the run, to which no other process writes meanwhile. Raises VitlabError for one that is in use, or
+    that holds a run already."""
+    if cfg.resume is not None and job.sweep is not None:
+        raise ConfigError("resume= goes on with one run; give it without -m")
+    folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
+    if other_rank():
+        yield folder
+        return
+    if cfg.resume is None:
+        check_unused(folder)
+    take(folder, break_lock=cfg.break_lock)
+    try:
+        yield folder
+    finally:
+        leave(folder)
+
+
+def resume_or_new(cfg: DictConfig, job: Job, folder: Path) -> Start:
+    """Take the config as it was composed, or, with resume=, that of the run. Raises VitlabError for values that no run
+    can have."""
+    path: Path | None = None
+    checkpoint: dict[str, Any] = {}
+    if cfg.resume is not None:
+        path, checkpoint = newest_state(cfg.resume)
+        cfg = resumed_config(saved_config(checkpoint, str(path)), checkpoint["run"]["choices"], cfg, job.overrides)
+    check_values(cfg)
+    check_kept(plain(cfg))
+    check_agreement(cfg)
+    before = checkpoint.get("run", {})
+    return Start(
+        cfg,
+        job,
+        folder,
+        kept=Redaction(cfg),
+        run_id=before.get("wandb_id") or secrets.token_hex(4),
+        choices=before.get("choices") or dict(job.choices),
+        state=path,
+        checkpoint=checkpoint,
+        first_step=int(checkpoint.get("global_step", 0)),
+    )
