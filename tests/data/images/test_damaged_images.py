@@ -3,6 +3,7 @@
 import faulthandler
 import io
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -288,7 +289,8 @@ def disagreement(expected, whole, crop, plain, plain_crop):
 def in_a_process(first, count):
     """`judged` where a crash or a file that takes too long ends only that process."""
     command = [sys.executable, __file__, str(first), str(count)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert finished.returncode == 0, finished.stderr[-2000:]  # its last lines name the file
     outcomes, wrong = json.loads(finished.stdout)
     assert wrong == []

@@ -21,7 +21,7 @@ from vitlab.data.images.decoding import DamagedImage, opened
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import DataError, StorageError
 
-SRC = Path(__file__).parents[2] / "src"
+SRC = Path(__file__).parents[3] / "src"
 
 
 class Photos(Pool):
