@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from hydra_plugins.vitlab_plugins.resolvers import LONGEST_NAME, better, data_folder, folder_name, resumed_or
-from hydra_plugins.vitlab_plugins.sweep_table import OUTCOME, write_table
+from vitlab.reports.sweep import OUTCOME, write_table
 
 # -- names
 

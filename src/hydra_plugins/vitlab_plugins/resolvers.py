@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from vitlab.checkpoints.run_folder import run_folder
 from vitlab.config.home import ROOT
+from vitlab.reports.run import better
 
 LONGEST_NAME = 100
 
@@ -37,11 +38,6 @@ def resumed_or(resume: str | None, new: str) -> str:
 def resumed_subdir(resume: str | None) -> str:
     """Where Hydra keeps its record of a start: .hydra, and a folder of its own for each resume."""
     return time.strftime(".hydra/resume-%Y-%m-%d_%H-%M-%S") if resume else ".hydra"
-
-
-def better(monitor: str) -> str:
-    """Which way a metric is better: losses and errors fall ("min"), all else rises ("max")."""
-    return "min" if monitor.rsplit("/", 1)[-1] in ("loss", "ece") else "max"
 
 
 def data_folder(name: str) -> str:

@@ -1,6 +1,5 @@
-"""A sweep's jobs as one table, best first, rewritten after every job."""
+"""Keeps what each job of a sweep came to, and makes the tables of the sweep anew after it."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,9 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from hydra_plugins.vitlab_plugins.resolvers import better
-from hydra_plugins.vitlab_plugins.seed_table import COLUMNS, write_seed_table
-from vitlab.atomic_files import write_csv, write_json
 from vitlab.config.job import other_rank
 from vitlab.errors import VitlabError
-
-OUTCOME = "job.json"
+from vitlab.reports.sweep import add_outcome
 
 
 class SweepTable(Callback):
@@ -55,55 +50,9 @@ class SweepTable(Callback):
             outcome |= {"status": f"failed: {name}: {error}".split("\n")[0], "score": None}
             if isinstance(error, VitlabError):
                 print(f"\n{name}: {error}", flush=True)
-        write_json(folder / OUTCOME, outcome)
-        rows = write_table(folder.parent)
-        print(f"\n{len(rows)} job(s) of this sweep, best first, in {folder.parent / 'results.csv'}")
-        print_rows(rows)
-        if seeds := write_seed_table(folder.parent, outcomes_of(folder.parent)):
-            print(f"\nmeans over seeds and their 95 % intervals, in {folder.parent / 'seeds.csv'}")
-            print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
+        add_outcome(folder, outcome)
 
 
 def as_written(path: Path) -> Any:
     """A YAML of a run's folder, which may be anybody's: no reference in it is followed."""
     return OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-
-
-def outcomes_of(sweep: Path) -> list[dict[str, Any]]:
-    """What the jobs of a sweep came to."""
-    return [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
-
-
-def write_table(sweep: Path) -> list[dict[str, Any]]:
-    """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
-    outcomes = outcomes_of(sweep)
-    sign = {"min": 1, "max": -1}
-    outcomes.sort(
-        key=lambda o: (o["status"] != "done", o["score"] is None, (o["score"] or 0) * sign[better(str(o["monitor"]))])
-    )
-    rows = [
-        {str(o["monitor"]): o["score"], **o["overrides"], "seconds": o["seconds"], "status": o["status"]}
-        | {"folder": o["folder"]}
-        for o in outcomes
-    ]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    write_csv(sweep / "results.csv", columns, [[row.get(name) for name in columns] for row in rows])
-    return rows
-
-
-def telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without the columns of overrides that are the same in all of them."""
-    same = [name for name in rows[0] if name not in COLUMNS and len({row.get(name) for row in rows}) == 1]
-    return [{name: value for name, value in row.items() if name not in same} for row in rows]
-
-
-def print_rows(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "folder"]
-    table = Table(*columns)
-    for row in rows:
-        values = [row.get(name) for name in columns]
-        table.add_row(*[f"{v:.4f}" if isinstance(v, float) else "" if v is None else str(v) for v in values])
-    Console(markup=False).print(table)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from hydra_plugins.vitlab_plugins.seed_table import write_seed_table
+from vitlab.reports.seeds import write_seed_table
 
 
 def outcome(sweep, folder, accuracy, status="done", **overrides):

@@ -1,6 +1,5 @@
 """A sweep over seeds as means with their confidence intervals: what differs by more than chance."""
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -8,6 +7,7 @@ from typing import Any
 
 from vitlab.atomic_files import write_csv
 from vitlab.reports.confidence import half_width
+from vitlab.reports.run import result_of
 
 COLUMNS = ("metric", "runs", "mean", "±", "values")
 
@@ -17,10 +17,10 @@ def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[s
     width of its 95 % interval, and the values. Nothing is written where no seed was run beside another."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for outcome in outcomes:
-        result = sweep / outcome["folder"] / "result.json"
-        if outcome["status"] == "done" and "seed" in outcome["overrides"] and result.is_file():
+        result = result_of(sweep / outcome["folder"])
+        if outcome["status"] == "done" and "seed" in outcome["overrides"] and result is not None:
             key = tuple((name, value) for name, value in outcome["overrides"].items() if name != "seed")
-            for metric, value in json.loads(result.read_text())["test"].items():
+            for metric, value in result["test"].items():
                 groups[key][metric].append(value)
     rows = [
         {**dict(key), "metric": metric, "runs": len(values), "mean": mean(values), "±": half_width(values)}
