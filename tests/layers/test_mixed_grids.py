@@ -139,14 +139,14 @@ def attention_pooling(prefix):
         embed_dim=12,
         num_heads=3,
         num_prefix_tokens=prefix,
-        mlp=torch.nn.Linear(12, 12),
+        mlp=lambda: torch.nn.Linear(12, 12),
         norm=lambda: torch.nn.LayerNorm(12),
     )
     torch.nn.init.normal_(layer.latent)
     return layer
 
 
-@pytest.mark.parametrize("pooling", [ClassTokenPooling(), MeanPooling(1), attention_pooling(1)])
+@pytest.mark.parametrize("pooling", [ClassTokenPooling(), MeanPooling(num_prefix_tokens=1), attention_pooling(1)])
 def test_pooling_leaves_the_fill_out(pooling):
     tokens, present = torch.randn(2, 1 + 5, 12), torch.tensor([[True] * 5, [True, False, True, True, False]])
     pooled = pooling(tokens, present)

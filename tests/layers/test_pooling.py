@@ -7,13 +7,13 @@ from timm.layers import AttentionPoolLatent
 from vitlab.layers import MLP, AttentionPooling, ClassTokenPooling, MeanPooling
 
 
-def attention_pooling(prefix=0):
+def attention_pooling(num_prefix_tokens=0):
     torch.manual_seed(0)
     layer = AttentionPooling(
         embed_dim=12,
         num_heads=3,
-        num_prefix_tokens=prefix,
-        mlp=MLP(embed_dim=12, mlp_dim=48, drop_rate=0.0),
+        num_prefix_tokens=num_prefix_tokens,
+        mlp=partial(MLP, embed_dim=12, mlp_dim=48, drop_rate=0.0),
         norm=partial(torch.nn.LayerNorm, 12, eps=1e-6),
     )
     for parameter in layer.parameters():
@@ -31,12 +31,12 @@ def test_the_class_token_is_the_first():
 def test_prefix_tokens_are_left_out(prefix, pooling):
     patches = torch.randn(2, 5, 12)
     x = torch.cat([torch.full((2, prefix, 12), 1e6), patches], dim=1)
-    torch.testing.assert_close(pooling(prefix)(x), pooling(0)(patches))
+    torch.testing.assert_close(pooling(num_prefix_tokens=prefix)(x), pooling(num_prefix_tokens=0)(patches))
 
 
 def test_the_mean_is_of_all_patches():
     patches = torch.randn(2, 5, 3)
-    torch.testing.assert_close(MeanPooling(0)(patches), sum(patches.unbind(1)) / 5)
+    torch.testing.assert_close(MeanPooling(num_prefix_tokens=0)(patches), sum(patches.unbind(1)) / 5)
 
 
 def test_attention_pooling_is_that_of_timm():

@@ -11,9 +11,8 @@ from foreign import images, randomized
 from safetensors.torch import save_file
 
 from vitlab.errors import CheckpointError
-from vitlab.layers import POSITIONS
+from vitlab.layers import POOLS, POSITIONS
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.models.vit import POOLS
 from vitlab.weights import load
 from vitlab.weights.timm_names import read_off
 

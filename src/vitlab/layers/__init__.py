@@ -13,7 +13,7 @@ from vitlab.layers.mlp import MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_wid
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
 from vitlab.layers.patches import Grid, patchify, places, unpatchify
-from vitlab.layers.pooling import AttentionPooling, ClassTokenPooling, MeanPooling
+from vitlab.layers.pooling import POOLS, AttentionPooling, ClassTokenPooling, MeanPooling, Pooling
 from vitlab.layers.position_embedding import (
     POSITIONS,
     Learned1D,
@@ -34,6 +34,7 @@ __all__ = [
     "MLP",
     "MLPS",
     "NORMS",
+    "POOLS",
     "POSITIONS",
     "PRODUCTS",
     "Attention",
@@ -54,6 +55,7 @@ __all__ = [
     "MixedGrids",
     "NoPosition",
     "PatchEmbedding",
+    "Pooling",
     "Position",
     "PositionedBlock",
     "QuickGELU",

@@ -6,7 +6,7 @@ B batch, T tokens, D embed_dim, K num_classes
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import ClassTokenPooling, Grids
+from vitlab.layers import Grids
 from vitlab.models.vit import VisionTransformer
 
 
@@ -24,7 +24,7 @@ class DistilledVisionTransformer(VisionTransformer):
         return super().add_prefix({**counts, "dist_token": 1}, embed_dim)
 
     def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
-        if not isinstance(self.attn_pool, ClassTokenPooling):
+        if not self.attn_pool.needs_class_token:
             raise ValueError("a distillation token stands beside a class token; use pool 'cls'")
         if representation_dim is not None:
             raise ValueError("a distilled model has no representation_dim; set it to null")

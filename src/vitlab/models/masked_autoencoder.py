@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from vitlab.layers import (
     MLPS,
     Attention,
-    AttentionPooling,
     Block,
     ConvolutionalStem,
     Grid,
@@ -150,7 +149,7 @@ def checked(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
         )
     if len(encoder.heads()) > 1:
         raise ValueError(f"encoder is a {type(encoder).__name__}, of more than one head; choose a plain ViT")
-    if isinstance(encoder.attn_pool, AttentionPooling):
+    if any(True for _ in encoder.attn_pool.parameters()):
         raise ValueError("encoder.pool 'map' has weights that masked patches do not train; use cls or mean")
     if not isinstance(encoder.pre_logits, nn.Identity):
         raise ValueError("encoder.representation_dim makes a layer that masked patches do not train; set it to null")

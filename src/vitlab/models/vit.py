@@ -17,15 +17,13 @@ from vitlab.layers import (
     DROP_PATH_SHAPES,
     MLPS,
     NORMS,
+    POOLS,
     POSITIONS,
     Attention,
-    AttentionPooling,
     Block,
-    ClassTokenPooling,
     ConvolutionalStem,
     Grids,
     LayerScale,
-    MeanPooling,
     PatchEmbedding,
     Position,
     PositionedBlock,
@@ -37,7 +35,6 @@ from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
 PLACES = ("stem", "every_layer", "every_layer_shared")
-POOLS = ("cls", "mean", "map")
 
 
 class VisionTransformer(nn.Module):
@@ -102,8 +99,11 @@ class VisionTransformer(nn.Module):
         at_least(1, **sizes, representation_dim=representation_dim)
         at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
         rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
-        if pool == "cls" and not class_token:
-            raise ValueError("pool 'cls' needs class_token=true; without a class token use pool 'mean' or 'map'")
+        if POOLS[pool].needs_class_token and not class_token:
+            others = [f"'{name}'" for name, kind in POOLS.items() if not kind.needs_class_token]
+            raise ValueError(
+                f"pool '{pool}' needs class_token=true; without a class token use pool {' or '.join(others)}"
+            )
         if (patch_size is None) == (stem_channels is None):
             raise ValueError("give either patch_size or stem_channels, and null for the other")
         self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
@@ -149,14 +149,9 @@ class VisionTransformer(nn.Module):
             return PositionedBlock(position=self.position, pos_embed=shared, **parts)
 
         self.blocks = nn.ModuleList(block(layer) for layer in range(depth))
-        norm_last = pool == "mean" if fc_norm is None else fc_norm
+        norm_last = POOLS[pool].before_norm if fc_norm is None else fc_norm
         self.norm = nn.Identity() if norm_last else make_norm()
-        pooling: dict[str, Callable[[], nn.Module]] = {
-            "cls": ClassTokenPooling,
-            "mean": partial(MeanPooling, prefix),
-            "map": lambda: AttentionPooling(**heads, num_prefix_tokens=prefix, mlp=make_mlp(), norm=make_norm),
-        }
-        self.attn_pool = pooling[pool]()  # timm's name
+        self.attn_pool = POOLS[pool](num_prefix_tokens=prefix, mlp=make_mlp, norm=make_norm, **heads)  # timm's name
         self.fc_norm = make_norm() if norm_last else nn.Identity()
         self.add_head(embed_dim, representation_dim, num_classes)
         self.initialize()

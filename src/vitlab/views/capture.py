@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import Attention, AttentionPooling, Grid
+from vitlab.layers import Attention, Grid
 from vitlab.models import VisionTransformer
 
 
@@ -50,8 +50,7 @@ def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = N
 
 
 def pooling_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:
-    """How much attention pooling looks at each patch: (B, h, N), on the CPU, in float32. None with other pooling."""
-    if not isinstance(model.attn_pool, AttentionPooling):
-        return None
+    """How much the pooling looks at each patch: (B, h, N), on the CPU, in float32. None for one that does not."""
     with evaluating(model):
-        return model.attn_pool.weights(model.forward_features(images, grid))[:, :, 0].float().cpu()
+        looks = model.attn_pool.looks(model.forward_features(images, grid))
+        return None if looks is None else looks.float().cpu()

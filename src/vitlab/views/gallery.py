@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vitlab.models import VisionTransformer
 from vitlab.views.attention_figures import attention_figure, distance_figure, rollout_figure
-from vitlab.views.reading import WHOSE_ATTENTION, WHOSE_ROLLOUT, look
+from vitlab.views.reading import look
 from vitlab.views.weight_figures import filters_figure, position_figure
 
 OF_IMAGES = ("attention", "rollout", "distance")  # views that want images
@@ -32,12 +32,12 @@ def gallery(
         looks = [look(model, image[None]) for image in inputs]
     if "attention" in views:
         for number, (seen, picture, title) in enumerate(zip(looks, pictures, titles, strict=True), start=1):
-            whose = WHOSE_ATTENTION[type(model.attn_pool)]
+            whose = model.attn_pool.whose_attention
             figure = attention_figure(picture, seen.maps, seen.pooling, grid, whose=whose, title=title)
             yield f"attention_{number}", figure
     if "rollout" in views:
         rolled = torch.stack([seen.rollout for seen in looks])
-        whose = WHOSE_ROLLOUT[type(model.attn_pool)]
+        whose = model.attn_pool.reads
         yield "attention_rollout", rollout_figure(list(pictures), rolled, grid, whose=whose, titles=titles)
     if "distance" in views:
         distances = torch.stack([seen.distances for seen in looks])

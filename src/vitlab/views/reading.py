@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitlab.layers import AttentionPooling, ClassTokenPooling, MeanPooling
 from vitlab.models import VisionTransformer
 from vitlab.views.capture import attention_of, pooling_of
 from vitlab.views.distance import mean_distance
@@ -25,33 +24,11 @@ class Look(NamedTuple):
     distances: Tensor  # (L, h), pixels
 
 
-WHOSE_ATTENTION = {
-    ClassTokenPooling: "the class token",
-    MeanPooling: "the patches, on average (no class token is read)",
-    AttentionPooling: "the patches, on average (no class token is read),\nand in the last row that of the pooling",
-}
-WHOSE_ROLLOUT = {
-    ClassTokenPooling: "the class token",
-    MeanPooling: "the mean of the patches",
-    AttentionPooling: "the attention pooling",
-}
-
-
-def reading(model: VisionTransformer, num_tokens: int) -> Tensor:
-    """The share of each token in what is shown: all for the class token, or the same for each patch. -> (T,)"""
-    share = torch.zeros(num_tokens)
-    if isinstance(model.attn_pool, ClassTokenPooling):
-        share[0] = 1
-    else:
-        share[model.num_prefix_tokens :] = 1 / (num_tokens - model.num_prefix_tokens)
-    return share
-
-
 def look(model: VisionTransformer, image: Tensor) -> Look:
     """All that is to be seen of the model's attention on one image (1, C, H, W)."""
     attention = [weights[0] for weights in attention_of(model, image)]
     prefix, T = model.num_prefix_tokens, attention[0].shape[-1]
-    share = reading(model, T)
+    share = model.attn_pool.share(T, prefix)
     maps = torch.stack([share @ weights for weights in attention])[..., prefix:] * T  # (L, h, N)
     pooling = pooling_of(model, image)
     if pooling is not None:

@@ -11,18 +11,12 @@ from vitlab.layers import (
     ATTENTION_POSITIONS,
     MLPS,
     NORMS,
+    POOLS,
     POSITIONS,
     PRODUCTS,
-    AttentionPooling,
-    ClassTokenPooling,
-    ClippedGELU,
-    MeanPooling,
     NoPosition,
-    QuickGELU,
-    SwiGLU,
 )
 from vitlab.models import MaskedAutoencoder, VisionTransformer
-from vitlab.models.vit import POOLS
 from vitlab.weights.form import Source
 
 OPTIONS: dict[str, Collection[str]] = {
@@ -34,12 +28,6 @@ OPTIONS: dict[str, Collection[str]] = {
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
 UNSEEN = ("num_heads", "norm_eps", "mlp")  # of which tensors show nothing
-ACTIVATIONS: dict[type[nn.Module], str] = {
-    nn.ReLU: "relu",
-    nn.SiLU: "silu",
-    QuickGELU: "quick_gelu",
-    ClippedGELU: "gelu_10",
-}
 
 
 def facts(model: VisionTransformer | MaskedAutoencoder) -> dict[str, Any]:
@@ -52,7 +40,7 @@ def facts(model: VisionTransformer | MaskedAutoencoder) -> dict[str, Any]:
     kinds = (type(model.position), type(block.attn.rel_pos))
     return {
         "num_heads": block.attn.num_heads,
-        "norm": "rms_norm" if isinstance(block.norm1, nn.RMSNorm) else "layer_norm",
+        "norm": next(name for name, kind in NORMS.items() if type(block.norm1) is kind),
         "norm_eps": block.norm1.eps,
         "mlp": mlp_name(block.mlp),
         "position": next(
@@ -69,16 +57,17 @@ def unstated(model: VisionTransformer, source: Source) -> dict[str, Any]:
 
 
 def mlp_name(mlp: Any) -> str:
-    if isinstance(mlp, SwiGLU):
-        return "swiglu"
-    if isinstance(mlp.act, nn.GELU):
-        return "gelu_tanh" if mlp.act.approximate == "tanh" else "gelu"
-    return ACTIVATIONS[type(mlp.act)]
+    """The first of `MLPS` that makes one of the same class and activation."""
+    made = {name: make(embed_dim=1, mlp_dim=1, drop_rate=0.0) for name, make in MLPS.items()}
+    return next(name for name, other in made.items() if nonlinearity(other) == nonlinearity(mlp))
+
+
+def nonlinearity(mlp: Any) -> tuple[type, str]:
+    return type(mlp), repr(getattr(mlp, "act", None))
 
 
 def pooling_name(model: VisionTransformer) -> str:
-    kinds: dict[type[nn.Module], str] = {ClassTokenPooling: "cls", MeanPooling: "mean", AttentionPooling: "map"}
-    return kinds[type(model.attn_pool)]
+    return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
 def check(model: VisionTransformer | MaskedAutoencoder, source: Source) -> None:

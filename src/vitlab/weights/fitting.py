@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import (
-    ClassTokenPooling,
     ConvolutionalStem,
     Grid,
     Learned1D,
     Learned2D,
-    MeanPooling,
     Position,
     RelativePosition,
     offsets,
@@ -183,10 +181,10 @@ def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
     ours = [name for name in model.state_dict() if name.startswith("fc_norm.")]
     if not theirs or not ours or any(name.startswith("fc_norm.") for name in fitted.tensors):
         return
-    if isinstance(model.attn_pool, ClassTokenPooling):
+    if model.attn_pool.needs_class_token:
         for name in theirs:
             fitted.change(f"fc_{name}", fitted.tensors.pop(name), f"from {name}")
-    elif isinstance(model.attn_pool, MeanPooling):
+    elif model.attn_pool.before_norm:
         fitted.anew |= dict.fromkeys(ours, "a norm after mean pooling; the source has it before")
         fitted.spare |= dict.fromkeys(theirs, "a norm before pooling; the model has it after the mean")
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from vitlab.layers import ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
     NOWHERE,
@@ -41,7 +40,7 @@ def to_huggingface(
     refuse(
         library,
         {
-            "pooling but by class token (model.pool)": not isinstance(model.attn_pool, ClassTokenPooling),
+            "pooling but by class token (model.pool)": not model.attn_pool.needs_class_token,
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
             "distillation token": isinstance(model, DistilledVisionTransformer),
             f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS.values(),

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from vitlab.layers import AttentionPooling, ClassTokenPooling, LayerScale, MeanPooling, RotaryPosition
+from vitlab.layers import AttentionPooling, LayerScale, RotaryPosition
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
     NOWHERE,
@@ -23,7 +23,6 @@ from vitlab.weights.exporting import (
 EPS = 1e-6  # of timm's norms, when they are named by a string, as in JSON
 BASES = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}  # architectures, by the eps of their norms
 ROTARY_BASES = {1e-6: "vit_small_patch16_rope_224", 1e-5: "vit_small_patch16_dinov3"}
-POOLS: dict[type, str] = {ClassTokenPooling: "token", MeanPooling: "avg", AttentionPooling: "map"}
 GATED = "vit_giant_patch14_dinov2"  # the architecture of timm that brings a gated MLP
 DISTILLED = "deit_base_distilled_patch16_224"
 
@@ -75,7 +74,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
                 "architecture": bases[own["norm_eps"]],
                 "num_classes": model.head.out_features,
                 "num_features": model.head.in_features,
-                "global_pool": POOLS[pooled],
+                "global_pool": model.attn_pool.timm_name,
                 "label_names": class_names,
                 "model_args": config,
                 "pretrained_cfg": {
@@ -117,7 +116,7 @@ def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
         "init_values": scale,
         "pos_embed": "learn" if model.position.shape[1] else "none",
         "no_embed_class": model.position.num_prefix_rows == 0,
-        "global_pool": POOLS[type(model.attn_pool)],
+        "global_pool": model.attn_pool.timm_name,
     }
     if own["norm_eps"] == EPS:
         found["norm_layer"] = own["norm"].replace("_", "")

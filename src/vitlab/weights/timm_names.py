@@ -3,6 +3,7 @@
 from typing import Any
 
 from vitlab.errors import CheckpointError
+from vitlab.layers import POOLS
 from vitlab.weights.form import Form, Stated
 from vitlab.weights.renaming import Rules, Tensors, add_key_biases, rename, stack, stack_gates
 
@@ -35,7 +36,7 @@ LAYERS = (
 IDLE = ("Identity", "Dropout", "DropPath", "PatchDropout", "PatchDropoutWithIndices")  # when a model is evaluated
 ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "ReLU": "relu", "SiLU": "silu"}
 KNOWN = {*MODELS, *LAYERS, *IDLE, *ACTIVATIONS}
-POOLS = {"token": "cls", "avg": "mean", "map": "map"}
+OWN_POOLS = {kind.timm_name: name for name, kind in POOLS.items()}
 NORMS = {"LayerNorm": "layer_norm", "RmsNorm": "rms_norm"}
 
 
@@ -79,7 +80,7 @@ def read_off(model: Any, origin: str) -> Stated:
         "mlp": mlp_of(block.mlp, origin),
         "position": position_of(model),
         "pre_norm": type(model.norm_pre).__name__ != "Identity",
-        **({} if pool in ("", *POOLS.values()) else {"pool": pool}),
+        **({} if pool in ("", *POOLS) else {"pool": pool}),
     }
     if pool == "map":
         latent = model.attn_pool
@@ -124,5 +125,5 @@ def position_of(model: Any) -> str:
 
 
 def pool_of(model: Any) -> str:
-    pool = POOLS.get(model.global_pool, model.global_pool)
+    pool = OWN_POOLS.get(model.global_pool, model.global_pool)
     return f"{pool} over prefix tokens, too" if getattr(model, "pool_include_prefix", False) and pool != "cls" else pool
