@@ -4,6 +4,7 @@ from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
 from vitlab.models.small_resnet import small_resnet
+from vitlab.models.stages import stages
 from vitlab.models.timm_model import timm_model
 from vitlab.models.torchvision_model import torchvision_model
 from vitlab.models.vit import VisionTransformer
@@ -17,6 +18,7 @@ __all__ = [
     "heads_of",
     "represent",
     "small_resnet",
+    "stages",
     "timm_model",
     "torchvision_model",
 ]

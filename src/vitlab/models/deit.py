@@ -35,9 +35,14 @@ class DistilledVisionTransformer(VisionTransformer):
         return [self.head, self.head_dist]
 
     def both_logits(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """Of the class token and of the distillation token. -> (B, 2, K)"""
-        x = self.fc_norm(self.forward_features(x, grid))
+        """Images or patches -> those of the class token and of the distillation token (B, 2, K)."""
+        return self.both(self.forward_features(x, grid))
+
+    def both(self, x: Tensor) -> Tensor:
+        """Tokens (B, T, D) -> (B, 2, K)"""
+        x = self.fc_norm(x)
         return torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])], dim=1)
 
-    def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        return self.both_logits(x, grid).mean(dim=1)
+    def classified(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """Tokens (B, T, D) -> logits (B, K)."""
+        return self.both(x).mean(dim=1)

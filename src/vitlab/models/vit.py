@@ -5,9 +5,9 @@ D embed_dim, K num_classes
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +20,14 @@ from vitlab.layers import (
     POOLS,
     POSITIONS,
     Attention,
-    Block,
-    ConvolutionalStem,
     Grids,
     LayerScale,
-    PatchEmbedding,
     Position,
-    PositionedBlock,
     mlp_width,
     present_patches,
     without_fill,
 )
+from vitlab.models.building import build_blocks, build_pool, build_stem
 from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
@@ -100,24 +97,16 @@ class VisionTransformer(nn.Module):
         at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
         rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         if POOLS[pool].needs_class_token and not class_token:
-            others = [f"'{name}'" for name, kind in POOLS.items() if not kind.needs_class_token]
-            raise ValueError(
-                f"pool '{pool}' needs class_token=true; without a class token use pool {' or '.join(others)}"
-            )
-        if (patch_size is None) == (stem_channels is None):
-            raise ValueError("give either patch_size or stem_channels, and null for the other")
+            others = " or ".join(f"'{name}'" for name, kind in POOLS.items() if not kind.needs_class_token)
+            raise ValueError(f"pool '{pool}' needs class_token=true; without a class token use pool {others}")
         self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
-        heads = {"embed_dim": embed_dim, "num_heads": num_heads}
+        heads: dict[str, Any] = {"embed_dim": embed_dim, "num_heads": num_heads}
+        make_norm = partial(NORMS[norm], embed_dim, eps=norm_eps)
         mlp_dim = mlp_width(embed_dim, mlp_ratio, mlp_dim)
-        make_norm: Callable[[], nn.Module] = partial(NORMS[norm], embed_dim, eps=norm_eps)
         make_mlp = partial(MLPS[mlp], embed_dim=embed_dim, mlp_dim=mlp_dim, drop_rate=drop_rate)
 
-        stem: dict[str, Any] = {"image_size": image_size, "in_chans": in_chans, "embed_dim": embed_dim}
-        self.patch_embed: PatchEmbedding | ConvolutionalStem
-        if patch_size is not None:
-            self.patch_embed = PatchEmbedding(patch_size=patch_size, **stem)
-        else:
-            self.patch_embed = ConvolutionalStem(channels=stem_channels or (), **stem)
+        stem = {"image_size": image_size, "in_chans": in_chans, "embed_dim": embed_dim}
+        self.patch_embed = build_stem(patch_size, stem_channels, **stem)
         prefix = self.add_prefix({"cls_token": int(class_token), "reg_token": num_registers}, embed_dim)
         tokens: dict[str, Any] = {"grid": self.patch_embed.grid, "num_prefix_tokens": prefix}
         self.add_position(POSITIONS[position](embed_dim=embed_dim, embed_prefix=embed_prefix, **tokens))
@@ -126,33 +115,28 @@ class VisionTransformer(nn.Module):
         self.pos_drop = nn.Dropout(drop_rate)
         self.norm_pre = make_norm() if pre_norm else nn.Identity()
 
-        def block(layer: int) -> Block:
-            kind = ATTENTION_POSITIONS.get(position)
-            parts: dict[str, Any] = {
-                "attention": Attention(
-                    **heads,
-                    qkv_bias=qkv_bias,
-                    qk_norm=partial(NORMS[norm], eps=norm_eps) if qk_norm else None,
-                    product=attention,
-                    position=kind(**heads, **tokens) if kind else None,
-                    drop_rate=drop_rate,
-                    attn_drop_rate=attn_drop_rate,
-                ),
-                "mlp": make_mlp(),
-                "norm": make_norm,
-                "layer_scale": nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
-                "drop_path_rate": drop_path_rate * DROP_PATH_SHAPES[drop_path_shape](layer, depth),
-            }
-            if position_place == "stem" or layer == 0:
-                return Block(**parts)
-            shared = cast(nn.Parameter, self.pos_embed) if position_place == "every_layer_shared" else None
-            return PositionedBlock(position=self.position, pos_embed=shared, **parts)
-
-        self.blocks = nn.ModuleList(block(layer) for layer in range(depth))
-        norm_last = POOLS[pool].before_norm if fc_norm is None else fc_norm
-        self.norm = nn.Identity() if norm_last else make_norm()
-        self.attn_pool = POOLS[pool](num_prefix_tokens=prefix, mlp=make_mlp, norm=make_norm, **heads)  # timm's name
-        self.fc_norm = make_norm() if norm_last else nn.Identity()
+        in_attention = ATTENTION_POSITIONS.get(position)
+        make_attention = partial(
+            Attention,
+            **heads,
+            qkv_bias=qkv_bias,
+            qk_norm=partial(NORMS[norm], eps=norm_eps) if qk_norm else None,
+            product=attention,
+            drop_rate=drop_rate,
+            attn_drop_rate=attn_drop_rate,
+        )
+        self.blocks = build_blocks(
+            [drop_path_rate * DROP_PATH_SHAPES[drop_path_shape](layer, depth) for layer in range(depth)],
+            self.position if position_place != "stem" else None,
+            self.pos_embed if position_place == "every_layer_shared" else None,
+            attention=lambda: make_attention(position=in_attention(**heads, **tokens) if in_attention else None),
+            mlp=make_mlp,
+            norm=make_norm,
+            layer_scale=nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
+        )
+        self.norm, self.attn_pool, self.fc_norm = build_pool(  # timm's names
+            POOLS[pool], fc_norm, num_prefix_tokens=prefix, mlp=make_mlp, norm=make_norm, **heads
+        )
         self.add_head(embed_dim, representation_dim, num_classes)
         self.initialize()
 
@@ -225,12 +209,19 @@ class VisionTransformer(nn.Module):
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> what the head sees of them (B, D), or representation_dim."""
-        x = self.attn_pool(self.forward_features(x, grid), present_patches(grid))  # (B, D), equation 4
-        return self.pre_logits(self.fc_norm(x))
+        return self.pooled(self.forward_features(x, grid), grid)
+
+    def pooled(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """Tokens (B, T, D) -> (B, D), or representation_dim."""
+        return self.pre_logits(self.fc_norm(self.attn_pool(x, present_patches(grid))))  # equation 4
+
+    def classified(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """Tokens (B, T, D) -> logits (B, K)."""
+        return self.head(self.pooled(x, grid))
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""
-        return self.head(self.represent(x, grid))  # (B, K)
+        return self.classified(self.forward_features(x, grid), grid)
 
     def no_weight_decay(self) -> set[str]:
         """Names of the parameters that take no weight decay: biases, norms, tokens and position embeddings."""
