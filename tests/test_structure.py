@@ -1,6 +1,7 @@
 """The plan of the house, held: who may import whom, and what files may be called."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,56 @@ def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
     assert rooms_behind(room) <= allowed | {room}
 
 
+def room_of(parts):
+    """The room of a module of vitlab: its folder, within data the folder there, or the file itself."""
+    if not parts:
+        return "vitlab"
+    if parts[0] == "data" and len(parts) > 1 and (SRC / "vitlab" / "data" / parts[1]).is_dir():
+        return f"data/{parts[1]}"
+    return parts[0]
+
+
+def arrows():
+    """Pairs of rooms, of which the first imports from the second."""
+    found = set()
+    for file, names in IMPORTS.items():
+        path = Path(file).with_suffix("").parts
+        room = "entries"
+        if path[0] != "vitlab":
+            room = "plugins" if len(path) > 1 else "entries"
+        else:
+            room = room_of([part for part in path[1:] if part != "__init__"])
+        ours = (name.split(".")[1:] for name in names if name.startswith("vitlab."))
+        found |= {(room, room_of(parts)) for parts in ours} - {(room, room)}
+    return found
+
+
+def test_rooms_stand_in_floors_without_circles():
+    above = arrows()
+    rooms = {room for pair in above for room in pair}
+    while rooms:
+        ground = {room for room in rooms if not any(a == room and b in rooms for a, b in above)}
+        assert ground, f"a circle among {sorted(rooms)}"
+        rooms -= ground
+
+
+def test_at_most_60_arrows_lie_between_rooms():
+    folders = {path.name for path in (SRC / "vitlab").iterdir() if path.is_dir()} | {"entries", "plugins"}
+    between = {tuple(room.split("/")[0] for room in pair) for pair in arrows()}
+    between = {(a, b) for a, b in between if a != b and {a, b} <= folders}
+    assert len(between) <= 60, sorted(between)
+
+
+DATA = ("pools", "images", "batches", "order", "loading", "shards", "sources", "cache")
+
+
+def test_within_data_each_room_needs_only_those_before_it():
+    for a, b in arrows():
+        if a.startswith("data/") and b.startswith("data"):
+            assert b != "data", a
+            assert DATA.index(b.split("/")[1]) < DATA.index(a.split("/")[1]), (a, b)
+
+
 def test_views_need_torch_and_what_draws():
     assert packages_in("vitlab/views/") == {"torch", "matplotlib", "numpy"}
 
@@ -139,6 +190,35 @@ def test_wandb_stays_in_one_file():
 
 def test_nothing_imports_the_lightning_package_or_the_experiments():
     assert importers_of("lightning", "experiments") == set()
+
+
+# -- the plan as it is written
+
+
+def test_what_the_plan_names_is_there():
+    text = (SRC.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b(?:[a-z_]+/)+[a-z_]*(?:\.py|\.yaml)?", text))
+    roots = (SRC, SRC / "vitlab", SRC / "vitlab" / "data", SRC.parent)
+    assert len(named) > 40
+    assert {name for name in named if not any((root / name).exists() for root in roots)} == set()
+    rooms = {path.name for path in (SRC / "vitlab").iterdir() if (path / "__init__.py").is_file()}
+    assert {room for room in rooms if f"{room}/" not in text} == set()
+
+
+# -- the words
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_a_docstring_begins_as_a_colleague_would():
+    odd = re.compile(r"(Of|That of|Those of|As|Who)\b")
+    found = [
+        (file.name, text.splitlines()[0])
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, DOCUMENTED) and odd.match(text := ast.get_docstring(node) or "")
+    ]
+    assert found == []
 
 
 # -- the entries

@@ -26,13 +26,14 @@ class Row(NamedTuple):
 
 
 def overrides(scale: Scale, folder: Path, *more: str) -> list[str]:
-    """Of any run of the proof; steps share the cache beside their folders."""
+    """Give the overrides of any run of the proof; steps share the cache beside their folders."""
     shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache_root={folder.parent / 'cache'}", *scale.trainer]
     return [*shared, f"trainer.log_every_n_steps={scale.log_every}", *more]
 
 
 def waves(scale: Scale, folder: Path, *more: str) -> list[str]:
-    """Of a run on waves (data=synthetic) of the scale's sizes, with a batch each for validation and test."""
+    """Give the overrides of a run on waves (data=synthetic) of the scale's sizes, with a batch each for validation and
+    test."""
     share = scale.batch / scale.num_images
     sizes = [f"data.image_size={scale.image_size}", f"data.source.num_samples={scale.num_images}"]
     sizes += [f"global_batch_size={scale.batch}", f"optimizer.lr={scale.lr}", "data.num_classes=8"]
@@ -41,7 +42,7 @@ def waves(scale: Scale, folder: Path, *more: str) -> list[str]:
 
 
 def for_steps(steps: int) -> list[str]:
-    """Of a run of so many steps, with a validation at its end alone."""
+    """Give the overrides of a run of so many steps, with a validation at its end alone."""
     return ["trainer.max_epochs=-1", f"trainer.max_steps={steps}", f"+trainer.check_val_every_n_epoch={steps}"]
 
 
@@ -62,7 +63,7 @@ def train(folder: Path, options: list[str]) -> list[Row]:
 
 
 def rows(folder: Path) -> list[Row]:
-    """Of metrics.csv; none while there is no such file."""
+    """Read the rows of metrics.csv; none while there is no such file."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []

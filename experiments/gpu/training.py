@@ -36,7 +36,7 @@ def measured(given: Assignment, *options: str) -> Found:
 
 
 def operations_of_an_image(given: Assignment) -> float:
-    """Of a training step: forward, and twice that backward."""
+    """Count a training step: forward, and twice that backward."""
     from hydra import compose, initialize_config_dir
 
     from vitlab.config.home import CONF

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vitlab.layers import Attention
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
 from vitlab.views import attention_of, mean_distance, patch_distances, pooling_of, rollout
-from vitlab.views.reading import look
+from vitlab.views.look import look
 
 VARIANTS = {
     "plain": {},

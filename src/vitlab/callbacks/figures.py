@@ -26,7 +26,7 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
 
 
 def write_figure(figure: Figure, path: Path) -> Path:
-    """As a PNG, in a folder that is made if need be."""
+    """Write a figure as a PNG, and make its folder where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole(path) as temporary:
         laid_out = figure.get_layout_engine() is not None  # else it is drawn once more, to find its edges

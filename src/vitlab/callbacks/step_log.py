@@ -40,7 +40,7 @@ class StepLog(Callback):
 
     @property
     def mean_images_per_second(self) -> float:
-        """Of the whole run, evaluation left out."""
+        """Give the speed of the whole run, without its evaluations."""
         return self.total_images / max(self.total_seconds, 1e-9)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -29,15 +29,15 @@ class TrainingMemory(NamedTuple):
         return max(int(free // self.per_image), 0)
 
     def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
-        """Of a model whose blocks are computed again one by one: what it keeps, and while one of its blocks is there
-        again, that one's share of what the model keeps as a `whole`."""
+        """Count a model whose blocks are computed again one by one: what it keeps, and, while one of its blocks is
+        there again, the block's share of what the model keeps as a `whole`."""
         return self._replace(per_image=self.per_image + (whole.per_image - self.per_image) // num_blocks)
 
 
 def training_memory(
     model: nn.Module, image_shape: tuple[int, int, int], bf16: bool, optimizer: Callable[..., Optimizer]
 ) -> TrainingMemory:
-    """Of training on images (C, H, W) with float32 weights, `bf16`: under autocast to bfloat16."""
+    """Count the memory of training on images (C, H, W) with float32 weights; `bf16`: under autocast to bfloat16."""
     one, two = (activation_bytes(model, (B, *image_shape), bf16) for B in (1, 2))
     values = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)

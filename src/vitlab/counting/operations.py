@@ -17,8 +17,9 @@ PRODUCTS = {"bmm", "baddbmm"}  # QKᵀ and AV: what two activations are multipli
 
 
 class Cost(NamedTuple):
-    """Of a part: its parameters, and its multiply-accumulates for one image, in matrices of weights (`weights`) and in
-    products of two activations (`attention`: QKᵀ and AV). Norms, biases, softmax and activations are not counted."""
+    """What a part costs: its parameters, and its multiply-accumulates for one image, in matrices of weights (`weights`)
+    and in products of two activations (`attention`: QKᵀ and AV). Norms, biases, softmax and activations are not
+    counted."""
 
     parameters: int
     weights: int

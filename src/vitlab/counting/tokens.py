@@ -19,8 +19,8 @@ class Sequence(NamedTuple):
 def sequence_cost(
     image_size: int, patch_size: int, *, num_prefix_tokens: int, embed_dim: int, depth: int, weights_per_token: int
 ) -> Sequence:
-    """Of the encoder blocks alone: each token meets `weights_per_token` weights in them, and every token each other one
-    in 2·D products for each of L layers."""
+    """Count the encoder blocks alone: each token meets `weights_per_token` weights in them, and every token each other
+    one in 2·D products for each of L layers."""
     N = (image_size // patch_size) ** 2
     T = N + num_prefix_tokens
     return Sequence(tokens=N, scores=T * T, weights=T * weights_per_token, attention=2 * T * T * embed_dim * depth)

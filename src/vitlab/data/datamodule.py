@@ -14,7 +14,7 @@ from vitlab.data.batches.batch_size import divide_batch, largest_share
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.data.batches.resolution import ProgressiveResolution
-from vitlab.data.cache import CACHES, HeldSplits
+from vitlab.data.cache import CACHES, DeviceImages
 from vitlab.data.checks import (
     ON_BAD_IMAGE,
     at_least,
@@ -27,6 +27,7 @@ from vitlab.data.checks import (
     check_order,
     one_of,
 )
+from vitlab.data.delivery import Reading
 from vitlab.data.images.augmentation import check_augmentation
 from vitlab.data.images.crops import Crop
 from vitlab.data.loading.dataset import ImageSplit, Transform
@@ -37,7 +38,6 @@ from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide, few_of_each
 from vitlab.data.pools.targets import class_counts
-from vitlab.data.reading import Reading
 from vitlab.data.run_length import planned_steps
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
@@ -138,7 +138,7 @@ class ImageDataModule(pl.LightningDataModule):
         self.num_steps = 0  # optimizer steps of the whole run, known from `plan` on
         self.splits: dict[str, ImageSplit] = {}  # of the source's own images
         self.training: ImageSplit  # the training split, from the cache if there is one
-        self.held = HeldSplits()
+        self.held = DeviceImages()
         self.fingerprint = ""
         self.test_split = "test"
         self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why

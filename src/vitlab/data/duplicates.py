@@ -187,7 +187,7 @@ def examined(split: ImageSplit, crop: Crop, piece: range) -> Findings:
 
 
 def together(findings: list[Findings]) -> Findings:
-    """Of pieces that follow each other."""
+    """Join the findings of pieces that follow each other."""
     return Findings(
         digests=np.concatenate([f.digests for f in findings]),
         sizes=np.concatenate([f.sizes for f in findings]),
@@ -213,7 +213,7 @@ def moments_of(image: Tensor) -> np.ndarray:
 
 
 def mean_and_std(moments: np.ndarray) -> tuple[list[float], list[float]]:
-    """Of each channel, of values in [0, 1]."""
+    """Give mean and standard deviation of each channel, of values in [0, 1]."""
     number, total, squares = moments.astype(float)
     mean = total / number
     return (mean / 255).tolist(), (np.sqrt(np.maximum(squares / number - mean**2, 0)) / 255).tolist()

@@ -15,7 +15,8 @@ from vitlab.models import represent
 
 
 class Features(NamedTuple):
-    """Of n images: `values` (n, D) float32, `target` (n,) classes or (n, K), and `places` (n,) in their split."""
+    """The features of n images: `values` (n, D) float32, `target` (n,) classes or (n, K), and `places` (n,) in their
+    split."""
 
     values: Tensor
     target: Tensor
@@ -33,7 +34,8 @@ def extract(model: nn.Module, batches: Iterable[Batch]) -> list[Features]:
 
 
 def joined(parts: list[Features]) -> Features:
-    """Those of all batches, and of all ranks, in the order of the split. Raises DataError when there are none."""
+    """Join the features of all batches and all ranks, in the order of the split. Raises DataError when there are
+    none."""
     if not parts:
         raise DataError("there are no features, for no image can be read")
     values, target, places = (torch.cat(tensors) for tensors in zip(*parts, strict=True))

@@ -75,7 +75,7 @@ MLPS: dict[str, Callable[..., nn.Module]] = {
 
 
 def mlp_width(embed_dim: int, mlp_ratio: float | None, mlp_dim: int | None) -> int:
-    """Of the MLP's hidden layer. Exactly one is given: a ratio is cut off, and 4.363636 of 1408 is 6143."""
+    """Give the width of the hidden layer. One of both is given; a ratio is cut off, and 4.363636 of 1408 is 6143."""
     if (mlp_ratio is None) == (mlp_dim is None):
         raise ValueError("give either mlp_ratio or mlp_dim, and null for the other")
     width = mlp_dim if mlp_ratio is None else int(embed_dim * mlp_ratio)

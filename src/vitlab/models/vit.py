@@ -27,7 +27,7 @@ from vitlab.layers import (
     present_patches,
     without_fill,
 )
-from vitlab.models.building import build_blocks, build_pool, build_stem
+from vitlab.models.assembly import build_blocks, build_pool, build_stem
 from vitlab.models.initialization import SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
@@ -213,11 +213,12 @@ class VisionTransformer(nn.Module):
 
     def pooled(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tokens (B, T, D) -> (B, D), or representation_dim."""
-        return self.pre_logits(self.fc_norm(self.attn_pool(x, present_patches(grid))))  # equation 4
+        x = self.attn_pool(x, present_patches(grid))  # (B, D), equation 4
+        return self.pre_logits(self.fc_norm(x))
 
     def classified(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tokens (B, T, D) -> logits (B, K)."""
-        return self.head(self.pooled(x, grid))
+        return self.head(self.pooled(x, grid))  # (B, K)
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""

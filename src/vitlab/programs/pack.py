@@ -27,7 +27,7 @@ def pack(cfg: DictConfig) -> Path:
         folder = index_only(cfg)
         console.print(f"train from it: python src/train.py data=shards data.source.root={folder} data.num_classes=...")
         return folder
-    check(cfg)
+    check_pack(cfg)
     source = build(cfg.data.source, "data.source")
     source.prepare()
     pools = source.open()
@@ -49,7 +49,7 @@ def pack(cfg: DictConfig) -> Path:
     return output
 
 
-def check(cfg: DictConfig) -> None:
+def check_pack(cfg: DictConfig) -> None:
     if cfg.output is None:
         raise ConfigError("output is the folder that the shards go to; set output=DIR")
     if cfg.shard_size <= 0:

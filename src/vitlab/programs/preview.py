@@ -20,9 +20,9 @@ from vitlab.data.batches.batch import Batch, Key, Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.pools.targets import words
 from vitlab.errors import ConfigError
-from vitlab.run.checks import check_agreement
 from vitlab.run.console import classes
 from vitlab.run.parts import build_datamodule
+from vitlab.run.preconditions import check_agreement
 
 COLUMNS = 8
 
@@ -56,7 +56,7 @@ def preview(cfg: DictConfig) -> list[Path]:
 
 
 def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
-    """As one device, a CPU, gets it at step 0."""
+    """Make the batch that a single device gets at step 0."""
     datamodule.attach(stand_in(cfg))
     datamodule.plan()
     datamodule.reading = datamodule.reading._replace(num_workers=0)  # for a single batch

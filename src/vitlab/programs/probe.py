@@ -29,7 +29,7 @@ from vitlab.seeding import counted_seed
 def probe(cfg: DictConfig) -> dict[str, Any]:
     """Print the accuracies of nearest neighbours and few-shot regression, and write them to a JSON; returns its
     content. Raises ConfigError for settings out of range and for images of several classes each."""
-    check(cfg)
+    check_probe(cfg)
     frozen = FrozenModel.open(cfg, few_labels=True)
     datamodule = frozen.datamodule
     if datamodule.multilabel:
@@ -56,7 +56,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     return content
 
 
-def check(cfg: DictConfig) -> None:
+def check_probe(cfg: DictConfig) -> None:
     if not cfg.k and not cfg.shots:
         raise ConfigError("k and shots are both empty, and there is nothing to do; give one of them")
     if not cfg.l2_exponents:
@@ -64,7 +64,8 @@ def check(cfg: DictConfig) -> None:
 
 
 def neighbours(cfg: DictConfig, n: int) -> list[int]:
-    """Those of cfg.k that n training images have. Raises ConfigError if there are none of them."""
+    """Choose the numbers of neighbours in cfg.k that n training images have. Raises ConfigError if there are none of
+    them."""
     k = [value for value in cfg.k if value <= n]
     if cfg.k and not k:
         raise ConfigError(f"k {list(cfg.k)} are more neighbours than the {n} training images")
@@ -113,7 +114,7 @@ def best(name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: 
 
 
 def interval(each: list[float], n: int) -> tuple[float, float]:
-    """Of accuracies on the same n images: other draws and other images, which have nothing to do with each other."""
+    """Give the interval of the mean of accuracies on the same n images: chance lies in the draws and in the images."""
     middle, half, (low, high) = mean(each), half_width(each), wilson_interval(mean(each) * n, n)
     return max(0.0, middle - hypot(half, middle - low)), min(1.0, middle + hypot(half, high - middle))
 

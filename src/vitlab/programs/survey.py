@@ -39,7 +39,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     datamodule.setup()
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
     workers = workers_for(datamodule.reading.num_workers, processes=1)
-    found = {name: read(name, split, workers) for name, split in splits.items()}
+    found = {name: survey_split(name, split, workers) for name, split in splits.items()}
     groups = repeated({name: f.digests for name, f in found.items()})
     mean, std = mean_and_std(found["train"].moments)
     report: dict[str, Any] = {
@@ -61,7 +61,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     return report
 
 
-def read(name: str, split: ImageSplit, num_workers: int) -> Findings:
+def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
     """Every image of a split."""
     pieces = cut(len(split), AT_ONCE)
     work = partial(examined, split, split.crop)
@@ -134,7 +134,7 @@ def listed(counted: dict[str, int], total: int) -> str:
 
 
 def as_list(values: list[float]) -> str:
-    """As Hydra reads it back."""
+    """Write a list as Hydra reads it back."""
     return "[" + ",".join(f"{value:.4f}" for value in values) + "]"
 
 

@@ -21,17 +21,17 @@ from vitlab.distributed.launcher import need_no_others
 from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
 from vitlab.run import console
-from vitlab.run.checks import check_sweep, check_task
 from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
+from vitlab.run.preconditions import check_sweep, check_task
 from vitlab.run.provenance import record_start
 from vitlab.run.result import Result, commands, partial_use
 from vitlab.run.run_loggers import build_loggers
 from vitlab.run.start import Start, resume_or_new, taken_folder
-from vitlab.run.teacher import build_teacher
+from vitlab.run.teaching import build_teacher
 from vitlab.run.trainer import build_trainer
 
 

@@ -24,9 +24,9 @@ from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.out_of_memory import halved, refusing
-from vitlab.run.checks import check_agreement, check_values
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are
@@ -57,8 +57,8 @@ class FrozenModel:
 
     @classmethod
     def open(cls, cfg: DictConfig, few_labels: bool = False) -> "FrozenModel":
-        """That of `cfg.run`, a run folder or checkpoint, shown its own images or those of data=, as it saw its own;
-        without a run, that of model= with the images of data=. With `few_labels` data.labels_per_class holds. Raises
+        """Open the model of `cfg.run`, a run folder or checkpoint, on its own images or those of data=, as it saw its
+        own; without a run, that of model= on the images of data=. With `few_labels` data.labels_per_class holds. Raises
         ConfigError, CheckpointError or DataError."""
         if cfg.precision not in PRECISIONS:
             raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
@@ -98,7 +98,7 @@ class FrozenModel:
         return cls(model.to(device).eval(), datamodule, device, facts, folder, chosen)
 
     def features(self, split: str, cfg: DictConfig) -> Features:
-        """Of every image of a split that can be read, in its order, with a progress bar."""
+        """Extract the features of every readable image of a split, in its order, with a progress bar."""
         batches = evaluation_batches(self.datamodule, split, batch_size=cfg.batch_size, device=self.device)
         total = -(-len(self.datamodule.splits[split]) // cfg.batch_size)
         reduced = torch.autocast(self.device.type, torch.bfloat16) if PRECISIONS[cfg.precision] else nullcontext()

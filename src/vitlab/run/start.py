@@ -18,7 +18,7 @@ from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import portable
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
-from vitlab.run.checks import check_agreement, check_values
+from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.provenance import versions
 from vitlab.run.saved_run import newest_state, saved_config
 

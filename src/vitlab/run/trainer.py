@@ -15,8 +15,8 @@ from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
 from vitlab.malloc import keep_freed_memory
-from vitlab.run.checks import check_trainer
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
+from vitlab.run.preconditions import check_trainer
 
 
 def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:

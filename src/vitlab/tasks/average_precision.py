@@ -12,8 +12,8 @@ from torchmetrics import Metric
 
 
 def average_precision(scores: Tensor, target: Tensor) -> Tensor:
-    """Of each class. Scores (n, K) of any scale, and target (n, K), whether the sample has the class -> (K,), NaN for a
-    class that no sample has. Samples of equal scores come at one threshold."""
+    """Average the precision of each class over its recalls. Scores (n, K) of any scale, and target (n, K), whether the
+    sample has the class -> (K,), NaN for a class that no sample has. Samples of equal scores come at one threshold."""
     return torch.stack([of_one_class(scores[:, k], target[:, k]) for k in range(scores.shape[1])])
 
 

@@ -12,7 +12,7 @@ class FiniteMean(MeanMetric):
         super().__init__(nan_strategy="disable")
 
     def update(self, value: Tensor) -> None:  # type: ignore[override]
-        """Of any shape."""
+        """Add values of any shape; those that are not finite do not count."""
         finite = value.isfinite()
         self.mean_value += value.where(finite, 0.0).sum()
         self.weight += finite.sum()

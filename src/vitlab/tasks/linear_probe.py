@@ -101,7 +101,7 @@ class LinearProbe(Classification):
     # -- training
 
     def all_logits(self, batch: Batch) -> Tensor:
-        """Of every head. -> (B, L, K)"""
+        """Give the logits of every head. -> (B, L, K)"""
         with torch.no_grad():
             features = represent(self.model, *batch.arguments())  # (B, D)
         with torch.autocast(self.device.type, enabled=False):

@@ -21,8 +21,8 @@ from vitlab.tasks.task import Task
 
 
 class MaskedAutoencoding(Task):
-    """Of each image `mask_ratio` of the patches are hidden, others at each step; in evaluation always the same of an
-    image, whatever the batch. Labels are not looked at.
+    """Predicts the patches of an image that are hidden, `mask_ratio` of them: others at each step, and in evaluation
+    always the same of an image, whatever the batch. Labels are not looked at.
 
     `normalize_target`: each patch is predicted less its own mean, over its own standard deviation. Raises ValueError
     for a model that is no masked autoencoder, and a ratio that hides or leaves nothing.
@@ -82,8 +82,9 @@ class MaskedAutoencoding(Task):
         return torch.from_numpy(noise).float().to(batch.inputs.device)
 
     def reconstructed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """As in evaluation: patches (B, N, C·P·P), predicted where they were hidden, and true there (B, N). A target
-        that was normalised gets the mean and deviation of the true patch back, which the model does not predict."""
+        """Reconstruct as evaluation does: patches (B, N, C·P·P), predicted where they were hidden, and true there (B,
+        N). A target that was normalised gets the mean and deviation of the true patch back, which the model does not
+        predict."""
         prediction, mask = self(batch, self.counted_noise(batch))
         if self.normalize_target:
             prediction = restored_patches(prediction, batch.inputs)

@@ -41,7 +41,7 @@ class MultilabelClassification(Supervised):
         return logits.float().sigmoid()
 
     def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
-        """Of mixed images those classes count that at least half of the image has."""
+        """Count; a mixed image has the classes of which at least half of it is."""
         present = target >= 0.5
         for name, metric in self.metrics[stage].items():
             if name == "map":

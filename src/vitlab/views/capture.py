@@ -28,7 +28,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> list[Tensor]:
-    """Who looks at whom: for each layer (B, h, T, T), on the CPU, in float32; each row is a distribution.
+    """Give who looks at whom: for each layer (B, h, T, T), on the CPU, in float32; each row is a distribution.
 
     `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
     The weights are computed anew from what each layer is given, as fused kernels keep none.

@@ -10,7 +10,7 @@ from vitlab.models import VisionTransformer
 
 
 def embedding_filters(model: VisionTransformer) -> Tensor:
-    """Of the patch embedding, or of the first convolution of a convolutional stem. -> (D, C, P, P)"""
+    """Give the filters of the patch embedding, or of the first convolution of a convolutional stem. -> (D, C, P, P)"""
     first = next(module for module in model.patch_embed.modules() if isinstance(module, nn.Conv2d))
     return first.weight.detach().float().cpu()
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vitlab.models import VisionTransformer
 from vitlab.views.attention_figures import attention_figure, distance_figure, rollout_figure
-from vitlab.views.reading import look
+from vitlab.views.look import look
 from vitlab.views.weight_figures import filters_figure, position_figure
 
 OF_IMAGES = ("attention", "rollout", "distance")  # views that want images

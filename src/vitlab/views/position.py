@@ -12,7 +12,7 @@ from vitlab.models import VisionTransformer
 
 
 def cosine_similarity(table: Tensor) -> Tensor:
-    """Of each row with each other one, in [-1, 1]. (N, D) -> (N, N)"""
+    """Compare each row with each other one, in [-1, 1]. (N, D) -> (N, N)"""
     unit = F.normalize(table, dim=1)
     return unit @ unit.T
 

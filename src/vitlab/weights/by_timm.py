@@ -11,7 +11,7 @@ from vitlab.weights.timm_names import FORM, read_off
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 
-def read(name: str) -> Source:
+def read_timm(name: str) -> Source:
     """NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
     try:
         import timm

@@ -70,7 +70,7 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def check(model: VisionTransformer | MaskedAutoencoder, source: Source) -> None:
+def check_facts(model: VisionTransformer | MaskedAutoencoder, source: Source) -> None:
     """Raise CheckpointError when the source states something else than the model has."""
     own = facts(model)
     for key, value in source.facts.items():

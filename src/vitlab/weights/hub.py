@@ -16,7 +16,7 @@ def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) 
         if path is not None:
             return path
     for name in names:
-        path = find(repository, name, revision)
+        path = find_cached(repository, name, revision)
         if path is not None:
             return path
     raise CheckpointError(f"{repository} on the Hugging Face hub has no {' or '.join(names)}")
@@ -32,7 +32,7 @@ def cached(repository: str, name: str, revision: str | None) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def find(repository: str, name: str, revision: str | None) -> Path | None:
+def find_cached(repository: str, name: str, revision: str | None) -> Path | None:
     """The file, None where the repository has none of that name."""
     try:
         import huggingface_hub

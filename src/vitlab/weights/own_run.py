@@ -15,7 +15,7 @@ OF_PRETRAINING = r"mask_token$|decoder_"  # what a masked autoencoder has beside
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 
 
-def read(path: Path, rename: bool) -> Source:
+def read_run(path: Path, rename: bool) -> Source:
     """The best model of a run's folder, or its latest; or the checkpoint itself. With `rename` the encoder's tensors of
     a masked autoencoder have the names of a Vision Transformer. Raises CheckpointError."""
     path = find_checkpoint(path, "best", *LATEST)
@@ -53,7 +53,7 @@ def followed(value: Any, config: dict[str, Any]) -> Any:
 
 
 def grid(model: dict[str, Any]) -> Grid | None:
-    """Of the patches, from the sizes in the saved config."""
+    """Give the grid of patches, from the sizes in the saved config."""
     size = model.get("image_size")
     patch = model.get("patch_size") or (2 ** len(model["stem_channels"]) if model.get("stem_channels") else None)
     if patch is None or size is None:

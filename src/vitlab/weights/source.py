@@ -46,7 +46,7 @@ def find(name: str, rename: bool = True) -> Source:
     """
     kind, _, rest = name.partition(":")
     if kind == "timm" and rest:
-        return by_timm.read(rest)
+        return by_timm.read_timm(rest)
     if kind == "hf" and rest:
         repository, _, revision = rest.partition("@")
         hub.fetch(repository, ("config.json",), revision or None)
@@ -59,19 +59,19 @@ def find(name: str, rename: bool = True) -> Source:
         if (path / "checkpoints").is_dir() or not any((path / file).is_file() for file in FILES):
             if (path / "config.json").is_file():
                 raise CheckpointError(f"{path} has a config.json, and none of the files {', '.join(FILES)}")
-            return own_run.read(path, rename)
+            return own_run.read_run(path, rename)
         return read_folder(path, str(path), rename)
     if not path.is_file():
         raise CheckpointError(f"model.pretrained={name} is not there; give {KINDS}")
     if path.suffix == ".ckpt":
-        return own_run.read(path, rename)
+        return own_run.read_run(path, rename)
     if path.name in FILES:  # a config.json beside it is about it
         return read_folder(path.parent, str(path), rename, path)
-    return recognised(tensor_file.read(path), str(path), {}, rename)
+    return recognised(tensor_file.read_tensors(path), str(path), {}, rename)
 
 
 def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = None) -> Source:
-    """Of Hugging Face or timm: weights (`file`, or the first that there is), and a config.json."""
+    """Read a folder of Hugging Face or timm: weights (`file`, or the first that there is), and a config.json."""
     file = file or next(folder / name for name in FILES if (folder / name).is_file())
     config: Any = {}
     if (folder / "config.json").is_file():
@@ -81,7 +81,7 @@ def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = Non
             raise CheckpointError(f"{folder / 'config.json'} is damaged: {error}") from error
         if not isinstance(config, dict):
             raise CheckpointError(f"{folder / 'config.json'} is damaged: it holds no object")
-    return recognised(tensor_file.read(file), origin, config, rename)
+    return recognised(tensor_file.read_tensors(file), origin, config, rename)
 
 
 def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:

@@ -21,7 +21,7 @@ BACKBONE = "backbone."  # of the encoder's names, beside those of a head
 INDEX = ".index.json"
 
 
-def read(path: Path) -> Tensors:
+def read_tensors(path: Path) -> Tensors:
     """The tensors of a file, on the CPU, without their wrappings. Raises CheckpointError for what is not one."""
     if path.name.endswith(INDEX):
         return read_shards(path)
@@ -53,7 +53,7 @@ def read_shards(index: Path) -> Tensors:
     """A large model in several files, which a JSON lists."""
     tensors: Tensors = {}
     for file in shards(index):
-        tensors |= read(index.with_name(Path(file).name))
+        tensors |= read_tensors(index.with_name(Path(file).name))
     return tensors
 
 

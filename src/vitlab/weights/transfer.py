@@ -10,7 +10,7 @@ from vitlab.errors import CheckpointError
 from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
 from vitlab.models.initialization import initialize
 from vitlab.weights.decoder_names import with_encoder
-from vitlab.weights.facts import check, unstated
+from vitlab.weights.facts import check_facts, unstated
 from vitlab.weights.fitting import Fitted, fit, fit_heads
 from vitlab.weights.form import Source
 from vitlab.weights.source import find
@@ -29,14 +29,14 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
     found = find(source, rename=vit)
     if isinstance(model, VisionTransformer):
         if not partial:
-            check(model, found)
+            check_facts(model, found)
         report = transfer(model, found, fit(model, found), partial)
         report.assumed = unstated(model, found)
         return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
         if not partial and found.facts:
-            check(model, found)
+            check_facts(model, found)
     fitted = Fitted(dict(found.tensors))
     heads = head_names(model)
     fit_heads(fitted, model, heads, heads & fitted.tensors.keys())

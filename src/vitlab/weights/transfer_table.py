@@ -40,7 +40,7 @@ class Report:
         return {status: found[status] for status in STATUSES}
 
     def save(self, path: Path) -> None:
-        """As CSV, a line for each tensor, then one for each thing that was assumed."""
+        """Write a CSV, a line for each tensor, then one for each thing that was assumed."""
         lines = [astuple(entry) for entry in self.entries]
         note = "as the model has it; the source does not state it"
         lines += [(key, "assumed", "", "", f"{value}, {note}") for key, value in self.assumed.items()]

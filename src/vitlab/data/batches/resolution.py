@@ -26,7 +26,7 @@ class ProgressiveResolution:
         self.until = list(until)
 
     def image_size(self, step: int, num_steps: int) -> int:
-        """Of an optimizer step out of `num_steps`; 0: the data's own."""
+        """Give the image size of an optimizer step out of `num_steps`; 0: the data's own."""
         for size, share in zip(self.sizes, self.until, strict=True):
             if step < round(share * num_steps):
                 return size

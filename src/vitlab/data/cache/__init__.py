@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.data.cache.decoded import decoded
-from vitlab.data.cache.device import CropsOnly, HeldSplits, cut_out, held_on, holds_pixels
+from vitlab.data.cache.device import CropsOnly, DeviceImages, cut_out, held_on, holds_pixels
 from vitlab.data.cache.encoded import encoded
 from vitlab.data.pools.pool import Pool
 
 
 def uncached(pool: Pool, root: Path, **settings: Any) -> Pool:
-    """As the source gives them."""
+    """Read images as the source gives them, each time anew."""
     return pool
 
 
@@ -32,4 +32,4 @@ CACHES: dict[str, Callable[..., Pool]] = {
     "device": held_pixels,
 }
 
-__all__ = ["CACHES", "CropsOnly", "HeldSplits", "cut_out", "decoded", "encoded", "held_on", "holds_pixels"]
+__all__ = ["CACHES", "CropsOnly", "DeviceImages", "cut_out", "decoded", "encoded", "held_on", "holds_pixels"]

@@ -86,7 +86,7 @@ def holds_pixels(pool: Pool, in_chans: int) -> bool:
     return in_chans == (pool.pixels.shape[3] if pool.pixels.ndim == 4 else 1)
 
 
-class HeldSplits:
+class DeviceImages:
     """Splits whose images lie on a device, from their first batch there on."""
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ class Crop:
         raise NotImplementedError
 
     def crops(self, boxes: np.ndarray, shifts: np.ndarray | None = None, flips: np.ndarray | None = None) -> Crops:
-        """Of these boxes, at `image_size`."""
+        """Take these boxes, at `image_size`."""
         B = len(boxes)
         return Crops(
             boxes=boxes,

@@ -179,7 +179,7 @@ def jpeg_orientation(content: bytes) -> int:
 
 
 def exif_block(content: bytes) -> bytes:
-    """Of a JPEG: its segments are walked through, up to the one that begins the pixels."""
+    """Find the EXIF block of a JPEG: walk through its segments up to the one that begins the pixels."""
     place = 2
     while (place := content.find(b"\xff", place)) >= 0:
         marker = content[place + 1 : place + 2]

@@ -11,8 +11,8 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def share_of_cores(processes: int) -> float:
-    """Of the cores that this process may run on, its part beside the other `processes` of the run on this machine: of
-    each core one over how many of them may run on it.
+    """Give the cores that this process may use beside the other `processes` of the run on this machine: of each core
+    that it may run on, one over how many of them may run on it.
 
     So a launcher that binds each process to cores of its own leaves it all of them, one that binds none leaves each an
     equal part, and one that binds by socket an equal part of the socket. A quota of the container is shared equally.

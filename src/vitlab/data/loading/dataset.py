@@ -93,7 +93,7 @@ class ImageSplit(Dataset):
         return collate(self.samples(keys), self.crop.mixed_patch_size())
 
     def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
-        """Those of one image size."""
+        """Load and crop the images of one batch that have one size."""
         assert len({key.image_size for key in keys}) == 1
         pictures = self.pictures([int(self.indices[key.index]) for key in keys])
         sizes = np.array([self.source_size(key, p) for key, p in zip(keys, pictures, strict=True)])
@@ -128,7 +128,7 @@ class ImageSplit(Dataset):
         try:
             if isinstance(picture, Exception):
                 raise picture
-            image = taken(picture, size, crop, crops, k)
+            image = crop_image(picture, size, crop, crops, k)
         except DAMAGE as error:
             return Unreadable(self.name(key.index), str(error) or type(error).__name__, key.index)
         if self.transform is not None:
@@ -153,10 +153,10 @@ def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tenso
     """One image through a crop that has nothing random. -> uint8 (C, h, w). Raises DamagedImage."""
     picture = opened(stored, image_mode)
     size = np.array([picture.size])
-    return taken(picture, size[0], crop, crop(size, np.ones((1, crop.draws))), 0)
+    return crop_image(picture, size[0], crop, crop(size, np.ones((1, crop.draws))), 0)
 
 
-def taken(picture: Picture, size: np.ndarray, crop: Crop, crops: Crops, k: int) -> Tensor:
+def crop_image(picture: Picture, size: np.ndarray, crop: Crop, crops: Crops, k: int) -> Tensor:
     """Crop k of a picture whose source has this `size` (height, width). -> uint8 (C, h, w). Raises DamagedImage."""
     box, (h, w) = crops.boxes[k], crops.sizes[k].tolist()
     wanted = None

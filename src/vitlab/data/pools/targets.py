@@ -21,12 +21,12 @@ def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
 
 
 def target_at(targets: np.ndarray, i: int) -> Target:
-    """That of the i-th image."""
+    """Give the target of the i-th image."""
     return targets[i] if targets.ndim == 2 else int(targets[i])
 
 
 def as_tensor(targets: Sequence[Target] | np.ndarray) -> Tensor:
-    """Of a batch: classes (B,) int64, or (B, K) float32."""
+    """Stack the targets of a batch: classes (B,) int64, or (B, K) float32."""
     if len(targets) and np.ndim(targets[0]):
         return torch.from_numpy(np.stack(list(targets)).astype(np.float32))
     return torch.as_tensor(targets, dtype=torch.long)

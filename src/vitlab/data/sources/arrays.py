@@ -53,7 +53,8 @@ class Arrays:
         return dict(pools)
 
     def _names(self, targets: list[np.ndarray]) -> list[str]:
-        """Of the classes; raises DataError for names that do not fit the labels, and labels of different forms."""
+        """Give the names of the classes; raises DataError for names that do not fit the labels, and labels of different
+        forms."""
         widths = {labels.shape[1] if labels.ndim == 2 else None for labels in targets}
         if len(widths) > 1:
             forms = ", ".join(" x ".join(map(str, labels.shape)) for labels in targets)
@@ -71,13 +72,13 @@ class Arrays:
     def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
         file = self.images.get(split)
         if file is not None and file.suffix == ".npy":
-            pixels, targets = load(file), load(self.labels[split])
+            pixels, targets = load_array(file), load_array(self.labels[split])
             self._check(pixels, targets, str(file), str(self.labels[split]))
             return MappedPool(file, pixels, as_targets(targets))
         archive = file or self.images["train"]
         if archive.suffix == ".npy":
             return None
-        with load(archive) as arrays:
+        with load_array(archive) as arrays:
             keys = f"{split}_images", f"{split}_labels"
             if keys[0] not in arrays:
                 if file is None:
@@ -89,7 +90,7 @@ class Arrays:
 
     def _check(self, pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
         """Raise DataError as `check` does, and for a label that is no class, before anything is made for each class."""
-        check(pixels, targets, images, labels)
+        check_arrays(pixels, targets, images, labels)
         most, limit = MOST_CLASSES, f"{MOST_CLASSES:,} are the most"
         if self.given_names is not None:
             most = len(self.given_names)
@@ -122,10 +123,10 @@ class MappedPool(Pool):
         return {**self.__dict__, "pixels": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ = {**state, "pixels": load(state["file"])}
+        self.__dict__ = {**state, "pixels": load_array(state["file"])}
 
 
-def load(file: Path) -> Any:
+def load_array(file: Path) -> Any:
     """An array, mapped, or an archive. Raises DataError where there is none."""
     if not file.is_file():
         raise DataError(f"data.source: there is no file {file}")
@@ -155,7 +156,7 @@ def unpacked(arrays: Any, key: str, archive: Path) -> np.ndarray:
     )
 
 
-def check(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
+def check_arrays(pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
     """Raise DataError, saying what would be right, for arrays that are no images and their classes."""
     shape = " x ".join(map(str, pixels.shape))
     if pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:

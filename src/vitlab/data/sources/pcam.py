@@ -50,7 +50,7 @@ class PatchPool(Pool):
 
 
 def patches(dataset: Any) -> PatchPool:
-    """Those of torchvision's PCAM. Raises DataError for a damaged file."""
+    """Read the patches that torchvision's PCAM has downloaded. Raises DataError for a damaged file."""
     import h5py
 
     files = {what: dataset._base_folder / name for what, (name, *_) in dataset._FILES[dataset._split].items()}
