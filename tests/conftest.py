@@ -105,6 +105,14 @@ def composed_once(monkeypatch):
     monkeypatch.setattr(Hydra, "get_mode", mode)
 
 
+def leave_the_others():
+    """A run of several processes ends with its process; here the next one begins in it."""
+    import torch.distributed
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @pytest.fixture
 def cli(monkeypatch, tmp_path, capfd):
     """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder.
@@ -138,6 +146,7 @@ def cli(monkeypatch, tmp_path, capfd):
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         finally:
             signal.signal(signal.SIGINT, before)
+            leave_the_others()
         captured = capfd.readouterr()
         return SimpleNamespace(
             status=status, out=captured.out, err=captured.err, folder=tmp_path / folder if folder else None

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.loading import loader
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
@@ -35,11 +35,11 @@ def test_every_iteration_copies_on_the_same_stream_of_a_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(wait_event=lambda event: None))
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
-    monkeypatch.setattr(Batch, "to", lambda batch, device: batch)
+    monkeypatch.setattr(loader, "on_device", lambda batch, device: batch)
     loader.copy_stream.cache_clear()
-    batches = [Batch(torch.tensor([k]), torch.tensor([k]), torch.tensor([k])) for k in range(3)]
+    batches = [RawBatch(torch.tensor([k]), torch.tensor([k]), torch.tensor([k])) for k in range(3)]
     first, second = torch.device("cuda", 0), torch.device("cuda", 1)
     for device in (first, first, second, first):
-        assert [batch.inputs.item() for batch in loader.copied_ahead(batches, device)] == [0, 1, 2]
+        assert [batch.images.item() for batch in loader.copied_ahead(batches, device)] == [0, 1, 2]
     assert [stream.device for stream in streams] == [first, second]
     loader.copy_stream.cache_clear()

@@ -35,8 +35,8 @@ from torchvision.transforms import v2
 
 from vitlab.config.build import build
 from vitlab.config.home import CONF
-from vitlab.data.batches.batch import Key
 from vitlab.data.images import decoding
+from vitlab.data.order.key import Key
 from vitlab.malloc import keep_freed_memory
 from vitlab.run.precision import cpu_capabilities
 
@@ -124,7 +124,7 @@ class Ours:
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for batch in self.loader:
-            yield self.module.on_after_batch_transfer(batch, 0).inputs if self.finish else batch.inputs
+            yield self.module.on_after_batch_transfer(batch, 0).inputs if self.finish else batch.images
 
 
 def first_of_pair(loader: Any) -> Iterator[torch.Tensor]:

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 
 from vitlab.callbacks import EvaluationReport
-from vitlab.data.batches.batch import Batch, Sample
+from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.pools.targets import multi_hot, target_at
 
 NAMES = ["ant", "bee", "cat"]

@@ -26,8 +26,9 @@ from vitlab.data import (
     TokenBudget,
     WholeImage,
 )
-from vitlab.data.batches.batch import Batch, Key, Unreadable
 from vitlab.data.batches.batch_size import divide_batch
+from vitlab.data.batches.raw_batch import RawBatch, Unreadable
+from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer
@@ -228,7 +229,7 @@ def test_only_training_uses_the_training_transform():
     loaders = {"train": module.train_dataloader(), "val": module.val_dataloader()}
     loaders["train again"] = module.evaluation_loader("train")
     erased = {
-        name: any((image == 255).sum() > 2 for b in loader for image in b.inputs) for name, loader in loaders.items()
+        name: any((image == 255).sum() > 2 for b in loader for image in b.images) for name, loader in loaders.items()
     }
     assert erased == {"train": True, "val": False, "train again": False}
 
@@ -302,10 +303,10 @@ def test_the_fingerprint_changes_with_a_pixel_or_a_label():
 def test_a_batch_arrives_as_uint8_images_and_leaves_as_normalised_patches():
     module = ready()
     batch = next(iter(module.train_dataloader()))
-    assert (batch.inputs.dtype, batch.inputs.shape) == (torch.uint8, (32, 1, 8, 8))
+    assert (batch.images.dtype, batch.images.shape) == (torch.uint8, (32, 1, 8, 8))
     done = module.on_after_batch_transfer(module.on_before_batch_transfer(batch, 0), 0)
     assert (done.inputs.shape, done.grid) == ((32, 4, 16), (2, 2))
-    expected = (batch.inputs[:, :, :4, :4].flatten(1) / 255 - 0.5) / 0.25
+    expected = (batch.images[:, :, :4, :4].flatten(1) / 255 - 0.5) / 0.25
     torch.testing.assert_close(done.inputs[:, 0], expected)
     assert torch.equal(done.target, batch.target)
 
@@ -313,7 +314,7 @@ def test_a_batch_arrives_as_uint8_images_and_leaves_as_normalised_patches():
 def test_a_model_that_wants_pixels_gets_images():
     module = ready(patch_size=None)
     done = module.on_after_batch_transfer(next(iter(module.train_dataloader())), 0)
-    assert (done.inputs.shape, done.grid) == ((32, 1, 8, 8), (1, 1))
+    assert (done.inputs.shape, done.grid) == ((32, 1, 8, 8), None)
 
 
 def test_training_is_mixed_as_a_function_of_seed_step_micro_batch_and_rank():
@@ -362,7 +363,7 @@ def test_evaluation_covers_a_split_over_all_ranks(world_size):
 
 def bad_batch(num_good):
     images = torch.zeros(num_good, 1, 8, 8, dtype=torch.uint8)
-    return Batch(
+    return RawBatch(
         images,
         torch.zeros(num_good, dtype=torch.long),
         torch.arange(num_good),
@@ -451,7 +452,7 @@ def test_images_of_different_sizes_are_finished_as_each_is_alone(split):
     images = {index: module.splits[split][0, index].image for index in range(len(module.splits[split]))}
     for batch in loader:
         done, grid = finished(module, batch), batch.grid
-        assert batch.inputs.dtype == torch.uint8
+        assert batch.patches.dtype == torch.uint8
         assert done.grid is grid
         assert done.inputs.shape == (len(batch.target), max(h * w for h, w in grid.grids), 48)
         assert grid.mask.sum(dim=1).tolist() == [h * w for h, w in grid.grids]
@@ -505,10 +506,10 @@ def test_the_size_of_training_images_follows_the_steps():
         module.trainer = stand_in(global_step=step)
         for batch in module.train_dataloader():
             done = finished(module, batch)
-            sizes.append(batch.inputs.shape[-1])
+            sizes.append(batch.images.shape[-1])
             assert done.grid == (sizes[-1] // 2, sizes[-1] // 2)
     assert sizes == [4, 4, 6, 6, 8, 8, 8, 8]
-    assert {batch.inputs.shape[-1] for batch in module.val_dataloader()} == {8}
+    assert {batch.images.shape[-1] for batch in module.val_dataloader()} == {8}
 
 
 def test_repeats_take_an_image_several_times_each_differently():
@@ -518,7 +519,7 @@ def test_repeats_take_an_image_several_times_each_differently():
     views = torch.stack([batch.index.view(4, -1) for batch in batches])  # a step's first views, its second ones …
     assert (views == views[:, :1]).all()
     assert len(set(views[:, 0].flatten().tolist())) == views[:, 0].numel()
-    rows = torch.cat([batch.inputs.view(4, -1, *batch.inputs.shape[1:]) for batch in batches], dim=1).flatten(2)
+    rows = torch.cat([batch.images.view(4, -1, *batch.images.shape[1:]) for batch in batches], dim=1).flatten(2)
     assert np.mean([len(set(map(tuple, rows[:, i].tolist()))) for i in range(rows.shape[1])]) > 3.5
 
 

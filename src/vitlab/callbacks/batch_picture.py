@@ -34,7 +34,7 @@ class BatchPicture(Callback):
 def pixels(preprocessing: Any, batch: Batch) -> list[Tensor]:
     """The images (C, H, W) in [0, 1] of a finished batch."""
     P = preprocessing.patch_size
-    if P is None:
+    if batch.grid is None:
         images = list(batch.inputs)
     elif isinstance(batch.grid, MixedGrids):
         parts = zip(batch.inputs, batch.grid.grids, strict=True)

@@ -5,7 +5,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.figures import save_figure
-from vitlab.data.batches.batch import Sample
+from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.pools.targets import words
 from vitlab.models import encoder_of
 from vitlab.views import gallery, pick

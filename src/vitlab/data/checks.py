@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from PIL import Image
 
-from vitlab.data.batches.batch import Sample
+from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.crops import Crop
 from vitlab.data.images.resampling import BY_TORCH
 from vitlab.data.loading.dataset import ImageSplit

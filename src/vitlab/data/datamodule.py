@@ -13,8 +13,9 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.batch_size import divide_batch, largest_share
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.preprocessing import Preprocessing
+from vitlab.data.batches.raw_batch import MixedBatch, RawBatch
 from vitlab.data.batches.resolution import ProgressiveResolution
-from vitlab.data.cache import CACHES, DeviceImages
+from vitlab.data.cache import CACHES, CropBatch, DeviceImages
 from vitlab.data.checks import (
     ON_BAD_IMAGE,
     at_least,
@@ -41,6 +42,8 @@ from vitlab.data.pools.targets import class_counts
 from vitlab.data.run_length import planned_steps
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
+
+WorkerBatch = RawBatch | MixedBatch | CropBatch
 
 
 class ImageDataModule(pl.LightningDataModule):
@@ -309,7 +312,7 @@ class ImageDataModule(pl.LightningDataModule):
 
     # -- batches
 
-    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+    def on_before_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> WorkerBatch:
         """Judge the files that could not be read."""
         self.check_readable(batch)
         if batch.unreadable:
@@ -318,22 +321,22 @@ class ImageDataModule(pl.LightningDataModule):
             self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
 
-    def check_readable(self, batch: Batch) -> None:
+    def check_readable(self, batch: WorkerBatch) -> None:
         """Raise DataError for a file that could not be read, unless such files are to be skipped."""
         if batch.unreadable and self.on_bad_image == "error":
             raise DataError(
                 f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.on_bad_image=skip"
             )
 
-    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """On the device: cut out, normalise, mix, cut into patches. uint8 images (B, C, H, W) -> (B, N, C·P·P)."""
-        if not len(batch.target):
-            return batch
+    def on_after_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> Batch:
+        """Finish a batch on the device: cut it out of the images there, normalise, mix, cut into patches."""
+        if not len(batch.target):  # no image of it could be read
+            return Batch(batch.target, batch.target, batch.index)
         trainer = self._trainer()
-        if batch.inputs.ndim == 2:  # crops, to be cut out of what is here
+        if isinstance(batch, CropBatch):
             split = self.training if trainer.training else self.splits[self._split_in_use()]
             batch = self.held.cut(split, batch)
-        if not trainer.training or self.mixing is None:
+        if not trainer.training or self.mixing is None or isinstance(batch, MixedBatch):
             return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)

@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from vitlab.atomic_files import write_csv
-from vitlab.data.batches.batch import Sample, collate
+from vitlab.data.batches.raw_batch import Sample, collate
 from vitlab.data.images.decoding import DAMAGE, MODES
 from vitlab.data.loading.dataset import evaluated_image
 from vitlab.data.pools.file_content import content

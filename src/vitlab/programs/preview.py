@@ -16,8 +16,10 @@ from vitlab.callbacks.batch_picture import label, pixels
 from vitlab.callbacks.figures import image_grid, write_figure
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
-from vitlab.data.batches.batch import Batch, Key, Sample
+from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.resampling import as_tensor
+from vitlab.data.order.key import Key
 from vitlab.data.pools.targets import words
 from vitlab.errors import ConfigError
 from vitlab.run.console import classes

@@ -16,11 +16,12 @@ from rich.table import Table
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.build import build
-from vitlab.data.batches.batch import Key, Sample
+from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, mean_and_std, repeated, together
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.order.key import Key
 from vitlab.data.pools.targets import class_counts, first_places, words
 from vitlab.run.console import write_json
 from vitlab.run.overlap import named

@@ -10,9 +10,10 @@ from stand_in import stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import CenterCrop, ImageDataModule, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.batch import Key
+from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
 from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.errors import ConfigError
@@ -56,7 +57,7 @@ def both(split, image_size=0):
     crops, held = CropsOnly.of(split), held_on(torch.device("cpu"), split)
     for keys in epoch_of(split, image_size):
         asked = crops.__getitems__(keys)
-        yield split.__getitems__(keys), asked._replace(inputs=cut_out(held, asked.index, asked.inputs, asked.grid))
+        yield split.__getitems__(keys), RawBatch(cut_out(held, asked), asked.target, asked.index)
 
 
 @pytest.mark.parametrize("crop", [SHIFTED, WHOLE, SHIFTED.at(16)], ids=["shifted", "whole", "at its own size"])
@@ -64,11 +65,11 @@ def both(split, image_size=0):
 def test_shifts_and_flips_are_the_same_bits(crop, channels):
     split, seen = split_of(crop, channels=channels), set()
     for expected, found in both(split):
-        assert found.inputs.dtype == torch.uint8
-        assert torch.equal(found.inputs, expected.inputs)
+        assert found.images.dtype == torch.uint8
+        assert torch.equal(found.images, expected.images)
         assert torch.equal(found.target, expected.target)
         assert torch.equal(found.index, expected.index)
-        seen |= {image.numpy().tobytes() for image in found.inputs}
+        seen |= {image.numpy().tobytes() for image in found.images}
     assert len(seen) == (len(split) // 8 * 4 if crop is WHOLE else len(split) // 8 * 8)
 
 
@@ -86,20 +87,20 @@ def test_resized_boxes_are_those_of_workers_and_their_pixels_close(method, image
     split = split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))
     differences = []
     for expected, found in both(split, step_size):
-        assert found.inputs.shape == expected.inputs.shape == (8, 3, *[step_size or image_size] * 2)
-        differences += (found.inputs - expected.inputs.float()).abs().mean(dim=(1, 2, 3)).tolist()
+        assert found.images.shape == expected.images.shape == (8, 3, *[step_size or image_size] * 2)
+        differences += (found.images - expected.images.float()).abs().mean(dim=(1, 2, 3)).tolist()
     assert np.mean(differences) < 2
     assert max(differences) < 4
     asked = CropsOnly.of(split).__getitems__(keys := [Key(1, index) for index in range(30)])
     crops = crop(np.full((30, 2), 48), split.numbers(keys))
-    assert np.array_equal(asked.inputs[:, 3:], crops.boxes.astype(np.float32))
-    assert np.array_equal(asked.inputs[:, 2] > 0, crops.flips)
+    assert np.array_equal(asked.boxes, crops.boxes.astype(np.float32))
+    assert np.array_equal(asked.flips, crops.flips)
 
 
 @pytest.mark.parametrize("crop", [WHOLE.at(24), CenterCrop(image_size=12, resize_size=14, interpolation="bilinear")])
 def test_crops_without_chance_are_close_too(crop):
     for expected, found in both(split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))):
-        assert (found.inputs - expected.inputs.float()).abs().mean() < 4
+        assert (found.images - expected.images.float()).abs().mean() < 4
 
 
 def test_boxes_are_drawn_on_the_size_in_the_source():
@@ -112,13 +113,13 @@ def test_boxes_are_drawn_on_the_size_in_the_source():
     )
     split = split_of(crop, Smaller(pictures(side=48), np.arange(40) % 7, "pictures"))
     for expected, found in both(split):
-        assert (found.inputs - expected.inputs.float()).abs().mean() < 4
+        assert (found.images - expected.images.float()).abs().mean() < 4
 
 
 def test_nothing_of_it_is_pixels():
     batch = CropsOnly.of(split_of(SHIFTED)).__getitems__([Key(0, index) for index in range(30)])
-    assert batch.inputs.shape == (30, 3)
-    assert batch.grid == (16, 16)
+    assert (batch.shifts.shape, batch.flips.shape, batch.boxes) == ((30, 2), (30,), None)
+    assert batch.size == (16, 16)
 
 
 def test_images_that_cannot_be_read_are_named_and_not_trained_on():
@@ -143,8 +144,8 @@ def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mod
     crops, images = CropsOnly.of(split.from_pool(held)), held_on(torch.device("cpu"), split.from_pool(held))
     for keys in epoch_of(split):
         asked = crops.__getitems__(keys)
-        found = cut_out(images, asked.index, asked.inputs, asked.grid)
-        assert torch.equal(found, split.__getitems__(keys).inputs)
+        found = cut_out(images, asked)
+        assert torch.equal(found, split.__getitems__(keys).images)
     whole = split.seen_through(WHOLE, None)
     assert not CropsOnly.exact(whole)
     assert CropsOnly.exact(whole.from_pool(held))

@@ -12,11 +12,11 @@ from torchvision.transforms import v2
 
 from vitlab.config.build import build
 from vitlab.config.home import CONF
-from vitlab.data.batches.batch import Key
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing, check_augmentation
 from vitlab.data.images.crops import RandomResizedCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import as_it_is
+from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.errors import ConfigError
@@ -52,7 +52,7 @@ def split_of(transform, *, channels=3, crop=None, seed=0, count=16):
 
 
 def images(split, epoch=0):
-    return split.__getitems__([Key(epoch, index) for index in range(len(split))]).inputs
+    return split.__getitems__([Key(epoch, index) for index in range(len(split))]).images
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -75,7 +75,7 @@ def test_the_number_of_workers_changes_no_augmentation(name):
     def epoch(num_workers):
         order = TrainingOrder(16, global_batch_size=8, accumulation=2, rank=0, world_size=1, seed=0, position=lambda: 0)
         loader = DataLoader(split_of(built(name)), batch_sampler=order, num_workers=num_workers, collate_fn=as_it_is)
-        return [(batch.index.tolist(), batch.inputs.numpy().tobytes()) for batch in loader]
+        return [(batch.index.tolist(), batch.images.numpy().tobytes()) for batch in loader]
 
     assert epoch(0) == epoch(2)
 
@@ -174,12 +174,12 @@ def test_views_and_crops_of_several_sizes_are_drawn_apart():
         return large + small
 
     first, again, later = views(0), views(0), views(1)
-    assert [tuple(batch.inputs.shape[2:]) for batch in first] == [(24, 24)] * 2 + [(8, 8)] * 4
+    assert [tuple(batch.images.shape[2:]) for batch in first] == [(24, 24)] * 2 + [(8, 8)] * 4
     for one, same, other in zip(first, again, later, strict=True):
-        assert torch.equal(one.inputs, same.inputs)
-        assert (one.inputs != other.inputs).flatten(1).any(dim=1).all()
+        assert torch.equal(one.images, same.images)
+        assert (one.images != other.images).flatten(1).any(dim=1).all()
     for batches in (first[:2], first[2:]):
-        for sample in zip(*(batch.inputs for batch in batches), strict=True):
+        for sample in zip(*(batch.images for batch in batches), strict=True):
             assert len({image.numpy().tobytes() for image in sample}) == len(batches)
     sizes, keys = np.full((16, 2), 24), [[Key(0, i, view) for i in range(16)] for view in range(6)]
     boxes = np.stack([split.crop(sizes, split.numbers(k)).boxes for k in keys])  # (6 views, 16, 4)

@@ -14,8 +14,8 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.batch import Key
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image
+from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.seeding import counted_numbers
 

@@ -9,10 +9,11 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from vitlab.data import RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.batch import Key, Sample, Unreadable, collate
+from vitlab.data.batches.raw_batch import Sample, Unreadable, collate
 from vitlab.data.images import decoding
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader
+from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
@@ -79,7 +80,7 @@ def test_the_number_of_workers_changes_nothing():
         order = TrainingOrder(20, global_batch_size=8, accumulation=2, rank=0, world_size=1, seed=0, position=lambda: 1)
         settings = {"prefetch_batches": 2, "stall_timeout": 60, "device": torch.device("cpu")}
         loader = Loader(noise_split(), order, num_workers=num_workers, **settings)
-        return [(b.inputs.numpy().tobytes(), b.target.tolist(), b.index.tolist()) for b in loader]
+        return [(b.images.numpy().tobytes(), b.target.tolist(), b.index.tolist()) for b in loader]
 
     assert epoch(0) == epoch(2)
 
@@ -87,8 +88,8 @@ def test_the_number_of_workers_changes_nothing():
 def test_a_batch_is_uint8_with_its_targets_and_places():
     split = noise_split()
     batch = collate([split[0, 7], Unreadable("x.png", "no image", 5), split[0, 3]])
-    assert batch.inputs.dtype == torch.uint8
-    assert (batch.inputs.shape, batch.target.tolist(), batch.index.tolist()) == ((2, 3, 8, 8), [7, 3], [7, 3])
+    assert batch.images.dtype == torch.uint8
+    assert (batch.images.shape, batch.target.tolist(), batch.index.tolist()) == ((2, 3, 8, 8), [7, 3], [7, 3])
     assert batch.unreadable == (Unreadable("x.png", "no image", 5),)
 
 
@@ -96,9 +97,9 @@ def test_items_of_a_whole_batch_are_those_of_its_keys():
     split = noise_split()
     keys = [Key(2, 7), Key(2, 3), Key(2, 7, 1), Key(0, 0)]
     batch, alone = split.__getitems__(keys), [split[key] for key in keys]
-    assert torch.equal(batch.inputs, torch.stack([sample.image for sample in alone]))
+    assert torch.equal(batch.images, torch.stack([sample.image for sample in alone]))
     assert (batch.target.tolist(), batch.index.tolist()) == ([7, 3, 7, 0], [7, 3, 7, 0])
-    assert (batch.grid, batch.unreadable) == ((1, 1), ())
+    assert batch.unreadable == ()
 
 
 def test_a_batch_may_have_another_image_size():
@@ -107,9 +108,9 @@ def test_a_batch_may_have_another_image_size():
     )
     split = noise_split(crop=crop, transform=None)
     batch = split.__getitems__([Key(0, index, 0, 5) for index in range(6)])
-    assert batch.inputs.shape == (6, 3, 5, 5)
+    assert batch.images.shape == (6, 3, 5, 5)
     smaller = split.seen_through(crop.at(5), None)
-    assert torch.equal(batch.inputs, torch.stack([smaller[0, index].image for index in range(6)]))
+    assert torch.equal(batch.images, torch.stack([smaller[0, index].image for index in range(6)]))
 
 
 def test_what_is_unreadable_in_a_batch_is_named_and_the_rest_is_as_without_it():
@@ -124,9 +125,9 @@ def test_what_is_unreadable_in_a_batch_is_named_and_the_rest_is_as_without_it():
     batch = torn.__getitems__([Key(0, index) for index in (2, 3, 4)])
     assert batch.unreadable == (Unreadable("noise image 3", "torn", 3),)
     assert batch.index.tolist() == [2, 4]
-    assert torch.equal(batch.inputs, torch.stack([whole[0, 2].image, whole[0, 4].image]))
+    assert torch.equal(batch.images, torch.stack([whole[0, 2].image, whole[0, 4].image]))
     nothing = torn.__getitems__([Key(0, 3)])
-    assert (len(nothing.inputs), nothing.target.tolist(), len(nothing.unreadable)) == (0, [], 1)
+    assert (len(nothing.images), nothing.target.tolist(), len(nothing.unreadable)) == (0, [], 1)
 
 
 def test_crops_are_drawn_on_the_size_in_the_source():

@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 
 from vitlab.data import ShiftedCrop, TokenBudget
-from vitlab.data.batches.batch import Key
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader
 from vitlab.data.loading.ring import BatchesInRing
+from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
@@ -50,10 +50,10 @@ def test_batches_are_those_of_the_split_and_hold_for_one_more(noise, num_workers
         expected = [noise.__getitems__(keys) for keys in order]
         before, count = None, 0
         for batch, right in zip(batches, expected, strict=True):
-            assert torch.equal(batch.inputs, right.inputs)
+            assert torch.equal(batch.images, right.images)
             assert batch.index.tolist() == right.index.tolist()
             if before is not None:
-                assert torch.equal(before.inputs, expected[count - 1].inputs)
+                assert torch.equal(before.images, expected[count - 1].images)
             before, count = batch, count + 1
         assert count == 12
 
@@ -63,8 +63,8 @@ def test_an_epoch_that_is_left_leaves_nothing_behind(noise):
     for batch in batches:
         if batch.index.tolist() == [key.index for key in list(order)[2]]:
             break
-    first = [noise.__getitems__(keys).inputs for keys in order]
-    assert all(torch.equal(batch.inputs, right) for batch, right in zip(batches, first, strict=True))
+    first = [noise.__getitems__(keys).images for keys in order]
+    assert all(torch.equal(batch.images, right) for batch, right in zip(batches, first, strict=True))
 
 
 def test_images_of_different_sizes(tmp_path):
@@ -78,6 +78,6 @@ def test_images_of_different_sizes(tmp_path):
     order, batches = loader(split, 2, 4 * 16 * 48)
     for batch, keys in zip(batches, order, strict=True):
         right = split.__getitems__([Key(*key) for key in keys])
-        assert torch.equal(batch.inputs, right.inputs)
+        assert torch.equal(batch.patches, right.patches)
         assert batch.grid.grids == right.grid.grids
         assert torch.equal(batch.grid.mask, right.grid.mask)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitlab.data.batches.batch import Sample, collate
+from vitlab.data.batches.raw_batch import Sample, collate
 from vitlab.data.pools.targets import as_tensor, class_counts, classes_of, first_places, multi_hot, target_at, words
 
 CLASSES = np.array([2, 0, 2, 3])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.mixing import Mixing
+from vitlab.data.batches.raw_batch import MixedBatch, RawBatch
 from vitlab.layers import Grid, patchify
 
 
@@ -31,36 +32,39 @@ class Preprocessing(nn.Module):
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
-    def finished(self, batch: Batch) -> Batch:
-        """What a model takes, of uint8 images (B, C, H, W) or of patches (B, N, C·P·P) of mixed sizes."""
-        self.to(batch.inputs.device)
-        if batch.inputs.ndim == 4:
-            inputs, grid = self.cut(batch.inputs)
-            batch = batch._replace(inputs=inputs, grid=grid)
-        return batch._replace(inputs=self.normalize(batch.inputs))
+    def finished(self, batch: RawBatch | MixedBatch) -> Batch:
+        """Make what a model takes of what a worker has handed over."""
+        self.to(batch.target.device)
+        if isinstance(batch, MixedBatch):
+            return Batch(self.normalize_patches(batch.patches), batch.target, batch.index, batch.grid)
+        inputs, grid = self.cut(batch.images)
+        normalize = self.normalize if grid is None else self.normalize_patches
+        return Batch(normalize(inputs), batch.target, batch.index, grid)
 
-    def mixed(self, batch: Batch, mixing: Mixing, seed: int) -> Batch:
-        """The same of uint8 images (B, C, H, W), mixed with their labels in between."""
-        self.to(batch.inputs.device)
-        images, target = mixing(self.normalize(batch.inputs), batch.target, seed)
+    def mixed(self, batch: RawBatch, mixing: Mixing, seed: int) -> Batch:
+        """The same, with images and their labels mixed in between."""
+        self.to(batch.target.device)
+        images, target = mixing(self.normalize(batch.images), batch.target, seed)
         inputs, grid = self.cut(images)
-        return batch._replace(inputs=inputs, target=target, grid=grid)
+        return Batch(inputs, target, batch.index, grid)
 
     def normalize(self, images: Tensor) -> Tensor:
-        """From [0, 255] (B, C, H, W), or patches (B, N, C·P·P), to float of the same shape."""
-        mean, std = self.mean, self.std
-        if images.ndim == 3:  # patches: a channel's values follow each other
-            size = images.shape[-1] // mean.numel()
-            mean, std = (value.flatten().repeat_interleave(size) for value in (mean, std))
-        return images.to(torch.float32, copy=True).div_(255).sub_(mean).div_(std)
+        """From [0, 255] to float of the same shape, (B, C, H, W)."""
+        return images.to(torch.float32, copy=True).div_(255).sub_(self.mean).div_(self.std)
+
+    def normalize_patches(self, patches: Tensor) -> Tensor:
+        """The same of patches (B, N, C·P·P), in which a channel's values follow each other."""
+        size = patches.shape[-1] // self.mean.numel()
+        mean, std = (value.flatten().repeat_interleave(size) for value in (self.mean, self.std))
+        return patches.to(torch.float32, copy=True).div_(255).sub_(mean).div_(std)
 
     def denormalize(self, images: Tensor) -> Tensor:
         """The inverse of `normalize` for images (B, C, H, W), in [0, 1], for pictures."""
         return (images * self.std + self.mean).clamp(0, 1)
 
-    def cut(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """(B, C, H, W) -> (B, N, C·P·P) and the grid (h, w); with patch_size null the images as they are."""
+    def cut(self, images: Tensor) -> tuple[Tensor, Grid | None]:
+        """(B, C, H, W) -> (B, N, C·P·P) and the grid (h, w); with patch_size null the images as they are, and none."""
         if self.patch_size is None:
-            return images, (1, 1)
+            return images, None
         h, w = images.shape[-2] // self.patch_size, images.shape[-1] // self.patch_size
         return patchify(images, self.patch_size), (h, w)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.data.cache.decoded import decoded
-from vitlab.data.cache.device import CropsOnly, DeviceImages, cut_out, held_on, holds_pixels
+from vitlab.data.cache.device import CropBatch, CropsOnly, DeviceImages, cut_out, held_on, holds_pixels
 from vitlab.data.cache.encoded import encoded
 from vitlab.data.pools.pool import Pool
 
@@ -32,4 +32,14 @@ CACHES: dict[str, Callable[..., Pool]] = {
     "device": held_pixels,
 }
 
-__all__ = ["CACHES", "CropsOnly", "DeviceImages", "cut_out", "decoded", "encoded", "held_on", "holds_pixels"]
+__all__ = [
+    "CACHES",
+    "CropBatch",
+    "CropsOnly",
+    "DeviceImages",
+    "cut_out",
+    "decoded",
+    "encoded",
+    "held_on",
+    "holds_pixels",
+]

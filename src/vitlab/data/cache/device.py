@@ -4,25 +4,43 @@ n images of the split, B batch, C channels, S side of the stored images, h w hei
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from vitlab.data.batches.batch import Batch, Key, Unreadable, collate
+from vitlab.data.batches.raw_batch import RawBatch, Unreadable
+from vitlab.data.batches.tensors import on_device
 from vitlab.data.images.crops import WholeImage, whole
 from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.targets import as_tensor
 from vitlab.errors import ConfigError
 from vitlab.out_of_memory import refusing
 
 
+class CropBatch(NamedTuple):
+    """Which crops to cut out of images that lie on the device: their `size` (h, w), by how many pixels each is moved
+    down and to the right (B, 2), whether it is flipped (B,), and its box (B, 4) in stored pixels, None where all of the
+    image is taken as it is. The rest is as in a `RawBatch`."""
+
+    shifts: Tensor
+    flips: Tensor
+    boxes: Tensor | None
+    size: tuple[int, int]
+    target: Tensor
+    index: Tensor  # type: ignore[assignment]
+    unreadable: tuple[Unreadable, ...] = ()
+
+    def to(self, device: torch.device) -> "CropBatch":
+        return on_device(self, device)
+
+
 class CropsOnly(ImageSplit):
-    """An ImageSplit whose batches say which crops to take, and hold no pixels: `inputs` (B, 3) float32 are the shift
-    (2) and the flip, or (B, 7) with the box (4) in stored pixels where crops are resized; `grid` is the height and
-    width of the crops.
+    """An ImageSplit whose batches say which crops to take, and hold no pixels.
 
     Raises ConfigError for a split that is transformed on the CPU, or whose images differ in size.
     """
@@ -54,27 +72,30 @@ class CropsOnly(ImageSplit):
         assert split.pool.pixels is not None
         return split.crop.output_size() == split.pool.pixels.shape[1:3]
 
-    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+    def __getitems__(self, keys: Sequence[Key]) -> CropBatch:  # type: ignore[override]
         assert self.pool.pixels is not None
         S = self.pool.pixels.shape[1:3]
         reasons = {key.index: self.pool.unreadable.get(int(self.indices[key.index])) for key in keys}
         bad = tuple(Unreadable(self.name(index), why, index) for index, why in reasons.items() if why is not None)
         keys = [key for key in keys if reasons[key.index] is None]
         if not keys:
-            return collate(bad)
+            nothing = torch.empty(0, dtype=torch.long)
+            return CropBatch(nothing, nothing, None, S, nothing, nothing, bad)
         places = np.array([key.index for key in keys])
         sizes = np.array([self.pool.size(int(i)) or S for i in self.indices[places]])
         crop = self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop
         crops = crop(sizes, self.numbers(keys))
         h, w = crops.sizes[0].tolist()
-        columns = [crops.shifts, crops.flips[:, None]]
+        boxes = None
         if (h, w) != S or (crops.boxes != whole(sizes)).any():
-            columns.append(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2))
-        return Batch(
-            inputs=torch.from_numpy(np.concatenate(columns, axis=1)).float(),
+            boxes = torch.from_numpy(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2)).float()
+        return CropBatch(
+            shifts=torch.from_numpy(crops.shifts),
+            flips=torch.from_numpy(crops.flips),
+            boxes=boxes,
+            size=(h, w),
             target=as_tensor(self.pool.targets[self.indices[places]]),
             index=torch.from_numpy(places),
-            grid=(h, w),
             unreadable=bad,
         )
 
@@ -92,13 +113,12 @@ class DeviceImages:
     def __init__(self) -> None:
         self.images: dict[tuple[ImageSplit, torch.device], Tensor] = {}
 
-    def cut(self, split: ImageSplit, batch: Batch) -> Batch:
-        """The crops that a batch of `CropsOnly` asks for: its inputs become images (B, C, h, w)."""
-        key = (split, batch.inputs.device)
+    def cut(self, split: ImageSplit, batch: CropBatch) -> RawBatch:
+        """Cut out what a batch of `CropsOnly` asks for."""
+        key = (split, batch.index.device)
         if key not in self.images:
-            self.images[key] = held_on(batch.inputs.device, split)
-        size: tuple[int, int] = batch.grid  # type: ignore[assignment]  # crops of one size
-        return batch._replace(inputs=cut_out(self.images[key], batch.index, batch.inputs, size))
+            self.images[key] = held_on(batch.index.device, split)
+        return RawBatch(cut_out(self.images[key], batch), batch.target, batch.index)
 
 
 def held_on(device: torch.device, split: ImageSplit) -> Tensor:
@@ -111,17 +131,17 @@ def held_on(device: torch.device, split: ImageSplit) -> Tensor:
         return images.contiguous().to(device)
 
 
-def cut_out(held: Tensor, index: Tensor, inputs: Tensor, size: tuple[int, int]) -> Tensor:
-    """The crops that `inputs` describe, of the images `index` (B,) out of (n, C, S, S). -> (B, C, h, w): in uint8 the
-    very pixels that workers cut, or, where boxes are resized, float in [0, 255], each the mean of its bin
-    (torchvision's roi_align)."""
-    images = held[index]  # (B, C, S, S)
-    if inputs.shape[1] == 7:
-        number = torch.arange(len(inputs), device=inputs.device, dtype=inputs.dtype)
-        images = roi_align(images.float(), torch.cat([number[:, None], inputs[:, 3:]], dim=1), size, aligned=True)
-    for dim, shift in ((2, inputs[:, 0]), (3, inputs[:, 1])):
-        images = moved(images, shift.long(), dim)
-    return torch.where(inputs[:, 2, None, None, None] > 0, images.flip(-1), images)
+def cut_out(held: Tensor, batch: CropBatch) -> Tensor:
+    """Cut a batch's crops out of the images of its split (n, C, S, S). -> (B, C, h, w): in uint8 the very pixels that
+    workers cut, or, where boxes are resized, float in [0, 255], each the mean of its bin (torchvision's roi_align)."""
+    images = held[batch.index]  # (B, C, S, S)
+    if batch.boxes is not None:
+        number = torch.arange(len(images), device=images.device, dtype=batch.boxes.dtype)
+        boxes = torch.cat([number[:, None], batch.boxes], dim=1)
+        images = roi_align(images.float(), boxes, batch.size, aligned=True)
+    for dim in (2, 3):
+        images = moved(images, batch.shifts[:, dim - 2], dim)
+    return torch.where(batch.flips[:, None, None, None] > 0, images.flip(-1), images)
 
 
 def moved(images: Tensor, shift: Tensor, dim: int) -> Tensor:

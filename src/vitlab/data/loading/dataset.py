@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.data.batches.batch import Batch, Key, Sample, Unreadable, collate
+from vitlab.data.batches.raw_batch import MixedBatch, RawBatch, Sample, Unreadable, collate
 from vitlab.data.images.crops import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
 from vitlab.data.images.resampling import as_image, resampled
+from vitlab.data.order.key import Key
 from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.targets import Target, target_at
@@ -89,7 +90,7 @@ class ImageSplit(Dataset):
     def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
         return self.samples([Key(*key)])[0]
 
-    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+    def __getitems__(self, keys: Sequence[Key]) -> RawBatch | MixedBatch:
         return collate(self.samples(keys), self.crop.mixed_patch_size())
 
     def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.tensors import on_device, with_tensors
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.errors import DataError, in_one_line
@@ -49,7 +49,7 @@ class Loader(DataLoader):
                 "worker_init_fn": start_worker,
             }
         self.device = device
-        self.held: Tensor | None = None
+        self.held: Any = None
         super().__init__(
             dataset,
             batch_sampler=order,  # type: ignore[arg-type]  # an iterable of lists of keys
@@ -59,7 +59,7 @@ class Loader(DataLoader):
             **with_workers,
         )
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         try:
             batches = self._holding_memory(super().__iter__())
             yield from copied_ahead(batches, self.device) if self.device.type == "cuda" else batches
@@ -69,10 +69,10 @@ class Loader(DataLoader):
                 raise
             raise trouble from error
 
-    def _holding_memory(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def _holding_memory(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Keep the workers' memory at its address here, where every batch in it would have to be mapped anew."""
         for batch in batches:
-            self.held = None if self.pin_memory else batch.inputs
+            self.held = None if self.pin_memory else batch
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Loader(DataLoader):
         pass
 
 
-def as_it_is(batch: Batch) -> Batch:
+def as_it_is(batch: Any) -> Any:
     """The data set gives whole batches."""
     return batch
 
@@ -99,30 +99,30 @@ def copy_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
     """Each batch on the GPU, copied on a stream beside that of the model, while the one before it is computed with."""
     copies = copy_stream(device)
-    waiting: tuple[Batch, torch.cuda.Event] | None = None
+    waiting: tuple[Any, torch.cuda.Event] | None = None
     for batch in batches:
         with torch.cuda.stream(copies):
-            copied = batch.to(device), copies.record_event()
+            copied = on_device(batch, device), copies.record_event()
         if waiting is not None:
-            yield arrived(*waiting)
+            yield arrived(*waiting, device)
         waiting = copied
     if waiting is not None:
-        yield arrived(*waiting)
+        yield arrived(*waiting, device)
 
 
-def arrived(batch: Batch, copied: torch.cuda.Event) -> Batch:
+def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
     """What follows on the current stream waits for the copy, and the memory is not given away before it is done."""
-    current = torch.cuda.current_stream(batch.inputs.device)
+    current = torch.cuda.current_stream(device)
     current.wait_event(copied)
 
     def used(tensor: Tensor) -> Tensor:
         tensor.record_stream(current)
         return tensor
 
-    return batch.with_tensors(used)
+    return with_tensors(batch, used)
 
 
 def worker_trouble(error: Exception) -> DataError | None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from vitlab.data.batches.batch import Batch, Key, collate
+from vitlab.data.batches.raw_batch import MixedBatch, RawBatch, collate
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import SLOTS_IN_USE
+from vitlab.data.order.key import Key
 
 
 class BatchesInRing(Dataset):
@@ -28,7 +29,7 @@ class BatchesInRing(Dataset):
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitems__(self, keys: Sequence[Key]) -> Batch:
+    def __getitems__(self, keys: Sequence[Key]) -> RawBatch | MixedBatch:
         worker = get_worker_info()
         assert worker is not None, "a ring is written by workers"
         place = self.ring[worker.id, self.turn % self.places]

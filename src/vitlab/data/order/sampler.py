@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from vitlab.data.batches.batch import Key
+from vitlab.data.order.key import Key
 from vitlab.seeding import counted_seed
 
 
