@@ -17,8 +17,8 @@ from vitlab.errors import ConfigError
 from vitlab.layers import Block
 from vitlab.models import VisionTransformer, head_names
 from vitlab.run.model import build_model, recompute_activations
+from vitlab.run.precision import is_bf16
 
-PRECISIONS = {"32-true": False, "bf16-mixed": True}
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
 GIB = 2**30
 WIDTH = 120  # of tables that go to a file
@@ -26,8 +26,7 @@ WIDTH = 120  # of tables that go to a file
 
 def summarize(cfg: DictConfig) -> dict[str, Any]:
     """Print the tables; returns parameters, multiply-accumulates and the largest batch. Opens no file."""
-    if cfg.precision not in PRECISIONS:
-        raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
+    bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)
     size = cfg.data.image_size
@@ -42,7 +41,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
         groups = optimization.groups(model, head_names(model))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from error
-    trained = (shape, PRECISIONS[cfg.precision], optimization.algorithm)
+    trained = (shape, bf16, optimization.algorithm)
     memory = training_memory(model, *trained)
     if cfg.activation_checkpointing:
         num_blocks = recompute_activations(model)

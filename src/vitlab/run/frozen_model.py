@@ -25,7 +25,7 @@ from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.model import build_model, load_pretrained
-from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.precision import is_bf16, speed_up_float32_products
 from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.saved_run import SavedRun
 
@@ -38,7 +38,6 @@ OF_TRAINING = {  # left out
     "labels_per_class": None,
     "cache_size": 1,
 }
-PRECISIONS = {"32-true": False, "bf16-mixed": True}
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class FrozenModel:
         """Open the model of `cfg.run`, a run folder or checkpoint, on its own images or those of data=, as it saw its
         own; without a run, that of model= on the images of data=. With `few_labels` data.labels_per_class holds. Raises
         ConfigError, CheckpointError or DataError."""
-        if cfg.precision not in PRECISIONS:
-            raise ConfigError(f"precision '{cfg.precision}' is not one of: {', '.join(PRECISIONS)}")
+        is_bf16(cfg.precision)  # refuses another one now
         chosen = Job.current().choices.get("data")
         if cfg.run is not None:
             check_overrides()
@@ -101,7 +99,7 @@ class FrozenModel:
         """Extract the features of every readable image of a split, in its order, with a progress bar."""
         batches = evaluation_batches(self.datamodule, split, batch_size=cfg.batch_size, device=self.device)
         total = -(-len(self.datamodule.splits[split]) // cfg.batch_size)
-        reduced = torch.autocast(self.device.type, torch.bfloat16) if PRECISIONS[cfg.precision] else nullcontext()
+        reduced = torch.autocast(self.device.type, torch.bfloat16) if is_bf16(cfg.precision) else nullcontext()
         quiet = not sys.stdout.isatty()
         told = track(batches, total=total, description=f"features of {split}", transient=True, disable=quiet)
         with refusing(lambda: halved("batch_size", cfg.batch_size)), reduced:

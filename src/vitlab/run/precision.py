@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from vitlab.errors import ConfigError
+
 if TYPE_CHECKING:
     import torch
 
@@ -58,3 +60,11 @@ def plain_float32_products() -> None:
     matmul: Any = getattr(torch.backends.mkldnn, "matmul", None)
     if getattr(matmul, "fp32_precision", None) == "bf16":
         matmul.fp32_precision = "none"
+
+
+def is_bf16(precision: str) -> bool:
+    """Whether a precision without training is bfloat16. Raises ConfigError for one that is none of both."""
+    known = {"32-true": False, "bf16-mixed": True}
+    if precision not in known:
+        raise ConfigError(f"precision '{precision}' is not one of: {', '.join(known)}")
+    return known[precision]

@@ -13,6 +13,7 @@ from vitlab.config.build import plain
 from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
 from vitlab.run.model import build_model, load_pretrained, try_out
+from vitlab.run.saved_run import SavedRun
 from vitlab.tasks.teacher import Norm, Teacher
 
 
@@ -62,8 +63,6 @@ def build_teacher(cfg: DictConfig) -> Teacher | None:
 
 def model_of_run(run: str) -> tuple[Module, Stated]:
     """The model that a run trained, with its weights."""
-    from vitlab.run.saved_run import SavedRun  # which rebuilds tasks, and so imports what imports this
-
     saved = SavedRun.open(run)
     return saved.task().model, stated_by_run(plain(saved.config), saved.checkpoint)
 
