@@ -41,6 +41,8 @@ def test_no_file_of_a_run_holds_a_secret(secretive):
     assert b"<not kept>" in content
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_what_is_not_kept_is_asked_for_again(cli, secretive):
     evaluated = cli("evaluate", "run=run")
     assert evaluated.status == 2

@@ -61,6 +61,8 @@ def test_a_job_that_is_gone_on_with_keeps_the_metric_of_its_sweep(cli, tmp_path)
     assert len(again) == 2
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_example_study_needs_no_flag(cli, tmp_path):
     run = cli("train", "study=learning_rate", *QUICK, "optimizer.lr=1e-3,1e-4", tiny=True)
     assert run.status == 0, run.err

@@ -85,6 +85,8 @@ def test_evaluation_scores_any_split(cli, digits_run):
     assert cli("evaluate", f"run={digits_run}", "split=tset").status == 2
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_another_checkpoint_and_other_images_leave_the_runs_own_test_as_it_is(cli, tmp_path):
     assert cli("train", "trainer.max_steps=2", *FEW, folder="run").status == 0
     own = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
@@ -106,6 +108,8 @@ def test_another_checkpoint_and_other_images_leave_the_runs_own_test_as_it_is(cl
     assert not (tmp_path / "run" / "evaluation_test.json").exists()
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_images_at_another_place_leave_the_runs_own_test_as_it_is(cli, tmp_path):
     """They may have the same names and other pixels."""
     image_folder(tmp_path / "images", splits=("train", "val", "test"))
@@ -160,6 +164,8 @@ def test_an_evaluation_builds_no_cache(cli, tmp_path):
     assert not Path("cache").exists()
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_names_that_are_not_utf8_are_written_with_their_bytes(cli, tmp_path):
     for split in ("train", "val", "test"):
         for number, name in enumerate((b"caf\xe9", b"tea")):

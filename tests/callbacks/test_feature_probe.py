@@ -116,6 +116,8 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
     assert figures(run.folder)[4][1] == pytest.approx(right.mean(), abs=1.5 * step)
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_every_second_epoch_and_not_shown_in_between(cli):
     run = cli(
         "train",

@@ -122,6 +122,8 @@ def test_nothing_is_started_before_it_is_needed(logger, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_second_logger_starts_its_own_run(logger, tmp_path):
     for job in ("a", "b"):
         run = logger(job)

@@ -67,6 +67,8 @@ def test_both_heads_of_a_distilled_model_of_timm_are_known():
     torch.testing.assert_close(represent(model, images), model.forward_features(images)[:, 0])
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_compiled_model_is_looked_into_as_well():
     """A compiled forward takes no notice of a hook that comes later."""
     model, images = build("torchvision").eval(), torch.randn(2, 1, 32, 32)

@@ -50,6 +50,8 @@ def state(cli, folder, *options):
     return file.read(run.folder / "checkpoints" / "latest.ckpt")["state_dict"]
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_each_head_learns_as_if_it_were_alone(cli):
     """The gradients are clipped head by head, too: a limit that only the greedy one meets."""
     options = ["trainer.max_steps=6", "trainer.gradient_clip_val=0.5", "mixing=mixup"]
