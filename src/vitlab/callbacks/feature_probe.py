@@ -16,6 +16,8 @@ from vitlab.distributed.gathering import gathered
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
 from vitlab.seeding import counted_seed
+from vitlab.tasks.task import Task
+from vitlab.tasks.training_data import TrainingData
 
 
 class FeatureProbe(Callback):
@@ -60,7 +62,7 @@ class FeatureProbe(Callback):
     def names(self) -> list[str]:
         return ["val/knn_acc1", *(f"val/{shots}shot_acc1" for shots in self.shots)]
 
-    def check_run(self, trainer: pl.Trainer, task: Any, datamodule: Any) -> None:
+    def check_run(self, trainer: pl.Trainer, task: Task, datamodule: TrainingData) -> None:
         """Raise ConfigError for data that cannot be probed so."""
         if datamodule.multilabel:
             raise ConfigError("callbacks.feature_probe tells one class of an image, and this data may have several")

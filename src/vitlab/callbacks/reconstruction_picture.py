@@ -16,6 +16,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.raw_batch import Sample, collate
 from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
+from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
 from vitlab.views import pick
 from vitlab.views.capture import evaluating
 
@@ -48,7 +49,7 @@ class ReconstructionPicture(Callback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.draw(trainer, pl_module, trainer.datamodule.test_split)
 
-    def draw(self, trainer: pl.Trainer, task: Any, split: str, when: str = "") -> None:
+    def draw(self, trainer: pl.Trainer, task: MaskedAutoencoding, split: str, when: str = "") -> None:
         if not trainer.is_global_zero:
             return
         datamodule = trainer.datamodule

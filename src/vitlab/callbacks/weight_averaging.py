@@ -8,6 +8,8 @@ from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from vitlab.errors import ConfigError
+from vitlab.tasks.task import Task
+from vitlab.tasks.training_data import TrainingData
 
 
 class WeightAverage(WeightAveraging):
@@ -39,7 +41,7 @@ class WeightAverage(WeightAveraging):
     def plan(self, num_steps: int) -> None:
         """Take how many optimizer steps the run has. Raises ConfigError if it would end with nothing averaged."""
 
-    def check_run(self, trainer: pl.Trainer, task: Any, datamodule: Any) -> None:
+    def check_run(self, trainer: pl.Trainer, task: Task, datamodule: TrainingData) -> None:
         """Raise ConfigError for two averages, of which only one could be evaluated and kept, or for one of nothing."""
         if sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks) > 1:
             raise ConfigError(

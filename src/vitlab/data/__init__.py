@@ -1,4 +1,14 @@
-"""Patched image data: sources, splits, order, crops, augmentation, batches."""
+"""Patched image data. The path of a sample, room by room:
+
+sources/    where images and targets come from
+pools/      what there is of each split; cache/ the same, decoded or made smaller once
+order/      which sample comes at which step
+images/     from its bytes to pixels, a crop and its augmentation, in uint8
+loading/    a split as a data set, worker processes; shards/ what they read where there are millions of files
+batches/    what a worker hands over, and on the device: normalise, mix, cut into patches
+
+datamodule.py is Lightning's view of it, delivery.py brings batches to a device, checks.py says what cannot be.
+"""
 
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.resolution import ProgressiveResolution

@@ -17,6 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from vitlab.atomic_files import write_csv
+from vitlab.data import ImageDataModule
 from vitlab.data.batches.raw_batch import Sample, collate
 from vitlab.data.images.decoding import DAMAGE, MODES
 from vitlab.data.loading.dataset import evaluated_image
@@ -97,7 +98,7 @@ def alternatives(pattern: str) -> list[str]:
     return [one for choice in braces[1].split(",") for one in alternatives(f"{before}{choice}{after}")]
 
 
-def read_image(path: Path, datamodule: Any) -> Tensor | str:
+def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
     """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
     try:
         mode = datamodule.image_mode or MODES.get(datamodule.in_chans)

@@ -3,15 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
+from omegaconf import DictConfig
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
+from vitlab.data import ImageDataModule
+from vitlab.tasks import Task
 
 
 @rank_zero_only
-def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
+def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
     """Model, data, steps and parameter groups, before the first batch."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
@@ -44,7 +48,7 @@ def print_start(cfg: Any, datamodule: Any, task: Any, trainer: Any) -> None:
     console.print(groups)
 
 
-def classes(datamodule: Any) -> str:
+def classes(datamodule: ImageDataModule) -> str:
     """How many there are, and how many images each has in training."""
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
     told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"

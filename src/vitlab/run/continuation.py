@@ -9,11 +9,13 @@ from torch.nn import Module
 
 from vitlab.callbacks import WeightAverage
 from vitlab.checkpoints.contents import check_like
+from vitlab.data import ImageDataModule
 from vitlab.errors import CheckpointError, ConfigError
+from vitlab.tasks import Task
 
 
 def check_continuation(
-    checkpoint: dict[str, Any], task: Any, datamodule: Any, trainer: pl.Trainer, first_step: int
+    checkpoint: dict[str, Any], task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, first_step: int
 ) -> None:
     """The checkpoint is of this model and this data."""
     if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
@@ -50,7 +52,7 @@ def check_continuation(
         raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
 
 
-def check_optimizer_state(checkpoint: dict[str, Any], task: Any) -> None:
+def check_optimizer_state(checkpoint: dict[str, Any], task: Task) -> None:
     """Raise CheckpointError unless the optimizer kept, for every parameter, what it keeps for the others of its group,
     in the parameter's shape."""
     saved = checkpoint["optimizer_states"][0]

@@ -1,18 +1,18 @@
 """How many images a device would take at once, for those whose batch it does not take."""
 
 import os
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
 from vitlab.counting import training_memory
+from vitlab.data import ImageDataModule
 from vitlab.tasks import Task
 
 GIB = 2**30
 
 
-def too_many(datamodule: Any, trainer: pl.Trainer, trained: Task | None) -> str:
+def too_many(datamodule: ImageDataModule, trainer: pl.Trainer, trained: Task | None) -> str:
     """What to set where a batch did not fit: at most half of it, and, where a task is trained, no more than is counted
     for the memory of the device."""
     share = datamodule.global_batch_size // trainer.world_size
@@ -28,7 +28,7 @@ def too_many(datamodule: Any, trainer: pl.Trainer, trained: Task | None) -> str:
     return f"{where}; set data.device_batch_size={best} ({how}), and global_batch_size stays as it is"
 
 
-def counted(task: Task, datamodule: Any, trainer: pl.Trainer, memory: int) -> int | None:
+def counted(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, memory: int) -> int | None:
     """The largest batch, as src/summary.py counts it; None for a model that it cannot count."""
     shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
     bf16 = "16" in str(trainer.precision)

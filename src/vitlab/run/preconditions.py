@@ -1,7 +1,6 @@
 """What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
 
 import os
-from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
@@ -10,6 +9,7 @@ from vitlab.config.job import Job
 from vitlab.config.references import check_references
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError, DistributedError
+from vitlab.tasks import Task
 
 LEAST = {  # of the trainer's numbers that Lightning takes as they are
     **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
@@ -50,7 +50,7 @@ def check_agreement(cfg: DictConfig) -> None:
         )
 
 
-def check_task(cfg: DictConfig, task: Any, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
+def check_task(cfg: DictConfig, task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
     """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
     check_batches(trainer, datamodule)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}

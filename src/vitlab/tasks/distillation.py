@@ -19,6 +19,7 @@ from vitlab.models import DistilledVisionTransformer
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
 from vitlab.tasks.teacher import Teacher
+from vitlab.tasks.training_data import TrainingData
 
 MODES = ("soft", "hard")
 
@@ -76,7 +77,7 @@ class Distillation(Classification):
             metrics.add_metrics({"teacher_acc1": self.accuracy(1)})
         return metrics
 
-    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if datamodule.train_crop.output_size() is None:
             raise ConfigError("a teacher sees images of one size; task=distillation takes no crop=native")

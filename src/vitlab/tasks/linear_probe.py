@@ -21,6 +21,7 @@ from vitlab.models import heads_of, represent
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
 from vitlab.tasks.per_head_metrics import HeadScores
+from vitlab.tasks.training_data import TrainingData
 
 
 class LinearProbe(Classification):
@@ -84,7 +85,7 @@ class LinearProbe(Classification):
         self.model.requires_grad_(False)
         return self.optimization.groups_at(dict(zip(self.lr_grid, self.heads, strict=True)))
 
-    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if any(isinstance(callback, WeightAveraging) for callback in datamodule.trainer.callbacks):
             raise ConfigError(

@@ -18,6 +18,7 @@ from vitlab.models import MaskedAutoencoder
 from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_numbers
 from vitlab.tasks.task import Task
+from vitlab.tasks.training_data import TrainingData
 
 
 class MaskedAutoencoding(Task):
@@ -52,7 +53,7 @@ class MaskedAutoencoding(Task):
         self.mask_ratio = mask_ratio
         self.normalize_target = normalize_target
 
-    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if datamodule.mixed_sizes:
             raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")

@@ -15,6 +15,7 @@ from vitlab.errors import ConfigError
 from vitlab.models import MaskedAutoencoder
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.task import Task
+from vitlab.tasks.training_data import TrainingData
 
 UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 
@@ -90,7 +91,7 @@ class Supervised(Task):
 
     # -- what they share
 
-    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if datamodule.multilabel and not self.several_labels:
             raise ConfigError("the images of this data may have several classes each; set task=multilabel")

@@ -22,6 +22,7 @@ from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_seed, seed_device
 from vitlab.tasks.finite_mean import FiniteMean
 from vitlab.tasks.loop_state import placed_loops
+from vitlab.tasks.training_data import TrainingData
 
 STAGES = ("fit", "val", "test")
 
@@ -87,7 +88,7 @@ class Task(pl.LightningModule):
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.optimization.groups(self.model, head_names(self.model))
 
-    def plan(self, num_steps: int, datamodule: Any, record: dict[str, Any]) -> None:
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
         self.num_steps, self.record = num_steps, record
