@@ -176,6 +176,14 @@ def short_run(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("short") / "run", *BARE, *FEW, "trainer.max_epochs=2")
 
 
+def groups_of(model, **options):
+    """The parameter groups of a model, or of a part of it."""
+    from vitlab.models import parameter_kinds
+    from vitlab.optim import parameter_groups
+
+    return parameter_groups(dict(model.named_parameters()), parameter_kinds(model), **options)
+
+
 @pytest.fixture
 def refused():
     """refused(source, *words): preparing and opening raises DataError in one sentence that holds the words."""

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import vit_options
+from conftest import groups_of, vit_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import VARIANTS, randomized
@@ -10,7 +10,6 @@ from tiny import VARIANTS, randomized
 from vitlab.layers import hidden_patches, patchify, random_keep
 from vitlab.losses import masked_reconstruction
 from vitlab.models import DistilledVisionTransformer, MaskedAutoencoder, VisionTransformer, head_names, represent
-from vitlab.optim import parameter_groups
 from vitlab.weights import load
 from vitlab.weights.huggingface import renamed
 
@@ -160,7 +159,7 @@ def test_every_parameter_learns_and_is_in_one_group(variant):
     masked_reconstruction(model(x, keep=keep), x, hidden_patches(keep, 64), normalize=True).mean().backward()
     without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
     assert not without
-    groups = parameter_groups(model, lr=1.0, weight_decay=0.1, layer_decay=0.5, head=head_names(model))
+    groups = groups_of(model, lr=1.0, weight_decay=0.1, layer_decay=0.5)
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
     for group in groups:
         for name in group["names"]:
@@ -194,7 +193,7 @@ def test_its_representation_is_the_encoders(changes):
     torch.testing.assert_close(represent(model, images), represent(vit, images))
     assert head_names(model) == set()
     with pytest.raises(ValueError, match="'head' needs a model with a head"):
-        parameter_groups(model, lr=1.0, weight_decay=0.0, head=head_names(model), trained="head")
+        groups_of(model, lr=1.0, weight_decay=0.0, trained="head")
 
 
 @pytest.mark.parametrize(

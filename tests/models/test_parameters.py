@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from conftest import groups_of
 from tiny import VARIANTS, vit
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.optim import parameter_groups
 
 TOKENS = ("cls_token", "reg_token", "dist_token", "pos_embed", "latent", "relative_position_bias_table", "gamma")
 MODELS = {name: (VisionTransformer, changes) for name, changes in VARIANTS.items()}
@@ -32,7 +32,7 @@ def test_biases_norms_tokens_and_positions_take_no_weight_decay(model):
 
 @pytest.mark.parametrize("layer_decay", [1.0, 0.5])
 def test_each_parameter_is_in_exactly_one_group(model, layer_decay):
-    groups = parameter_groups(model, lr=1.0, weight_decay=0.1, layer_decay=layer_decay)
+    groups = groups_of(model, lr=1.0, weight_decay=0.1, layer_decay=layer_decay)
     grouped = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(grouped) == sorted(id(parameter) for parameter in model.parameters())
     assert len(set(grouped)) == len(grouped)
@@ -66,7 +66,7 @@ def test_blocks_of_two_digits_are_layers_of_their_own():
 def test_a_shared_table_is_one_parameter_that_steps_once():
     model = vit(position_place="every_layer_shared", depth=4)
     assert [name for name, _ in model.named_parameters() if name.endswith("pos_embed")] == ["pos_embed"]
-    groups = parameter_groups(model, lr=0.1, weight_decay=0.0)
+    groups = groups_of(model, lr=0.1, weight_decay=0.0)
     before = model.pos_embed.detach().clone()
     model(torch.randn(2, 1, 32, 32)).sum().backward()
     gradient = model.pos_embed.grad.clone()

@@ -4,12 +4,12 @@ import textwrap
 
 import pytest
 import torch
+from conftest import groups_of
 from tiny import VARIANTS, randomized, vit
 
 from vitlab.layers import padding_mask, patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer
-from vitlab.optim import parameter_groups
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -105,7 +105,7 @@ def test_twenty_steps_give_the_recorded_losses():
         if parameter.ndim > 1:  # trunc_normal_ draws other numbers in other versions of torch; normal_ does not
             torch.nn.init.normal_(parameter, std=0.02)
     images, classes = torch.randn(32, 1, 32, 32), torch.arange(32) % 10
-    optimizer = torch.optim.AdamW(parameter_groups(model, lr=3e-3, weight_decay=0.05))
+    optimizer = torch.optim.AdamW(groups_of(model, lr=3e-3, weight_decay=0.05))
     losses = []
     for _ in range(20):
         loss = softmax_cross_entropy(model(patchify(images, 4)), classes, label_smoothing=0.1).mean()

@@ -6,7 +6,7 @@ from conftest import vit_options
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
+from vitlab.models import MaskedAutoencoder, VisionTransformer, parameter_kinds
 from vitlab.optim import Optimization
 
 SIZES = {"image_size": 8, "num_classes": 3, "embed_dim": 8, "depth": 3, "mlp_ratio": 2.0, "patch_size": 4}
@@ -26,6 +26,10 @@ OPTIONS = {
 }
 
 
+def described(model):
+    return dict(model.named_parameters()), parameter_kinds(model)
+
+
 def optimization(**changes):
     return Optimization(**OPTIONS | changes)
 
@@ -38,7 +42,7 @@ def vit():
 def moved(model, steps=1, factor=lambda step: 1.0, **changes):
     """How far a gradient of ones moves each parameter in some optimizer steps: its name, and the distance."""
     chosen = optimization(**changes)
-    groups = chosen.groups(model, head_names(model))
+    groups = chosen.groups(*described(model))
     optimizer = chosen.optimizer(groups)
     scheduler = LambdaLR(optimizer, factor)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -76,7 +80,7 @@ def test_without_layer_decay_all_layers_move_alike():
 def test_the_learning_rate_is_scaled_to_the_global_batch(scaling, batch, lr):
     chosen = optimization(lr_scaling=scaling, global_batch_size=batch)
     assert chosen.scaled_lr == pytest.approx(lr)
-    assert all(group["lr"] == pytest.approx(lr) for group in chosen.groups(vit(), ()))
+    assert all(group["lr"] == pytest.approx(lr) for group in chosen.groups(*described(vit())))
 
 
 @pytest.mark.parametrize(("trained", "words"), [("head", ("head",)), ("attention", ("head", "attn"))])
@@ -98,7 +102,7 @@ def test_the_head_of_any_model_can_be_trained_alone():
 
 def test_what_learns_later_has_groups_of_its_own_that_say_from_when_on():
     model = vit()
-    groups = optimization(trained="head", unfreeze_step=7).groups(model, head_names(model))
+    groups = optimization(trained="head", unfreeze_step=7).groups(*described(model))
     from_step = {name: group["from_step"] for group in groups for name in group["names"]}
     assert from_step.keys() == dict(model.named_parameters()).keys()
     assert all(step == (0 if name.startswith("head.") else 7) for name, step in from_step.items())
@@ -112,7 +116,7 @@ def test_optimizers_of_timm_take_the_groups_and_learn(name, lr):
 
     chosen = optimization(algorithm=getattr(timm.optim, name), lr=lr, weight_decay=0.01, hidden_only=name == "Muon")
     model = vit()
-    optimizer = chosen.optimizer(chosen.groups(model, head_names(model)))
+    optimizer = chosen.optimizer(chosen.groups(*described(model)))
     torch.manual_seed(1)
     images, classes = torch.randn(6, 1, 8, 8), torch.arange(6) % 3
     losses = []
@@ -130,7 +134,7 @@ def test_muon_takes_the_matrices_inside_the_model_and_its_fallback_the_rest():
 
     chosen = optimization(algorithm=timm.optim.Muon, hidden_only=True)
     model = vit()
-    optimizer = chosen.optimizer(chosen.groups(model, head_names(model)))
+    optimizer = chosen.optimizer(chosen.groups(*described(model)))
     model(torch.randn(2, 1, 8, 8)).sum().backward()
     optimizer.step()
     by_muon = {name for name, p in model.named_parameters() if optimizer.state[p].get("use_muon")}
@@ -141,7 +145,7 @@ def test_muon_leaves_what_a_masked_autoencoder_predicts_with_to_its_fallback():
     encoder = VisionTransformer(**vit_options())
     sizes = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
     model = MaskedAutoencoder(encoder=encoder, patch_size=encoder.patch_embed.patch_size, **sizes)
-    groups = optimization(hidden_only=True).groups(model, head_names(model))
+    groups = optimization(hidden_only=True).groups(*described(model))
     by_muon = {name for group in groups if not group["use_fallback"] for name in group["names"]}
     matrices = {name for name, p in model.named_parameters() if p.ndim == 2}
     assert matrices - by_muon == {"decoder_pred.weight"}

@@ -2,6 +2,7 @@
 
 from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
+from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
 from vitlab.models.small_resnet import small_resnet
 from vitlab.models.stages import stages
@@ -12,10 +13,12 @@ from vitlab.models.vit import VisionTransformer
 __all__ = [
     "DistilledVisionTransformer",
     "MaskedAutoencoder",
+    "ParameterKinds",
     "VisionTransformer",
     "encoder_of",
     "head_names",
     "heads_of",
+    "parameter_kinds",
     "represent",
     "small_resnet",
     "stages",

@@ -27,7 +27,7 @@ def head_names(model: nn.Module) -> set[str]:
     """Names of the head's parameters."""
     heads = {id(head) for head in heads_of(model)}
     modules = ((path, module) for path, module in model.named_modules() if id(module) in heads)
-    return {f"{path}.{name}" for path, module in modules for name, _ in module.named_parameters()}
+    return {f"{path}.{name}".lstrip(".") for path, module in modules for name, _ in module.named_parameters()}
 
 
 def represent(model: nn.Module, *inputs: Any) -> Tensor:

@@ -1,13 +1,13 @@
 """An optimizer and the learning rates it starts from: what conf/optimizer/ states."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from vitlab.optim.parameter_groups import PARTS, parameter_groups
+from vitlab.optim.parameter_groups import PARTS, Kinds, parameter_groups
 
 SCALINGS: dict[str, Callable[[float], float]] = {"none": lambda ratio: 1.0, "linear": float, "sqrt": math.sqrt}
 
@@ -71,11 +71,11 @@ class Optimization:
             "hidden_only": hidden_only,
         }
 
-    def groups(self, model: nn.Module, head: Collection[str]) -> list[dict[str, Any]]:
-        """Parameter groups of the model, whose head's parameters are named."""
-        return parameter_groups(model, lr=self.scaled_lr, head=head, **self.options)
+    def groups(self, parameters: Mapping[str, nn.Parameter], kinds: Kinds) -> list[dict[str, Any]]:
+        """Parameter groups of a model, whose parameters are of these kinds."""
+        return parameter_groups(parameters, kinds, lr=self.scaled_lr, **self.options)
 
-    def groups_at(self, rates: Mapping[float, nn.Module]) -> list[dict[str, Any]]:
+    def groups_at(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
         """Parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`, scaled
         like it. Raises ValueError for a rate that is not above 0, and for options that tell layers and parts apart."""
         for key, value in NOTHING_APART.items():
@@ -85,8 +85,9 @@ class Optimization:
         for rate, head in rates.items():
             if not (rate > 0 and math.isfinite(rate)):
                 raise ValueError(f"lr_grid holds {rate}, which is not above 0")
-            names = {name for name, _ in head.named_parameters()}
-            for group in parameter_groups(head, lr=rate * self.lr_scale, head=names, **self.options):
+            for group in parameter_groups(
+                dict(head.named_parameters()), kinds, lr=rate * self.lr_scale, **self.options
+            ):
                 groups.append({**group, "name": f"lr {rate:g}, {group['name']}"})
         return groups
 

@@ -15,7 +15,7 @@ from vitlab.config.build import build
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.errors import ConfigError
 from vitlab.layers import Block
-from vitlab.models import VisionTransformer, head_names
+from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
 
@@ -38,7 +38,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     console.print(parts_table(parts))
     optimization = build(cfg.optimizer, "optimizer")
     try:
-        groups = optimization.groups(model, head_names(model))
+        groups = optimization.groups(dict(model.named_parameters()), parameter_kinds(model))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from error
     trained = (shape, bf16, optimization.algorithm)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
-from vitlab.models import heads_of, represent
+from vitlab.models import heads_of, parameter_kinds, represent
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
 from vitlab.tasks.per_head_metrics import HeadScores
@@ -83,7 +83,9 @@ class LinearProbe(Classification):
         self.heads = nn.ModuleList(copy.deepcopy(heads_of(self.model)[0]) for _ in self.lr_grid)
         self.heads.requires_grad_(True)
         self.model.requires_grad_(False)
-        return self.optimization.groups_at(dict(zip(self.lr_grid, self.heads, strict=True)))
+        return self.optimization.groups_at(
+            dict(zip(self.lr_grid, self.heads, strict=True)), parameter_kinds(self.heads[0])
+        )
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)

@@ -17,7 +17,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
 from vitlab.errors import DataError
-from vitlab.models import head_names
+from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_seed, seed_device
 from vitlab.tasks.finite_mean import FiniteMean
@@ -86,7 +86,7 @@ class Task(pl.LightningModule):
         raise NotImplementedError
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return self.optimization.groups(self.model, head_names(self.model))
+        return self.optimization.groups(dict(self.model.named_parameters()), parameter_kinds(self.model))
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
