@@ -19,7 +19,7 @@ from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_o
 from vitlab.optim import Optimization, constant
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import LinearProbe
-from vitlab.tasks.per_head_metrics import HeadScores
+from vitlab.tasks.per_head_metrics import PerHeadMetrics
 
 PROBE = [*BARE, "task=linear_probe", "optimizer=sgd", "optimizer.weight_decay=0", "schedule=constant"]
 PROBE += ["schedule.warmup_ratio=0", "trainer.log_every_n_steps=1"]
@@ -181,7 +181,7 @@ def test_a_run_in_two_parts_is_the_whole_run(cli):
 
 def test_scores_of_heads_are_those_of_torchmetrics():
     torch.manual_seed(0)
-    scores, logits, losses = HeadScores(3, 5), torch.randn(20, 3, 10), torch.rand(20, 3)
+    scores, logits, losses = PerHeadMetrics(3, 5), torch.randn(20, 3, 10), torch.rand(20, 3)
     target = torch.randint(10, (20,))
     for part in (slice(0, 7), slice(7, 20)):
         scores.update(logits[part], losses[part], target[part])
@@ -202,7 +202,7 @@ def test_the_best_head_is_the_most_accurate_and_then_the_one_of_lower_loss(monke
     trainer = SimpleNamespace(sanity_checking=True, loggers=[])
     monkeypatch.setattr(LinearProbe, "trainer", trainer)
     found = {"acc1": torch.tensor(acc1), "acc5": torch.tensor(acc1), "loss": torch.tensor(loss).float()}
-    monkeypatch.setattr(task.head_scores, "compute", lambda: found)
+    monkeypatch.setattr(task.per_head, "compute", lambda: found)
     scores = task.scores("val")
     assert (int(task.best), float(scores["acc1"]), float(scores["loss"])) == (
         best,

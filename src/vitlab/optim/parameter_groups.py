@@ -47,7 +47,7 @@ def parameter_groups(
     learns at lr · layer_decay^(L - l) (Clark et al., 2020, arXiv:2003.10555; Bao et al., 2022, arXiv:2106.08254).
 
     The head's learning rate is multiplied by `head_multiplier`, all others' by `backbone_multiplier`. `trained` "head"
-    freezes all but the head, "attention" all but these and the attention layers (Touvron et al., 2022,
+    freezes all but the head, "attention" all but head and attention layers (Touvron et al., 2022,
     arXiv:2203.09795, section 4). What is frozen takes no gradient and is in no group, unless it learns from
     `unfreeze_step` on. `hidden_only` marks all but the matrices between the first layer and the outputs with
     "use_fallback". Raises ValueError for values out of range, and for a part that the model does not have.

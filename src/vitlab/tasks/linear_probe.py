@@ -20,7 +20,7 @@ from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
-from vitlab.tasks.per_head_metrics import HeadScores
+from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
 
 
@@ -75,7 +75,7 @@ class LinearProbe(Classification):
         norm = nn.BatchNorm1d(own[0].in_features, affine=False, eps=1e-6)  # the authors' epsilon
         self.norm: nn.Module = norm if batch_norm else nn.Identity()
         self.register_buffer("best", torch.zeros(1, dtype=torch.long))
-        self.head_scores = HeadScores(len(lr_grid), min(5, num_classes))
+        self.per_head = PerHeadMetrics(len(lr_grid), min(5, num_classes))
         self.figures: dict[str, list[float]] = {}  # of every head, at the last validation
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ class LinearProbe(Classification):
             return super().evaluated(batch, stage)
         logits = self.all_logits(batch).float()
         losses = self.all_losses(self.plain_loss, logits, batch.target)
-        self.head_scores.update(logits, losses, class_of(batch.target))
+        self.per_head.update(logits, losses, class_of(batch.target))
         return losses.mean(dim=1), {}
 
     def scores(self, stage: str) -> dict[str, Tensor]:
@@ -154,8 +154,8 @@ class LinearProbe(Classification):
         if stage != "val":
             return super().scores(stage)
         self.losses[stage].reset()  # of all heads together
-        found = {name: value.reshape(-1) for name, value in self.head_scores.compute().items()}  # (L,) each
-        self.head_scores.reset()
+        found = {name: value.reshape(-1) for name, value in self.per_head.compute().items()}  # (L,) each
+        self.per_head.reset()
         self.figures = {name: value.tolist() for name, value in found.items()}
         order = list(zip(self.figures["acc1"], [-loss for loss in self.figures["loss"]], strict=True))
         self.best.fill_(order.index(max(order)))

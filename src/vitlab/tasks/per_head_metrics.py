@@ -8,7 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 
-class HeadScores(Metric):
+class PerHeadMetrics(Metric):
     """Top-1, top-k and loss of L classifiers on the same samples: `acc1`, `acc5` and `loss`, (L,) each."""
 
     def __init__(self, num_heads: int, top_k: int):
