@@ -21,7 +21,7 @@ from vitlab.atomic_files import digest_of
 from vitlab.config.build import build
 from vitlab.config.stored_config import from_saved
 from vitlab.data import Arrays, Folder, Listing, Shards
-from vitlab.data.shards.index import map_columns, save_columns
+from vitlab.data.shards.index import map_index, save_columns
 from vitlab.errors import DataError
 
 pytestmark = pytest.mark.timeout(60)
@@ -366,7 +366,7 @@ def shards(packed, tmp_path):
         shutil.copytree(packed, tmp_path / "out")
         path, index = tmp_path / "out" / "train.safetensors", tmp_path / "out" / "index.json"
         if column is not None:
-            columns, metadata = map_columns(path)
+            columns, metadata = map_index(path)
             columns = {name: values.copy() for name, values in columns.items()}
             columns[column][3] = value
             path.unlink()

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.atomic_files import digest_of, write_whole
+from vitlab.atomic_files import digest_of
+from vitlab.data.pools.columns import map_columns, write_columns
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.data.pools.targets import Target
 from vitlab.errors import DataError
@@ -33,29 +34,16 @@ COLUMNS = {  # of the index, by their types in safetensors; each (n,), but for t
 
 
 def save_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
-    from safetensors.numpy import save
-
+    """Write the columns of an index in their types, whole or not at all."""
     types = COLUMNS | ({"target": np.uint8} if columns["target"].ndim == 2 else {})
-    content = save({name: np.ascontiguousarray(columns[name], dtype) for name, dtype in types.items()}, metadata)
-    write_whole(path, content)
+    write_columns(path, {name: columns[name].astype(dtype, copy=False) for name, dtype in types.items()}, metadata)
 
 
-def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The columns of a safetensors file as read-only views into it, and its metadata. Raises DataError."""
-    types = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "U8": np.uint8}
+def map_index(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The columns of an index as read-only views into its file, and its metadata. Raises DataError."""
     try:
-        content = np.memmap(path, mode="r").view(np.ndarray)
-        begin = 8 + int(content[:8].view(np.uint64)[0])
-        header = json.loads(content[8:begin].tobytes())
-        metadata = header.pop("__metadata__", {})
-        columns = {
-            name: content[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
-            .view(types[entry["dtype"]])
-            .reshape(entry["shape"])
-            for name, entry in header.items()
-        }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        columns, metadata = map_columns(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} is no index of shards, or damaged: {error}") from error
     if missing := COLUMNS.keys() - columns.keys():
         raise DataError(f"{path} is no index of shards: it has no column {', '.join(sorted(missing))}")
@@ -116,7 +104,7 @@ def index_split(
     folder: Path, split: str, shards: list[Path], fingerprint: str, encoding: str, *, keep_unreadable: bool
 ) -> dict[str, Any]:
     """Join the parts of the index. The fingerprint is the pool's own where every picture is."""
-    parts = [map_columns(part_of(shard)) for shard in shards]
+    parts = [map_index(part_of(shard)) for shard in shards]
     columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in COLUMNS}
     lengths = [part["names"].size for part, _ in parts]
     starts = np.repeat(np.cumsum([0, *lengths[:-1]]), [len(part["length"]) for part, _ in parts])

@@ -27,7 +27,7 @@ from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.targets import Target, classes_of, target_at
-from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_columns, part_of, save_columns
+from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_index, part_of, save_columns
 from vitlab.errors import ConfigError, DataError, StorageError
 
 PLAN, LOCK = "packing.json", ".lock"
@@ -184,7 +184,7 @@ def whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
     shards: list[Path] = []
     count = 0
     while (path := folder / f"{split}-{len(shards):06d}.tar").is_file() and part_of(path).is_file():
-        count += len(map_columns(part_of(path))[0]["length"])
+        count += len(map_index(part_of(path))[0]["length"])
         shards.append(path)
     return shards, count
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vitlab.data.pools.columns import map_checked, write_checked
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.pools.pool import Pool
-from vitlab.data.sources.array_file import read_arrays, write_arrays
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, scan
 from vitlab.data.sources.links import Bounds, check_folder
 from vitlab.errors import DataError
 
-VERSION = 1
+VERSION = 2
 ABSENT = -1  # the time of a folder that is not there
 RECENT = 2_000_000_000  # nanoseconds; some file systems count their times in steps of two seconds
 PATIENCE = 2.0  # seconds without a sign of progress
@@ -73,7 +73,7 @@ class IndexedFiles(FilePool):
 def reopen(index: str, split: str, fingerprint: str) -> Pool:
     """The pool that another process opened. Raises DataError when the index has been replaced since."""
     try:
-        pool = FolderIndex(Path(index), *read_arrays(Path(index), check=False)).pool(split)
+        pool = FolderIndex(Path(index), *map_checked(Path(index), check=False)).pool(split)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"the index {index} has gone since this run began ({error}); start again") from error
     if pool.fingerprint != fingerprint:
@@ -100,7 +100,7 @@ def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_ou
     if np.any((start - RECENT < times) & (times < end + RECENT)):
         return index  # a folder may change again within one step of its clock
     try:
-        write_arrays(path, index.about, index.arrays)
+        write_checked(path, index.about, index.arrays)
     except OSError as error:
         reason = f"cannot write {path} ({error.strerror}); {root} is listed at each start"
         warnings.warn(f"data.source.index_root: {reason}", stacklevel=2)
@@ -115,7 +115,7 @@ def ascii_name(root: Path) -> str:
 def saved(path: Path) -> FolderIndex | None:
     """The index in a file; None where there is none, or a damaged one."""
     try:
-        return FolderIndex(path, *read_arrays(path))
+        return FolderIndex(path, *map_checked(path))
     except (OSError, ValueError):
         return None
 

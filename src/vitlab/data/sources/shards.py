@@ -13,7 +13,7 @@ from vitlab.atomic_files import digest_of, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
-from vitlab.data.shards.index import INDEX, check_columns, map_columns, name_of, read_index
+from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
 from vitlab.errors import DataError
 
 
@@ -62,7 +62,7 @@ class Shards:
                     f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written: it is not whole"
                 )
         index = self._local_index(files, entry)
-        check_columns(map_columns(index)[0], [size for _, size in entry["shards"]], index)
+        check_columns(map_index(index)[0], [size for _, size in entry["shards"]], index)
         return ShardPool(images, index, names, entry)
 
     def _local_index(self, files: Files, entry: dict[str, Any]) -> Path:
@@ -105,7 +105,7 @@ class ShardPool(Pool):
     def __init__(self, files: Files, index: Path, shards: list[str], entry: dict[str, Any]):
         self.files, self.index, self.shards, self.entry = files, index, shards, entry
         self.unreadable = {int(i): reason for i, reason in entry.get("unreadable", {}).items()}
-        self._columns, _ = map_columns(index)
+        self._columns, _ = map_index(index)
         super().__init__(self._columns["target"], entry["fingerprint"])
         self.groups = self._columns["shard"]
 
