@@ -170,3 +170,17 @@ def test_balanced_class_weights_need_images_of_every_class():
 def test_class_weights_that_make_no_sense_are_refused(weights, words):
     with pytest.raises(ValueError, match=words):
         task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights=weights)
+
+
+def test_the_optimizer_takes_the_parameters_that_stand_where_they_stood():
+    """As a strategy leaves them that puts its own tensors in their place."""
+    model = VisionTransformer(**vit_options(image_size=8, depth=1, embed_dim=8))
+    task = task_of(model)
+    task.num_steps, names = 1, [group["names"] for group in task.groups]
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(parameter.detach().clone()))
+    optimizer = task.configure_optimizers()["optimizer"]
+    own = dict(model.named_parameters())
+    for group, own_names in zip(optimizer.param_groups, names, strict=True):
+        assert [id(parameter) for parameter in group["params"]] == [id(own[name]) for name in own_names]

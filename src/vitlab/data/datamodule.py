@@ -262,7 +262,8 @@ class ImageDataModule(pl.LightningDataModule):
 
     # -- loaders
 
-    def train_dataloader(self) -> Loader:
+    def train_dataloader(self, in_this_process: bool = False) -> Loader:
+        """The training batches from the trainer's step on, by worker processes or without any."""
         trainer, split = self._trainer(), self.training
         size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = TrainingOrder(
@@ -280,7 +281,8 @@ class ImageDataModule(pl.LightningDataModule):
             class_balance=self.class_balance,
             image_size=self._image_size_at,
         )
-        return self._loader(split, order, size)
+        reading = self.reading._replace(num_workers=0) if in_this_process else self.reading
+        return self._loader(reading, split, order, size)
 
     def val_dataloader(self) -> Loader:
         return self.evaluation_loader("val")
@@ -295,11 +297,13 @@ class ImageDataModule(pl.LightningDataModule):
         order = EvaluationOrder(
             len(self.splits[split]), batch_size=size, rank=trainer.global_rank, world_size=trainer.world_size
         )
-        return self._loader(self.evaluated(split), order, size)
+        return self._loader(self.reading, self.evaluated(split), order, size)
 
-    def _loader(self, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int) -> Loader:
+    def _loader(
+        self, reading: Reading, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int
+    ) -> Loader:
         trainer = self._trainer()
-        return self.reading.loader(
+        return reading.loader(
             split,
             order,
             batch_bytes=batch_size * self.in_chans * self.image_size**2,

@@ -61,8 +61,7 @@ def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
     """Make the batch that a single device gets at step 0."""
     datamodule.attach(stand_in(cfg))
     datamodule.plan()
-    datamodule.reading = datamodule.reading._replace(num_workers=0)  # for a single batch
-    batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
+    batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader(in_this_process=True))), 0)
     return datamodule.on_after_batch_transfer(batch, 0)
 
 

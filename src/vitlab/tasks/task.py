@@ -59,6 +59,8 @@ class Task(pl.LightningModule):
         self.schedule = schedule
         self.seed = seed
         self.groups = self.parameter_groups()
+        own = {id(parameter): name for name, parameter in self.named_parameters()}
+        self.learning = [[own[id(parameter)] for parameter in group["params"]] for group in self.groups]
         self.num_steps = 0
         self.record: dict[str, Any] = {}
         self.losses = nn.ModuleDict({stage: MeanMetric(nan_strategy="disable") for stage in STAGES})
@@ -219,6 +221,10 @@ class Task(pl.LightningModule):
     # -- optimization
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Take the parameters by name: a strategy may have put others, of a part of each tensor, in their place."""
+        own = dict(self.named_parameters())
+        for group, names in zip(self.groups, self.learning, strict=True):
+            group["params"] = [own[name] for name in names]
         optimizer = self.optimization.optimizer(self.groups)
         self._configured = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         scheduler = LambdaLR(optimizer, self.schedule(self.num_steps))
