@@ -130,9 +130,6 @@ def cli(monkeypatch, tmp_path, capfd):
             own = pictures or any(word.startswith("resume=") for word in overrides)
             bare = [] if own else [word for word in BARE if not any(word[1:] in given for given in overrides)]
             arguments = [*TINY, *bare, *arguments]
-        arguments.sort(
-            key=lambda argument: not argument.startswith("-")
-        )  # argparse wants flags on one side of the overrides
         if folder is not None:
             arguments.append(f"hydra.run.dir={folder}")
         monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *arguments])

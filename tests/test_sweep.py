@@ -89,3 +89,14 @@ def test_each_job_of_a_sweep_is_a_wandb_run_of_its_own(cli, tmp_path):
     runs = list(tmp_path.glob("runs/*/sweep_*/*/wandb/offline-run-*"))
     assert len(runs) == 2
     assert len({path.parents[1] for path in runs}) == 2
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_flag_may_stand_anywhere(cli, place):
+    """Before, between and behind the overrides, as a user types it."""
+    words = ["trainer.max_epochs=3", "seed=5"]
+    words[place:place] = ["--cfg", "job"]
+    shown = cli("train", *words)
+    assert shown.status == 0, shown.err
+    assert "seed: 5" in shown.out
+    assert "max_epochs: 3" in shown.out

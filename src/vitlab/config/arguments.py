@@ -26,14 +26,15 @@ ESCAPED = re.compile(r"\\[\\()\[\]{}:=, \t]")  # Hydra's own way to write these 
 
 
 def read_words(words: list[str]) -> list[str]:
-    """The same words, in which the values of TEXTS are quoted where Hydra would read them as something else. Raises
-    ConfigError for flags that there are none of, and for an override without a key."""
+    """The same words, flags first, which Hydra takes on one side of the overrides alone; the values of TEXTS are quoted
+    where Hydra would read them as something else. Raises ConfigError for flags that there are none of, and for an
+    override without a key."""
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
-    options = parser.parse_args(words)
+    options = parser.parse_intermixed_args(words)
     several = options.multirun or any(word.startswith("study=") for word in options.overrides)
-    readable = {word: as_text(word, several) for word in options.overrides}
-    return [readable.get(word, word) for word in words]
+    flags = [word for word in words if word not in options.overrides]
+    return [*flags, *(as_text(word, several) for word in options.overrides)]
 
 
 def refuse(message: str) -> NoReturn:
