@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from vitlab.errors import CheckpointError
 from vitlab.weights import load
+from vitlab.weights.facts import facts
 
 
 @pytest.fixture
@@ -240,3 +241,11 @@ def test_averaged_weights_come_before_the_raw_ones(tmp_path):
     raw, averaged = timm_vit(), randomized(timm_vit(), seed=9)
     torch.save({"state_dict": raw.state_dict(), "state_dict_ema": averaged.state_dict()}, tmp_path / "both.pth")
     assert distance(loaded(tmp_path / "both.pth")[0], averaged, images()) < 1e-4
+
+
+def test_looking_at_a_model_draws_no_random_numbers():
+    """A head that starts anew is the same, whatever was compared before."""
+    model = ours(mlp="quick_gelu")
+    before = torch.get_rng_state()
+    assert facts(model)["mlp"] == "quick_gelu"
+    assert torch.equal(torch.get_rng_state(), before)

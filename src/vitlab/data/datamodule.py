@@ -340,8 +340,9 @@ class ImageDataModule(pl.LightningDataModule):
         if isinstance(batch, CropBatch):
             split = self.training if trainer.training else self.splits[self._split_in_use()]
             batch = self.held.cut(split, batch)
-        if not trainer.training or self.mixing is None or isinstance(batch, MixedBatch):
+        if not trainer.training or self.mixing is None:
             return self.preprocessing.finished(batch)
+        assert isinstance(batch, RawBatch), "images of different sizes are not mixed"
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
         return self.preprocessing.mixed(batch, self.mixing, seed)

@@ -20,13 +20,15 @@ from vitlab.layers.written_attention import attention_weights, padding_mask
 
 class Pooling(nn.Module):
     """What a kind says of itself: timm's name for it, what it `reads` and whose attention is drawn beside it, in words,
-    whether it needs a class token, and whether the last norm usually comes after it."""
+    whether it needs a class token, whether the last norm usually comes after it, and whether it `chooses` among the
+    patches by attention of its own, which `looks` gives then."""
 
     timm_name: str
     reads: str
     whose_attention = "the patches, on average (no class token is read)"
     needs_class_token = False
     before_norm = False
+    chooses = False
 
     def share(self, num_tokens: int, num_prefix_tokens: int) -> Tensor:
         """The share of each token in what is read, before anything is looked at: as much of each patch. -> (T,)"""
@@ -34,9 +36,9 @@ class Pooling(nn.Module):
         share[num_prefix_tokens:] = 1 / (num_tokens - num_prefix_tokens)
         return share
 
-    def looks(self, x: Tensor) -> Tensor | None:
-        """How much it looks at each patch, (B, P+N, D) -> (B, h, N); None for a kind that does not choose."""
-        return None
+    def looks(self, x: Tensor) -> Tensor:
+        """How much it looks at each patch, (B, P+N, D) -> (B, h, N)."""
+        raise NotImplementedError
 
 
 class ClassTokenPooling(Pooling):
@@ -83,6 +85,7 @@ class AttentionPooling(CrossAttention, Pooling):
 
     timm_name = "map"
     reads = "the attention pooling"
+    chooses = True
     whose_attention = f"{Pooling.whose_attention},\nand in the last row that of the pooling"
 
     def __init__(

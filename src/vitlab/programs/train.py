@@ -20,6 +20,7 @@ from vitlab.config.references import literal
 from vitlab.distributed.launcher import need_no_others
 from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
+from vitlab.reports.run import RESULT
 from vitlab.run import console
 from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
@@ -148,7 +149,7 @@ def test(parts: Parts, fitted: Fitted) -> Result:
 def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
-    console.write_json(start.folder / "result.json", {"monitor": monitor, **asdict(result)})
+    console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     console.print_result(best | result.test, result.facts(), commands(start.folder, start.cfg.trainer, parts.task))
 

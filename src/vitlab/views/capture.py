@@ -50,7 +50,8 @@ def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = N
 
 
 def pooling_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:
-    """How much the pooling looks at each patch: (B, h, N), on the CPU, in float32. None for one that does not."""
+    """How much the pooling looks at each patch: (B, h, N), on the CPU, in float32. None for one without attention."""
+    if not model.attn_pool.chooses:
+        return None
     with evaluating(model):
-        looks = model.attn_pool.looks(model.forward_features(images, grid))
-        return None if looks is None else looks.float().cpu()
+        return model.attn_pool.looks(model.forward_features(images, grid)).float().cpu()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from torch import nn
 
 from vitlab.errors import CheckpointError
@@ -58,7 +59,8 @@ def unstated(model: VisionTransformer, source: Source) -> dict[str, Any]:
 
 def mlp_name(mlp: Any) -> str:
     """The first of `MLPS` that makes one of the same class and activation."""
-    made = {name: make(embed_dim=1, mlp_dim=1, drop_rate=0.0) for name, make in MLPS.items()}
+    with torch.device("meta"):  # which draws no random numbers
+        made = {name: make(embed_dim=1, mlp_dim=1, drop_rate=0.0) for name, make in MLPS.items()}
     return next(name for name, other in made.items() if nonlinearity(other) == nonlinearity(mlp))
 
 

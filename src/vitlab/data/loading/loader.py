@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitlab.data.batches.tensors import on_device, with_tensors
+from vitlab.data.batches.tensors import on_device
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.errors import DataError, in_one_line
@@ -122,7 +123,7 @@ def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
         tensor.record_stream(current)
         return tensor
 
-    return with_tensors(batch, used)
+    return apply_to_collection(batch, Tensor, used)
 
 
 def worker_trouble(error: Exception) -> DataError | None:
