@@ -59,7 +59,7 @@ def record(log, pause=0.0, kill_at=None):
         if kill_at is not None and count[0] > kill_at:
             raise Killed
         places = " ".join(map(str, batch.index.tolist()))
-        print(self.global_step, places, zlib.crc32(batch.inputs.numpy().tobytes()), sep=",", file=log)
+        print(self.global_step, places, zlib.crc32(batch.view.inputs.numpy().tobytes()), sep=",", file=log)
         time.sleep(pause)
         return step(self, batch, batch_idx)
 

@@ -102,9 +102,9 @@ def test_the_memory_of_a_batch_is_not_used_anew_before_it_was_read(monkeypatch, 
     sums = []
     for batch in training_batches("gpu"):
         torch.cuda._sleep(50_000_000)  # cycles: some 30 ms
-        sums.append(batch.images.flatten(1).sum(dim=1))
+        sums.append(batch.view.flatten(1).sum(dim=1))
         del batch
-    expected = [batch.images.flatten(1).sum(dim=1) for batch in training_batches("cpu", num_workers=0)]
+    expected = [batch.view.flatten(1).sum(dim=1) for batch in training_batches("cpu", num_workers=0)]
     assert all(torch.equal(ours.cpu(), theirs) for ours, theirs in zip(sums, expected, strict=True)) == kept
 
 
@@ -222,7 +222,7 @@ def loaded(device, num_workers=2):
     module, batches = data_of_a_run(device, num_workers), []
     for batch in module.train_dataloader():
         finished = module.on_after_batch_transfer(batch, 0)
-        batches.append((batch.images.cpu().clone(), finished.inputs.cpu(), batch.index.cpu()))
+        batches.append((batch.view.cpu().clone(), finished.view.inputs.cpu(), batch.index.cpu()))
     assert np.unique(torch.cat([index for _, _, index in batches])).size == sum(len(index) for _, _, index in batches)
     return batches
 

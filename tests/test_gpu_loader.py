@@ -20,7 +20,7 @@ class Numbers(Dataset):
 
     def __getitems__(self, keys):
         image = torch.full((1, 1, 1, PIXELS), keys[0], dtype=torch.uint8)
-        return RawBatch(image, torch.tensor(keys), torch.tensor(keys))
+        return RawBatch((image,), torch.tensor(keys), torch.tensor(keys))
 
 
 def loader(batches=20, num_workers=0):
@@ -35,7 +35,7 @@ def test_a_batch_is_whole_when_a_slow_model_comes_to_it(num_workers):
     seen = []
     for batch in loader(num_workers=num_workers):
         torch.cuda._sleep(20_000_000)
-        seen.append(batch.images.float().mean())  # later than the next copy begins
+        seen.append(batch.view.float().mean())  # later than the next copy begins
         del batch
     assert torch.stack(seen).tolist() == list(range(20))
 
@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_the_iterations():
     held = []
     for _ in range(40):
         for batch in loader(batches=4):
-            batch.images.float().sum()
+            batch.view.float().sum()
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_reserved())
     assert held[-1] == held[2]

@@ -75,7 +75,7 @@ def test_the_batch_is_the_one_that_training_starts_with(cli, tmp_path, monkeypat
     datamodule = build(cfg.data, "data", augmentation=augmentation, mixing=mixing)
     datamodule.setup()
     batch = first_batch(datamodule, cfg)
-    assert torch.equal(batch.inputs, seen[0].inputs)
+    assert torch.equal(batch.view.inputs, seen[0].view.inputs)
     assert torch.equal(batch.target, seen[0].target)
 
 
@@ -87,7 +87,7 @@ def test_the_size_is_that_of_the_first_step(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "first_batch", lambda *given: seen.append(first_batch(*given)) or seen[0])
     run = cli("preview", "model=vit_mu4", "resolution=progressive", "output=out")
     assert run.status == 0, run.err
-    assert seen[0].grid == (4, 4)  # half of 32 pixels, in patches of 4
+    assert seen[0].view.grid == (4, 4)  # half of 32 pixels, in patches of 4
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_file_of_features_holds_every_image_once_and_says_what_made_it(cli, 
     pool = Digits().open()["train"]
     by_name = {pool.name(i): i for i in range(len(pool))}
     order = [by_name[name] for name in arrays["names"].tolist()]
-    assert np.array_equal(arrays["labels"], pool.targets[order])
+    assert np.array_equal(arrays["labels"], pool.targets.values[order])
     pixels = [Image.fromarray(pool.load(i)).resize((32, 32), Image.Resampling.BILINEAR) for i in order[:40]]
     images = torch.from_numpy(np.stack([np.asarray(image) for image in pixels]))[:, None]
     np.testing.assert_allclose(arrays["features"][:40], represented(digits_run, images), atol=2e-5)

@@ -124,7 +124,7 @@ class Ours:
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for batch in self.loader:
-            yield self.module.on_after_batch_transfer(batch, 0).inputs if self.finish else batch.images
+            yield self.module.on_after_batch_transfer(batch, 0).view.inputs if self.finish else batch.view
 
 
 def first_of_pair(loader: Any) -> Iterator[torch.Tensor]:

@@ -61,7 +61,7 @@ def first_batch(folder: Path) -> dict[str, Any]:
     module = datamodule(folder, 2, *source, f"global_batch_size={BATCH}")
     opened = time.perf_counter()
     batch = next(iter(module.train_dataloader()))
-    assert len(batch.images) == BATCH
+    assert len(batch.view) == BATCH
     done = time.perf_counter()
     split = module.training
     return {

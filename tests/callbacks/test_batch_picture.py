@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from vitlab.callbacks.batch_picture import label
+from vitlab.callbacks.batch_picture import shares_in_words
 
 
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        (torch.tensor(2), "c"),
         (torch.tensor([0.0, 0.0, 1.0, 0, 0, 0]), "c"),
         (torch.tensor([0.25, 0.0, 0.75, 0, 0, 0]), "75% c\n25% a"),
         (torch.tensor([0.001, 0.0, 0.999, 0, 0, 0]), "c"),
@@ -18,5 +17,5 @@ from vitlab.callbacks.batch_picture import label
         (torch.zeros(6), "none"),
     ],
 )
-def test_a_label_tells_classes_and_shares(target, words):
-    assert label(target, list("abcdef")) == words
+def test_a_mixed_image_tells_the_shares_of_its_classes(target, words):
+    assert shares_in_words(target, list("abcdef")) == words

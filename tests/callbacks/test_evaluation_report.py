@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from vitlab.callbacks import EvaluationReport
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.data.batches.raw_batch import Sample
-from vitlab.data.pools.targets import multi_hot, target_at
+from vitlab.data.targets import OneClass, multi_hot
 
 NAMES = ["ant", "bee", "cat"]
 LOGITS = torch.tensor([[2.0, -1, 0.5], [-3, 1, 4], [-1, -2, -3], [1, 2, 3.0]])
@@ -27,11 +27,8 @@ class Split:
     def name(self, index):
         return f"image {index}"
 
-    def target(self, index):
-        return target_at(self.targets, index)
-
     def __getitem__(self, key):
-        return Sample(torch.full((1, 4, 4), 10 * key[1], dtype=torch.uint8), self.target(key[1]), key[1])
+        return Sample((torch.full((1, 4, 4), 10 * key[1], dtype=torch.uint8),), key[1])
 
 
 def reported(tmp_path, targets, probabilities):
@@ -42,7 +39,7 @@ def reported(tmp_path, targets, probabilities):
         class_names=NAMES,
         splits={"test": split},
         test_split="test",
-        multilabel=targets.ndim == 2,
+        targets=targets,
         evaluated=lambda name: split,
     )
     logger = SimpleNamespace(
@@ -59,8 +56,8 @@ def reported(tmp_path, targets, probabilities):
     callback = EvaluationReport(num_worst=2)
     callback.on_test_start(trainer, module)
     for places in ([3, 0], [1, 2]):
-        target = torch.from_numpy(targets[places])
-        batch = Batch(torch.empty(2, 0), target.float() if target.ndim == 2 else target, torch.tensor(places))
+        target = targets[places].collate()
+        batch = Batch((View(torch.empty(2, 0)),), target, torch.tensor(places))
         callback.on_test_batch_end(trainer, module, {"predictions": (LOGITS[places], LOSS[places])}, batch, 0)
     callback.on_test_batch_end(trainer, module, None, batch, 0)
     callback.on_test_end(trainer, module)
@@ -77,7 +74,7 @@ def test_every_sample_has_its_line_and_the_worst_are_told(tmp_path, several):
         said = [[float(row[name]) for name in NAMES] for row in rows]
         np.testing.assert_allclose(said, LOGITS.sigmoid(), atol=1e-6)
     else:
-        targets = np.array([0, 1, 0, 2])
+        targets = OneClass(np.array([0, 1, 0, 2]))
         rows, (columns, worst) = reported(tmp_path, targets, lambda logits: logits.softmax(dim=1))
         assert [row["true"] for row in rows] == ["ant", "bee", "ant", "cat"]
         assert [row["predicted"] for row in rows] == ["ant", "cat", "ant", "cat"]

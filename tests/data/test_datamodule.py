@@ -30,6 +30,7 @@ from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.batches.raw_batch import RawBatch, Unreadable
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer
 
@@ -43,7 +44,7 @@ def arrays(**sizes):
     """A source with a pool of gray images for each split that is named."""
     random = np.random.RandomState(0)
     pools = {
-        split: ArrayPool(random.randint(0, 256, (n, 8, 8), dtype=np.uint8), np.arange(n) % 4, split)
+        split: ArrayPool(random.randint(0, 256, (n, 8, 8), dtype=np.uint8), OneClass(np.arange(n) % 4), split)
         for split, n in sizes.items()
     }
     return SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: pools)
@@ -229,7 +230,7 @@ def test_only_training_uses_the_training_transform():
     loaders = {"train": module.train_dataloader(), "val": module.val_dataloader()}
     loaders["train again"] = module.evaluation_loader("train")
     erased = {
-        name: any((image == 255).sum() > 2 for b in loader for image in b.images) for name, loader in loaders.items()
+        name: any((image == 255).sum() > 2 for b in loader for image in b.view) for name, loader in loaders.items()
     }
     assert erased == {"train": True, "val": False, "train again": False}
 
@@ -251,7 +252,7 @@ def test_every_split_reaches_spawned_workers(kind, image_tree):
     for split in ready(source, train_crop=SHIFTED, train_transform=v2.ColorJitter(0.5), **options).splits.values():
         copy = pickle.loads(pickle.dumps(split))
         assert torch.equal(copy[3, 0].image, split[3, 0].image)
-        assert copy[3, 0].target == split[3, 0].target
+        assert copy.targets.tolist() == split.targets.tolist()
 
 
 # -- fingerprint
@@ -290,7 +291,7 @@ def test_the_fingerprint_changes_with_a_pixel_or_a_label():
     for change in (None, "pixels", "targets"):
         pool = arrays(train=100).open()["train"]
         if change:
-            array = getattr(pool, change)
+            array = pool.pixels if change == "pixels" else pool.targets.values
             array.flat[5] = 1 - array.flat[5] % 2
             pool = ArrayPool(pool.pixels, pool.targets, "train")
         seen.add(pool.fingerprint)
@@ -303,18 +304,18 @@ def test_the_fingerprint_changes_with_a_pixel_or_a_label():
 def test_a_batch_arrives_as_uint8_images_and_leaves_as_normalised_patches():
     module = ready()
     batch = next(iter(module.train_dataloader()))
-    assert (batch.images.dtype, batch.images.shape) == (torch.uint8, (32, 1, 8, 8))
+    assert (batch.view.dtype, batch.view.shape) == (torch.uint8, (32, 1, 8, 8))
     done = module.on_after_batch_transfer(module.on_before_batch_transfer(batch, 0), 0)
-    assert (done.inputs.shape, done.grid) == ((32, 4, 16), (2, 2))
-    expected = (batch.images[:, :, :4, :4].flatten(1) / 255 - 0.5) / 0.25
-    torch.testing.assert_close(done.inputs[:, 0], expected)
+    assert (done.view.inputs.shape, done.view.grid) == ((32, 4, 16), (2, 2))
+    expected = (batch.view[:, :, :4, :4].flatten(1) / 255 - 0.5) / 0.25
+    torch.testing.assert_close(done.view.inputs[:, 0], expected)
     assert torch.equal(done.target, batch.target)
 
 
 def test_a_model_that_wants_pixels_gets_images():
     module = ready(patch_size=None)
     done = module.on_after_batch_transfer(next(iter(module.train_dataloader())), 0)
-    assert (done.inputs.shape, done.grid) == ((32, 1, 8, 8), None)
+    assert (done.view.inputs.shape, done.view.grid) == ((32, 1, 8, 8), None)
 
 
 def test_training_is_mixed_as_a_function_of_seed_step_micro_batch_and_rank():
@@ -326,10 +327,10 @@ def test_training_is_mixed_as_a_function_of_seed_step_micro_batch_and_rank():
         return module.on_after_batch_transfer(batch, 0)
 
     assert mixed().target.shape == (32, 4)
-    assert torch.equal(mixed().inputs, mixed().inputs)
-    assert torch.equal(mixed().inputs, mixed(batch_idx=3).inputs)  # the first micro-batch of a step, too
+    assert torch.equal(mixed().view.inputs, mixed().view.inputs)
+    assert torch.equal(mixed().view.inputs, mixed(batch_idx=3).view.inputs)  # the first micro-batch of a step, too
     for other in (mixed(seed=1), mixed(global_step=1), mixed(batch_idx=0), mixed(global_rank=1)):
-        assert not torch.equal(mixed().inputs, other.inputs)
+        assert not torch.equal(mixed().view.inputs, other.view.inputs)
     assert torch.equal(mixed(training=False, validating=True).target, batch.target)
 
 
@@ -364,7 +365,7 @@ def test_evaluation_covers_a_split_over_all_ranks(world_size):
 def bad_batch(num_good):
     images = torch.zeros(num_good, 1, 8, 8, dtype=torch.uint8)
     return RawBatch(
-        images,
+        (images,),
         torch.zeros(num_good, dtype=torch.long),
         torch.arange(num_good),
         unreadable=(Unreadable("a.png", "torn", 3),),
@@ -417,7 +418,7 @@ class Scattered(Pool):
     """Noise of many sizes and shapes, a few of them unreadable."""
 
     def __init__(self, n, torn=()):
-        super().__init__(np.arange(n) % 4, "scattered")
+        super().__init__(OneClass(np.arange(n) % 4), "scattered")
         self.torn = torn
 
     def load(self, i):
@@ -451,16 +452,16 @@ def test_images_of_different_sizes_are_finished_as_each_is_alone(split):
         module.trainer = stand_in(training=False, validating=True)
     images = {index: module.splits[split][0, index].image for index in range(len(module.splits[split]))}
     for batch in loader:
-        done, grid = finished(module, batch), batch.grid
-        assert batch.patches.dtype == torch.uint8
-        assert done.grid is grid
-        assert done.inputs.shape == (len(batch.target), max(h * w for h, w in grid.grids), 48)
+        done, grid = finished(module, batch), batch.view.grid
+        assert batch.view.patches.dtype == torch.uint8
+        assert done.view.grid is grid
+        assert done.view.inputs.shape == (len(batch.target), max(h * w for h, w in grid.grids), 48)
         assert grid.mask.sum(dim=1).tolist() == [h * w for h, w in grid.grids]
         assert all(h * w <= 20 for h, w in grid.grids)
         for k, index in enumerate(batch.index.tolist()):
             alone, shape = module.preprocessing.cut(module.preprocessing.normalize(images[index][None]))
             assert shape == grid.grids[k]
-            assert torch.equal(done.inputs[k, grid.mask[k]], alone[0])
+            assert torch.equal(done.view.inputs[k, grid.mask[k]], alone[0])
             assert grid.coordinates[k, grid.mask[k]].tolist() == [
                 [y, x] for y in range(shape[0]) for x in range(shape[1])
             ]
@@ -473,7 +474,7 @@ def test_a_model_sees_each_image_of_a_mixed_batch_as_alone():
         torch.nn.init.normal_(parameter, std=0.2)
     split = module.evaluated("val")
     batch = finished(module, split.__getitems__([Key(0, index) for index in range(len(split))]))
-    logits = model(*batch.arguments())
+    logits = model(*batch.view.arguments())
     for index in range(len(split)):
         patches, grid = module.preprocessing.cut(module.preprocessing.normalize(split[0, index].image[None]))
         torch.testing.assert_close(model(patches, grid)[0], logits[index], atol=1e-5, rtol=0)
@@ -506,10 +507,10 @@ def test_the_size_of_training_images_follows_the_steps():
         module.trainer = stand_in(global_step=step)
         for batch in module.train_dataloader():
             done = finished(module, batch)
-            sizes.append(batch.images.shape[-1])
-            assert done.grid == (sizes[-1] // 2, sizes[-1] // 2)
+            sizes.append(batch.view.shape[-1])
+            assert done.view.grid == (sizes[-1] // 2, sizes[-1] // 2)
     assert sizes == [4, 4, 6, 6, 8, 8, 8, 8]
-    assert {batch.images.shape[-1] for batch in module.val_dataloader()} == {8}
+    assert {batch.view.shape[-1] for batch in module.val_dataloader()} == {8}
 
 
 def test_repeats_take_an_image_several_times_each_differently():
@@ -519,7 +520,7 @@ def test_repeats_take_an_image_several_times_each_differently():
     views = torch.stack([batch.index.view(4, -1) for batch in batches])  # a step's first views, its second ones …
     assert (views == views[:, :1]).all()
     assert len(set(views[:, 0].flatten().tolist())) == views[:, 0].numel()
-    rows = torch.cat([batch.images.view(4, -1, *batch.images.shape[1:]) for batch in batches], dim=1).flatten(2)
+    rows = torch.cat([batch.view.view(4, -1, *batch.view.shape[1:]) for batch in batches], dim=1).flatten(2)
     assert np.mean([len(set(map(tuple, rows[:, i].tolist()))) for i in range(rows.shape[1])]) > 3.5
 
 
@@ -553,8 +554,8 @@ def many_waves(**changes):
 @pytest.mark.parametrize("cache", ["none", "decoded", "encoded", "device"])
 def test_batches_tell_every_class_of_an_image(tmp_path, cache):
     module = ready(many_waves(), cache=cache, cache_root=str(tmp_path))
-    assert module.multilabel
-    hot = many_waves().open()["train"].targets
+    assert isinstance(module.targets, SeveralClasses)
+    hot = many_waves().open()["train"].targets.values
     for loader, split in ((module.train_dataloader(), "train"), (module.val_dataloader(), "val")):
         batch = next(iter(loader))
         assert batch.target.dtype == torch.float32
@@ -577,20 +578,20 @@ def test_several_classes_are_mixed():
 
 
 def test_several_classes_are_no_matter_of_balance_and_few_labels():
-    with pytest.raises(ConfigError, match=r"data\.class_balance 0.5 is for images of one class each"):
+    with pytest.raises(ConfigError, match=r"data\.class_balance 0.5 is for images with one class each"):
         ready(many_waves(), class_balance=0.5)
-    with pytest.raises(ConfigError, match=r"data\.labels_per_class counts images of one class each"):
+    with pytest.raises(ConfigError, match=r"data\.labels_per_class counts images with one class each"):
         ready(many_waves(), labels_per_class=2)
 
 
 def test_splits_of_different_kinds_are_refused():
     pools = arrays(train=60, val=30).open()
-    pools["val"].targets = np.eye(4, dtype=np.uint8)[pools["val"].targets]
+    pools["val"].targets = SeveralClasses(np.eye(4, dtype=np.uint8)[pools["val"].targets.values])
     source = SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: pools)
-    with pytest.raises(DataError, match=r"targets of train, val are \(60,\), \(30, 4\); give all of them as \(n,\)"):
+    with pytest.raises(DataError, match=r"train has images with one class each; val has images that may have several"):
         ready(source)
-    pools["train"].targets = np.eye(5, dtype=np.uint8)[pools["train"].targets]
-    with pytest.raises(DataError, match=r"all as \(n, 4\)"):
+    pools["train"].targets = SeveralClasses(np.eye(5, dtype=np.uint8)[pools["train"].targets.values])
+    with pytest.raises(DataError, match=r"targets of train are \(60, 5\), and there are 4 classes; give each a column"):
         ready(source)
 
 
@@ -599,7 +600,7 @@ def test_splits_of_different_kinds_are_refused():
 
 def test_few_labels_leave_evaluation_whole():
     whole, few = ready(), ready(labels_per_class=9)
-    assert not few.multilabel
+    assert isinstance(few.targets, OneClass)
     assert few.class_counts().tolist() == [9] * 4
     assert np.isin(few.splits["train"].indices, whole.splits["train"].indices).all()
     for split in ("val", "test"):
@@ -612,7 +613,7 @@ def test_few_labels_leave_evaluation_whole():
 
 
 def test_an_epoch_of_balanced_classes_holds_their_shares():
-    targets = np.repeat([0, 1, 2, 3], [100, 50, 30, 20])
+    targets = OneClass(np.repeat([0, 1, 2, 3], [100, 50, 30, 20]))
     pool = ArrayPool(np.zeros((200, 8, 8), np.uint8), targets, "train")
     source = SimpleNamespace(class_names=list("abcd"), in_chans=1, prepare=lambda: None, open=lambda: {"train": pool})
     module = ready(source, class_balance=1.0, global_batch_size=35)

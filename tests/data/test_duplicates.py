@@ -12,6 +12,7 @@ from vitlab.data.images.crops import CenterCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.targets import OneClass
 from vitlab.run.overlap import print_overlap, sentence
 
 NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
@@ -24,7 +25,7 @@ def split_of(pool, indices=None, image_mode="RGB"):
 
 
 def in_memory(pixels):
-    return ArrayPool(pixels, np.zeros(len(pixels), np.int64), "noise")
+    return ArrayPool(pixels, OneClass(np.zeros(len(pixels), np.int64)), "noise")
 
 
 def files(folder, pixels):
@@ -32,7 +33,7 @@ def files(folder, pixels):
     paths = [folder / f"{k}.png" for k in range(len(pixels))]
     for path, image in zip(paths, pixels, strict=True):
         Image.fromarray(image).save(path)
-    return FilePool([str(path) for path in paths], np.zeros(len(paths), np.int64), "")
+    return FilePool([str(path) for path in paths], OneClass(np.zeros(len(paths), np.int64)), "")
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
     assert "40 files would delay the start; python src/survey.py" in sentence(overlap(splits))
     monkeypatch.setattr(duplicates, "MOST_BYTES", 100)
     assert "pixels would delay the start" in overlap({"train": split_of(in_memory(NOISE))}).unchecked
-    remote = Pool(np.zeros(3, np.int64), "")
+    remote = Pool(OneClass(np.zeros(3, np.int64)), "")
     assert "archives" in overlap({"train": split_of(remote), "test": split_of(remote)}).unchecked
 
 
@@ -115,7 +116,7 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
         stored.append(buffer.getvalue())
     stored.insert(2, b"no image")
     stored.insert(4, stored[0][:-30])  # cut off
-    pool = FilePool([str(tmp_path / f"{k}.png") for k in range(7)], np.zeros(7, np.int64), "")
+    pool = FilePool([str(tmp_path / f"{k}.png") for k in range(7)], OneClass(np.zeros(7, np.int64)), "")
     for k, content_of in enumerate(stored):  # the seventh is missing
         (tmp_path / f"{k}.png").write_bytes(content_of)
     found = together([examined(split_of(pool), CROP, piece) for piece in (range(4), range(4, 7))])

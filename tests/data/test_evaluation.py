@@ -63,14 +63,14 @@ def test_training_images_are_cropped_and_normalised_as_in_evaluation(digits):
     """And not turned and shifted, as the digits are in training."""
     (batch,) = evaluation_batches(digits, "train", batch_size=8, device=CPU, places=range(8))
     again = next(iter(evaluation_batches(digits, "train", batch_size=8, device=CPU)))
-    assert torch.equal(batch.inputs, again.inputs)
+    assert torch.equal(batch.view.inputs, again.view.inputs)
     split = digits.evaluated("train")
     images = torch.stack([split[(0, place)].image for place in range(8)])
     pixels = (images / 255 - digits.preprocessing.mean) / digits.preprocessing.std
     model = VisionTransformer(**vit_options()).eval()
     with torch.no_grad():
-        torch.testing.assert_close(model(*batch.arguments()), model(pixels))
-    assert batch.target.tolist() == split.targets[:8].tolist()
+        torch.testing.assert_close(model(*batch.view.arguments()), model(pixels))
+    assert batch.target.tolist() == split.targets.values[:8].tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -6,7 +6,7 @@ import torch
 import torchvision
 from conftest import vit_options
 
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.errors import DataError
 from vitlab.features import extract, joined
 from vitlab.models import VisionTransformer, timm_model, torchvision_model
@@ -17,7 +17,7 @@ SIZES = {"patch_size": None, "in_chans": 3, "num_classes": 7}
 def batches(images, order, size=3):
     """Finished batches of images in some order; the class of each is its place, modulo 5."""
     for some in torch.as_tensor(order).split(size):
-        yield Batch(images[some], some % 5, some)
+        yield Batch((View(images[some]),), some % 5, some)
 
 
 def features_of(model, images, order=None):
@@ -71,7 +71,7 @@ def test_images_come_in_the_order_of_the_split_whatever_order_they_were_read_in(
 def test_targets_of_several_classes_stay_what_they_are():
     model, images = torchvision_model(name="resnet18", small_images=True, **SIZES).eval(), noise(2)
     hot = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-    found = joined(extract(model, [Batch(images.flip(0), hot.flip(0), torch.tensor([1, 0]))]))
+    found = joined(extract(model, [Batch((View(images.flip(0)),), hot.flip(0), torch.tensor([1, 0]))]))
     assert torch.equal(found.target, hot)
 
 

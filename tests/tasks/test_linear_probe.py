@@ -13,7 +13,7 @@ from torch import nn
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_of, timm_model, torchvision_model
 from vitlab.optim import Optimization, constant
@@ -79,7 +79,7 @@ def test_one_head_is_the_classifier_that_torch_trains():
     for _ in range(3):
         images, target = torch.randn(8, 1, 32, 32), torch.randint(10, (8,))
         optimizer.zero_grad()
-        task.train().training_losses(Batch(images, target, torch.arange(8))).mean().backward()
+        task.train().training_losses(Batch((View(images),), target, torch.arange(8))).mean().backward()
         optimizer.step()
         expected.zero_grad()
         softmax_cross_entropy(own(model.represent(images)), target, label_smoothing=0.1).mean().backward()
@@ -132,7 +132,7 @@ def test_the_best_head_becomes_the_models_own_with_the_normalisation_in_it(name)
         task.norm.running_var.uniform_(0.2, 3.0)
         task.best.fill_(1)
         task.eval().give_head()
-        logits = task.all_logits(Batch(images, torch.zeros(4), torch.arange(4)))
+        logits = task.all_logits(Batch((View(images),), torch.zeros(4), torch.arange(4)))
         assert not torch.allclose(logits[:, 0], logits[:, 1], atol=0.1)
         torch.testing.assert_close(task(images), logits[:, 1], atol=1e-5, rtol=1e-5)
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from test_resume import Killed, same_tensors, states
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.layers import patchify
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import MaskedAutoencoding
@@ -144,7 +144,7 @@ def digits(size=32):
 
 def batch_of(images, index):
     h = images.shape[-1] // 4
-    return Batch(patchify(images[index], 4), torch.zeros(len(index)), index, (h, h))
+    return Batch((View(patchify(images[index], 4), (h, h)),), torch.zeros(len(index)), index)
 
 
 def test_the_loss_of_an_image_in_evaluation_does_not_depend_on_its_batch(task):
@@ -168,8 +168,8 @@ def test_seen_patches_are_given_back_and_hidden_ones_are_predicted(task):
     with torch.inference_mode():
         patches, mask = task.reconstructed(batch)
         loss, _ = task.evaluated(batch, "val")
-    assert torch.equal(patches[~mask], batch.inputs[~mask])
+    assert torch.equal(patches[~mask], batch.view.inputs[~mask])
     assert mask.sum(dim=1).tolist() == [48] * 5
-    restored = (batch.inputs.var(dim=2) + 1e-6)[..., None]  # of the target: its deviation is the true patch's
-    errors = ((patches - batch.inputs) ** 2 / restored).mean(dim=2)
+    restored = (batch.view.inputs.var(dim=2) + 1e-6)[..., None]  # of the target: its deviation is the true patch's
+    errors = ((patches - batch.view.inputs) ** 2 / restored).mean(dim=2)
     torch.testing.assert_close(errors.sum(dim=1) / 48, loss, atol=1e-4, rtol=1e-4)

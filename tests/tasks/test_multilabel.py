@@ -15,7 +15,8 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from vitlab.callbacks.label_tables import SEVERAL_CLASSES
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
+from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError
 from vitlab.losses import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.models import VisionTransformer
@@ -92,7 +93,8 @@ def test_loss_and_metrics_of_an_evaluation(task):
         nn.init.normal_(task.model.head.weight, std=0.5)
         logits = task.model(images)
         parts = [
-            task.evaluated(Batch(images[s], target[s], torch.arange(40)[s]), "val") for s in (slice(25), slice(25, 40))
+            task.evaluated(Batch((View(images[s]),), target[s], torch.arange(40)[s]), "val")
+            for s in (slice(25), slice(25, 40))
         ]
     loss = torch.cat([loss for loss, _ in parts])
     expected = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(dim=1)
@@ -111,7 +113,7 @@ def test_training_measures_mixed_targets(task):
     task.count("fit", logits, target)
     assert task.metrics["fit"].compute().keys() == {"f1"}
     assert float(task.metrics["fit"].compute()["f1"]) == pytest.approx(2 * 2 / (2 * 2 + 0 + 2))
-    loss = task.training_losses(Batch(torch.randn(2, 1, 32, 32), target, torch.arange(2)))
+    loss = task.training_losses(Batch((View(torch.randn(2, 1, 32, 32)),), target, torch.arange(2)))
     assert loss.shape == (2,)
     assert loss.requires_grad
 
@@ -133,10 +135,12 @@ def test_a_loss_in_which_classes_compete_is_refused(loss):
 
 
 def test_data_of_another_kind_of_label_is_refused():
-    with pytest.raises(ConfigError, match="may have several classes each; set task=multilabel"):
-        task_of(Classification, monitor="val/acc1").plan(1, SimpleNamespace(multilabel=True), {})
-    with pytest.raises(ConfigError, match="have one class each; set task=classification"):
-        task_of().plan(1, SimpleNamespace(multilabel=False), {})
+    with pytest.raises(ConfigError, match="may have several classes; set task=multilabel"):
+        task_of(Classification, monitor="val/acc1").plan(
+            1, SimpleNamespace(targets=SeveralClasses([]), num_views=1), {}
+        )
+    with pytest.raises(ConfigError, match="images with one class each; set task=classification"):
+        task_of().plan(1, SimpleNamespace(targets=OneClass([]), num_views=1), {})
 
 
 # -- the report, and whole runs
@@ -180,8 +184,8 @@ def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (SMALL, "may have several classes each; set task=multilabel"),
-        (["task=multilabel"], "have one class each; set task=classification"),
+        (SMALL, "may have several classes; set task=multilabel"),
+        (["task=multilabel"], "images with one class each; set task=classification"),
         ([*SMALL, "task=multilabel", "loss=softmax"], "the classes compete in this loss"),
         ([*SMALL, "task=multilabel", "monitor=val/acc1"], "use one of: val/loss, val/map, val/f1"),
     ],

@@ -12,7 +12,8 @@ from timm.optim import Lamb
 from torch import nn
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer, torchvision_model
@@ -142,18 +143,26 @@ def test_gradients_are_clipped_to_the_norm_that_is_stated(fused, scaled):
 def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone():
     counts = torch.tensor([30, 10, 20, *[20] * 7])
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
-    task.plan(5, SimpleNamespace(class_shares=lambda: counts, multilabel=False, splits={"train": range(200)}), {})
+    task.plan(
+        5,
+        SimpleNamespace(class_shares=lambda: counts, targets=OneClass([]), num_views=1, splits={"train": range(200)}),
+        {},
+    )
     assert (task.class_factors * counts).sum() / counts.sum() == pytest.approx(1.0)
     assert task.class_factors[1] == pytest.approx(3 * task.class_factors[0])
-    batch = Batch(torch.randn(2, 1, 2, 2), torch.tensor([0, 1]), torch.arange(2))
-    plain = task.loss(task.model(batch.inputs), batch.target)
+    batch = Batch((View(torch.randn(2, 1, 2, 2)),), torch.tensor([0, 1]), torch.arange(2))
+    plain = task.loss(task.model(batch.view.inputs), batch.target)
     torch.testing.assert_close(task.training_losses(batch), plain * task.class_factors[:2])
-    torch.testing.assert_close(task.evaluated(batch, "val")[0], task.loss.func(task.model(batch.inputs), batch.target))
+    torch.testing.assert_close(
+        task.evaluated(batch, "val")[0], task.loss.func(task.model(batch.view.inputs), batch.target)
+    )
 
 
 def test_balanced_class_weights_need_images_of_every_class():
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
-    data = SimpleNamespace(class_shares=lambda: torch.arange(10), class_names=list("abcdefghij"), multilabel=False)
+    data = SimpleNamespace(
+        class_shares=lambda: torch.arange(10), class_names=list("abcdefghij"), targets=OneClass([]), num_views=1
+    )
     with pytest.raises(ConfigError, match="'a' has none"):
         task.plan(5, data, {})
 

@@ -16,7 +16,8 @@ from torch import nn
 from torchvision.transforms import v2
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
@@ -63,7 +64,7 @@ def random_vit(kind=VisionTransformer, seed=0, **changes):
 
 
 def batch_of(images, target):
-    return Batch(patchify(images, 4), target, torch.arange(len(images)), (8, 8))
+    return Batch((View(patchify(images, 4), (8, 8)),), target, torch.arange(len(images)))
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_hard_mode_teaches_the_distillation_head_the_teachers_class_alone(batch,
     found = {name: p.grad.clone() for name, p in model.named_parameters() if name.startswith("head")}
     for token, (head, target) in enumerate({"head": batch.target, "head_dist": taught}.items()):
         model.zero_grad()
-        (0.5 * F.cross_entropy(model.both_logits(*batch.arguments())[:, token], target)).backward()
+        (0.5 * F.cross_entropy(model.both_logits(*batch.view.arguments())[:, token], target)).backward()
         for name in (f"{head}.weight", f"{head}.bias"):
             torch.testing.assert_close(found[name], dict(model.named_parameters())[name].grad)
 
@@ -140,7 +141,7 @@ def test_a_student_learns_from_a_teacher_without_any_labels(mode, agreement):
     for step in range(150):
         chosen = torch.arange(step * 64, step * 64 + 64) % 400  # the others are never seen
         optimizer.zero_grad()
-        task.training_losses(Batch(images[chosen], shuffled[chosen], chosen)).mean().backward()
+        task.training_losses(Batch((View(images[chosen]),), shuffled[chosen], chosen)).mean().backward()
         optimizer.step()
     agreed = (student(images[400:]).argmax(dim=1) == model(images[400:]).argmax(dim=1)).float().mean()
     assert agreed > agreement
@@ -171,7 +172,7 @@ def test_patches_are_put_together_again(batch, images):
     task = task_of(random_vit(), teacher_of(random_vit()))
     assert torch.equal(task.images(batch), images)
     task.patch_size = None
-    assert task.images(batch) is batch.inputs
+    assert task.images(batch) is batch.view.inputs
 
 
 def test_the_teacher_is_no_part_of_the_task_and_does_not_learn(batch):
@@ -208,7 +209,9 @@ def test_options_out_of_range_are_refused(changes, message):
 def data_of(names, size=32):
     crop = SimpleNamespace(output_size=lambda: size)
     preprocessing = SimpleNamespace(patch_size=4)
-    return SimpleNamespace(multilabel=False, class_names=names, train_crop=crop, preprocessing=preprocessing)
+    return SimpleNamespace(
+        targets=OneClass([]), num_views=1, class_names=names, train_crop=crop, preprocessing=preprocessing
+    )
 
 
 def test_a_teacher_of_other_classes_is_refused():

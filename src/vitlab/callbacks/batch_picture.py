@@ -3,14 +3,16 @@
 from typing import Any
 
 import pytorch_lightning as pl
+from matplotlib.figure import Figure
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.layers import MixedGrids, unpatchify
 
 NAMED = 4  # classes of an image
+COLUMNS = 8
 
 
 class BatchPicture(Callback):
@@ -25,29 +27,42 @@ class BatchPicture(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         if trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
-            images = pixels(trainer.datamodule.preprocessing, batch)[: self.num_images]
-            titles = [label(target, trainer.datamodule.class_names) for target in batch.target[: self.num_images]]
-            figure = image_grid(images, titles, columns=8, heading="a training batch as the model sees it")
+            figure = batch_figure(trainer.datamodule, batch, self.num_images, "a training batch as the model sees it")
             save_figure(trainer, figure, "training_batch")
 
 
-def pixels(preprocessing: Any, batch: Batch) -> list[Tensor]:
-    """The images (C, H, W) in [0, 1] of a finished batch."""
+def batch_figure(datamodule: Any, batch: Batch, num_images: int, heading: str) -> Figure:
+    """Draw up to `num_images` views of the images of a batch, those of an image beside each other, with its label."""
+    views = [pixels(datamodule.preprocessing, view) for view in batch.views]
+    count = min(max(num_images // len(views), 1), len(batch.index))
+    titles = [label(batch, i, datamodule) for i in range(count)]
+    images = [view[i] for i in range(count) for view in views]
+    titles = [title for title in titles for _ in views]
+    return image_grid(images, titles, columns=len(views) if len(views) > 1 else COLUMNS, heading=heading)
+
+
+def pixels(preprocessing: Any, view: View) -> list[Tensor]:
+    """The images (C, H, W) in [0, 1] of a finished view."""
     P = preprocessing.patch_size
-    if batch.grid is None:
-        images = list(batch.inputs)
-    elif isinstance(batch.grid, MixedGrids):
-        parts = zip(batch.inputs, batch.grid.grids, strict=True)
+    if view.grid is None:
+        images = list(view.inputs)
+    elif isinstance(view.grid, MixedGrids):
+        parts = zip(view.inputs, view.grid.grids, strict=True)
         images = [unpatchify(patches[None, : h * w], P, (h, w))[0] for patches, (h, w) in parts]
     else:
-        images = list(unpatchify(batch.inputs, P, batch.grid))
+        images = list(unpatchify(view.inputs, P, view.grid))
     return [preprocessing.denormalize(image[None])[0] for image in images]
 
 
-def label(target: Tensor, class_names: list[str]) -> str:
-    """A class, or up to `NAMED` classes, one below the other, with their shares where an image is mixed."""
-    if target.ndim == 0:
-        return class_names[int(target)]
-    shares, classes = (part[:NAMED] for part in target.sort(descending=True, stable=True))
+def label(batch: Batch, i: int, datamodule: Any) -> str:
+    """What the i-th image is labelled with, with the share of each class where images are mixed."""
+    if datamodule.mixing is None:
+        return datamodule.training.words(int(batch.index[i]), datamodule.class_names)
+    return shares_in_words(batch.target[i], datamodule.class_names)
+
+
+def shares_in_words(shares: Tensor, class_names: list[str]) -> str:
+    """Up to `NAMED` classes of a mixed image, one below the other, of shares (K,)."""
+    shares, classes = (part[:NAMED] for part in shares.sort(descending=True, stable=True))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
     return "\n".join(name if s > 0.995 else f"{s:.0%} {name}" for name, s in parts) or "none"

@@ -11,6 +11,7 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
+from vitlab.data.targets import SeveralClasses
 from vitlab.distributed.gathering import gathered
 
 
@@ -74,4 +75,4 @@ class EvaluationReport(Callback):
 
 
 def kind_of(trainer: pl.Trainer) -> LabelTable:
-    return SEVERAL_CLASSES if trainer.datamodule.multilabel else ONE_CLASS
+    return SEVERAL_CLASSES if isinstance(trainer.datamodule.targets, SeveralClasses) else ONE_CLASS

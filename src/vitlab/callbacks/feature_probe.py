@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.evaluation import evaluation_batches
+from vitlab.data.targets import OneClass
 from vitlab.distributed.gathering import gathered
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
@@ -64,8 +65,9 @@ class FeatureProbe(Callback):
 
     def check_run(self, trainer: pl.Trainer, task: Task, datamodule: TrainingData) -> None:
         """Raise ConfigError for data that cannot be probed so."""
-        if datamodule.multilabel:
-            raise ConfigError("callbacks.feature_probe tells one class of an image, and this data may have several")
+        if not isinstance(datamodule.targets, OneClass):
+            kind = datamodule.targets.kind
+            raise ConfigError(f"callbacks.feature_probe tells one class of an image, and this data has images {kind}")
         known = len(self.places(len(datamodule.splits["train"])))
         if self.k > known:
             raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from vitlab.callbacks.figures import bar_figure, confusion_figure
-from vitlab.data.pools.targets import classes_of, words
+from vitlab.data.targets import SeveralClasses
 from vitlab.tasks.average_precision import average_precision
 
 NAMED = 3  # classes above a picture
@@ -70,13 +70,13 @@ def several_columns(target: Tensor, probabilities: Tensor) -> Tensor:
 
 def several_words(row: np.ndarray, names: list[str]) -> list[str | float]:
     true, probabilities = np.split(row, 2)
-    return [words(true, names), *(round(p, 6) for p in probabilities.tolist())]
+    return [SeveralClasses(true[None]).words(0, names), *(round(p, 6) for p in probabilities.tolist())]
 
 
 def several_title(row: np.ndarray, names: list[str]) -> str:
     """One below the other: classes that are there, then those of the highest probability."""
     true, probabilities = np.split(row, 2)
-    there = [names[k] for k in classes_of(true)]
+    there = [names[k] for k in np.flatnonzero(true)]
     more = [f"and {len(there) - NAMED} more"] if len(there) > NAMED else []
     said = [f"{names[k]} {probabilities[k]:.2f}" for k in probabilities.argsort()[::-1][:NAMED]]
     return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])

@@ -6,7 +6,7 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.figures import save_figure
 from vitlab.data.batches.raw_batch import Sample
-from vitlab.data.pools.targets import words
+from vitlab.data.order.key import Key
 from vitlab.models import encoder_of
 from vitlab.views import gallery, pick
 
@@ -32,13 +32,13 @@ class ModelViews(Callback):
         if split.crop.output_size() is None:
             print("no views: they are drawn of images of one size")
             return
-        chosen = [split[(0, place)] for place in pick(len(split), self.num_images)]
+        chosen = [split[Key(0, place)] for place in pick(len(split), self.num_images)]
         samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:
             print("no views: none of the images chosen can be read")
             return
         images = torch.stack([sample.image for sample in samples])
-        titles = [words(sample.target, datamodule.class_names) for sample in samples]
+        titles = [split.words(sample.index, datamodule.class_names) for sample in samples]
         preprocessing = datamodule.preprocessing.to(pl_module.device)
         inputs = preprocessing.normalize(images.to(pl_module.device))
         for name, figure in gallery(model, inputs, images / 255, titles):

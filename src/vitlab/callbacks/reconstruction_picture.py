@@ -59,7 +59,7 @@ class ReconstructionPicture(Callback):
         if not samples:
             print("no picture of reconstructions: none of the images chosen can be read")
             return
-        batch = datamodule.preprocessing.finished(collate(samples).to(task.device))
+        batch = datamodule.preprocessing.finished(collate(samples, None).to(task.device))
         with evaluating(task.model):
             predicted, mask = task.reconstructed(batch)
         pictures = triples(predicted, mask, batch, datamodule.preprocessing)
@@ -74,10 +74,10 @@ def triples(predicted: Tensor, mask: Tensor, batch: Batch, preprocessing: Any) -
     image itself, of each in turn."""
 
     def images(patches: Tensor) -> Tensor:
-        return preprocessing.denormalize(unpatchify(patches, preprocessing.patch_size, batch.grid))  # type: ignore[arg-type]
+        return preprocessing.denormalize(unpatchify(patches, preprocessing.patch_size, batch.view.grid))  # type: ignore[arg-type]
 
-    hidden = mask[..., None].expand_as(batch.inputs).type_as(batch.inputs)
-    hidden = unpatchify(hidden, preprocessing.patch_size, batch.grid) > 0.5  # type: ignore[arg-type]
-    whole = images(batch.inputs)
+    hidden = mask[..., None].expand_as(batch.view.inputs).type_as(batch.view.inputs)
+    hidden = unpatchify(hidden, preprocessing.patch_size, batch.view.grid) > 0.5  # type: ignore[arg-type]
+    whole = images(batch.view.inputs)
     rows = torch.stack([whole.masked_fill(hidden, GRAY), images(predicted), whole], dim=1)  # (B, 3, C, H, W)
     return list(rows.flatten(0, 1).cpu())

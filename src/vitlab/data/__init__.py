@@ -1,6 +1,7 @@
 """Patched image data. The path of a sample, room by room:
 
 sources/    where images and targets come from
+targets/    what images are labelled with: a class, several, a text, another model's output, nothing
 pools/      what there is of each split; cache/ the same, decoded or made smaller once
 order/      which sample comes at which step
 images/     from its bytes to pixels, a crop and its augmentation, in uint8

@@ -12,6 +12,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.labels import stray
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.targets import Classes, OneClass, SeveralClasses
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import physical_memory
 
@@ -79,6 +80,16 @@ def check_crop(key: str, crop: Crop, in_chans: int, patch_size: int | None) -> N
         raise ConfigError(f"data.{key}_crop.patch_size is {own}, and the model's is {patch_size}")
 
 
+def check_views(train_crop: Crop, eval_crop: Crop, mixed: bool) -> None:
+    """Mixing takes one view of images of one size, and evaluation one view."""
+    if train_crop.output_size() is None and mixed:
+        raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")
+    if len(train_crop.views()) > 1 and mixed:
+        raise ConfigError("several views of an image cannot be mixed; set mixing=none, or choose another crop=")
+    if len(eval_crop.views()) > 1:
+        raise ConfigError("data.eval_crop takes several views of an image, and is scored on one; choose another crop")
+
+
 def check_order(class_balance: float, shuffle_window: int | None) -> None:
     if not 0 <= class_balance <= 1:
         raise ConfigError(f"data.class_balance {class_balance} is not in [0, 1]")
@@ -89,32 +100,48 @@ def check_order(class_balance: float, shuffle_window: int | None) -> None:
         )
 
 
-def check_labels(pools: Mapping[str, Pool], class_names: list[str], num_classes: int, class_balance: float) -> None:
-    """Images to train on, as many classes as are configured, and in every split either one an image or several."""
+def check_targets(
+    pools: Mapping[str, Pool], class_names: list[str], num_classes: int | None, class_balance: float
+) -> None:
+    """Images to train on, targets of one kind in every split, and as many classes as are configured."""
     if "train" not in pools or set(pools) - set(SPLITS):
         raise DataError(f"the data has the splits {', '.join(pools) or '(none)'}; it takes {', '.join(SPLITS)}")
-    if len(class_names) != num_classes:
+    kinds = {split: pool.targets.kind for split, pool in pools.items()}
+    if len(set(kinds.values())) > 1:
+        told = "; ".join(f"{split} has images {kind}" for split, kind in kinds.items())
+        raise DataError(f"the splits are labelled differently: {told}; give all of them one kind")
+    given = pools["train"].targets
+    if not isinstance(given, Classes) and num_classes is not None:
         raise ConfigError(
-            f"data.num_classes is {num_classes}, but the data has {len(class_names)} classes; "
-            f"set data.num_classes={len(class_names)}"
+            f"data.num_classes is {num_classes}, and this data has images {given.kind}; set data.num_classes=null"
         )
-    shapes = {split: pool.targets.shape[1:] for split, pool in pools.items()}
-    if set(shapes.values()) not in ({()}, {(num_classes,)}):
-        raise DataError(
-            f"the targets of {', '.join(shapes)} are {', '.join(str(pool.targets.shape) for pool in pools.values())}; "
-            f"give all of them as (n,), or all as (n, {num_classes})"
+    if class_balance and not isinstance(given, OneClass):
+        raise ConfigError(
+            f"data.class_balance {class_balance} is for images with one class each, and this data has images "
+            f"{given.kind}; set it to 0"
         )
-    for pool in pools.values():
-        if pool.targets.ndim == 1 and (i := stray(pool.targets, num_classes)) is not None:
+    if isinstance(given, Classes):
+        check_classes(pools, class_names, num_classes)
+
+
+def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes: int | None) -> None:
+    """Compare the names, and the labels, with the number of classes that is configured."""
+    if num_classes is None or len(class_names) != num_classes:
+        found, stated = len(class_names), "null" if num_classes is None else num_classes
+        raise ConfigError(
+            f"data.num_classes is {stated}, but the data has {found} classes; set data.num_classes={found}"
+        )
+    for split, pool in pools.items():
+        values = pool.targets.values
+        if isinstance(pool.targets, SeveralClasses) and values.shape[1] != num_classes:
             raise DataError(
-                f"{pool.name(i)} has the label {pool.targets[i]}, and the {num_classes} classes count from 0 to "
+                f"the targets of {split} are {values.shape}, and there are {num_classes} classes; give each a column"
+            )
+        if isinstance(pool.targets, OneClass) and (i := stray(values, num_classes)) is not None:
+            raise DataError(
+                f"{pool.name(i)} has the label {values[i]}, and the {num_classes} classes count from 0 to "
                 f"{num_classes - 1}; correct it"
             )
-    if class_balance and pools["train"].targets.ndim == 2:
-        raise ConfigError(
-            f"data.class_balance {class_balance} is for images of one class each, and these may have several; set it "
-            "to 0, and weigh the loss instead"
-        )
 
 
 def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
@@ -123,7 +150,7 @@ def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
     sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
     if sample is None:
         raise DataError(f"no image of the {name} split can be read")
-    height, width = sample.image.shape[-2:]
+    height, width = sample.views[0].shape[-2:]
     if split.crop.output_size() is not None and (height, width) != (image_size, image_size):
         raise ConfigError(
             f"the {name} crop and transform give images of {height}x{width}, and data.image_size is {image_size}"

@@ -13,7 +13,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.batch_size import divide_batch, largest_share
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.preprocessing import Preprocessing
-from vitlab.data.batches.raw_batch import MixedBatch, RawBatch
+from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import CACHES, CropBatch, DeviceImages
 from vitlab.data.checks import (
@@ -23,9 +23,10 @@ from vitlab.data.checks import (
     check_crop,
     check_fractions,
     check_image_size,
-    check_labels,
     check_machine,
     check_order,
+    check_targets,
+    check_views,
     one_of,
 )
 from vitlab.data.delivery import Reading
@@ -38,12 +39,12 @@ from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide, few_of_each
-from vitlab.data.pools.targets import class_counts
 from vitlab.data.run_length import planned_steps
+from vitlab.data.targets import Classes, Targets
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
 
-WorkerBatch = RawBatch | MixedBatch | CropBatch
+WorkerBatch = RawBatch | CropBatch
 
 
 class ImageDataModule(pl.LightningDataModule):
@@ -68,7 +69,7 @@ class ImageDataModule(pl.LightningDataModule):
         image_size: int,
         image_mode: str | None,
         in_chans: int,
-        num_classes: int,
+        num_classes: int | None,
         mean: list[float],
         std: list[float],
         train_crop: Crop,
@@ -110,8 +111,7 @@ class ImageDataModule(pl.LightningDataModule):
         for key, transform in {"data.train_transform": train_transform, "augmentation": augmentation}.items():
             if transform is not None:
                 check_augmentation(key, transform, in_chans)
-        if train_crop.output_size() is None and mixing is not None:
-            raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")
+        check_views(train_crop, eval_crop, mixing is not None)
         self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
         self.source = source
         self.image_size = image_size
@@ -175,7 +175,7 @@ class ImageDataModule(pl.LightningDataModule):
         if self.splits:
             return
         pools = self.source.open()
-        check_labels(pools, self.source.class_names, self.num_classes, self.class_balance)
+        check_targets(pools, self.source.class_names, self.num_classes, self.class_balance)
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
         parts = divide(pools, self.val_fraction, self.test_fraction)
         if self.labels_per_class is not None:
@@ -183,6 +183,8 @@ class ImageDataModule(pl.LightningDataModule):
             few = few_of_each(pool.targets, indices, self.labels_per_class, self.seed, self.class_names)
             parts["train"] = pool, few
         self.splits = {name: self._split(name, *part) for name, part in parts.items()}
+        if self.mixing is not None:
+            self.targets[:1].shares(self.targets[:1].collate(), self.mixing.num_classes)  # refuses what cannot be mixed
         self.training = self.splits["train"].from_pool(self._cached(self.splits["train"].pool))
         if self.shuffle_window is not None and self.training.groups is None:
             raise ConfigError("data.shuffle_window is a number of shards, and this source has none; set it to null")
@@ -220,9 +222,14 @@ class ImageDataModule(pl.LightningDataModule):
         return [readable(name) for name in self.source.class_names]
 
     @property
-    def multilabel(self) -> bool:
-        """Whether an image may have several classes: targets are (B, K), not (B,)."""
-        return self.splits["train"].pool.targets.ndim == 2
+    def targets(self) -> Targets:
+        """What the training images are labelled with."""
+        return self.splits["train"].targets
+
+    @property
+    def num_views(self) -> int:
+        """How many views of an image a training batch has."""
+        return len(self.train_crop.views())
 
     @property
     def mixed_sizes(self) -> bool:
@@ -236,7 +243,10 @@ class ImageDataModule(pl.LightningDataModule):
 
     def class_counts(self) -> np.ndarray:
         """How many training images have each class, (K,) int64."""
-        return class_counts(self.splits["train"].targets, self.num_classes)
+        targets = self.targets
+        assert isinstance(targets, Classes)
+        assert self.num_classes is not None
+        return targets.counts(self.num_classes)
 
     def class_shares(self) -> np.ndarray:
         """How many images with each class an epoch's order holds, (K,) int64: as many, unless classes are balanced."""
@@ -277,7 +287,7 @@ class ImageDataModule(pl.LightningDataModule):
             groups=split.groups,
             window=self.shuffle_window,
             repeats=self.repeats,
-            targets=split.targets if self.class_balance else None,
+            classes=split.targets.values if self.class_balance else None,
             class_balance=self.class_balance,
             image_size=self._image_size_at,
         )
@@ -306,7 +316,7 @@ class ImageDataModule(pl.LightningDataModule):
         return reading.loader(
             split,
             order,
-            batch_bytes=batch_size * self.in_chans * self.image_size**2,
+            batch_bytes=batch_size * self.in_chans * sum(crop.image_size**2 for crop in split.crop.views()),
             processes=trainer.num_devices,
             device=trainer.strategy.root_device,
         )
@@ -320,7 +330,7 @@ class ImageDataModule(pl.LightningDataModule):
         """Judge the files that could not be read."""
         self.check_readable(batch)
         if batch.unreadable:
-            if not len(batch.target) and self._trainer().training:
+            if not len(batch.index) and self._trainer().training:
                 raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
             self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
@@ -334,18 +344,16 @@ class ImageDataModule(pl.LightningDataModule):
 
     def on_after_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> Batch:
         """Finish a batch on the device: cut it out of the images there, normalise, mix, cut into patches."""
-        if not len(batch.target):  # no image of it could be read
-            return Batch(batch.target, batch.target, batch.index)
         trainer = self._trainer()
         if isinstance(batch, CropBatch):
             split = self.training if trainer.training else self.splits[self._split_in_use()]
             batch = self.held.cut(split, batch)
         if not trainer.training or self.mixing is None:
             return self.preprocessing.finished(batch)
-        assert isinstance(batch, RawBatch), "images of different sizes are not mixed"
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
-        return self.preprocessing.mixed(batch, self.mixing, seed)
+        shares = self.training.pool.targets.shares(batch.target, self.mixing.num_classes)
+        return self.preprocessing.mixed(batch, shares, self.mixing, seed)
 
     def _split_in_use(self) -> str:
         trainer = self._trainer()

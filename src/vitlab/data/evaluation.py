@@ -41,5 +41,5 @@ def evaluation_batches(
     )
     for batch in loader:
         datamodule.check_readable(batch)
-        if len(batch.target):
+        if len(batch.index):
             yield datamodule.preprocessing.finished(batch.to(device))

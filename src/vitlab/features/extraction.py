@@ -28,7 +28,7 @@ def extract(model: nn.Module, batches: Iterable[Batch]) -> list[Features]:
     """The features of every batch, on the CPU. The model is in evaluation mode, and the batches are on its device."""
     assert not model.training, "dropout would take part"
     return [
-        Features(represent(model, *batch.arguments()).float().cpu(), batch.target.cpu(), batch.index.cpu())
+        Features(represent(model, *batch.view.arguments()).float().cpu(), batch.target.cpu(), batch.index.cpu())
         for batch in batches
     ]
 

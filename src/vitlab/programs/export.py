@@ -11,7 +11,7 @@ from vitlab.atomic_files import write_json, writing_whole
 from vitlab.config.build import plain
 from vitlab.errors import ConfigError
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks.supervised import Supervised
+from vitlab.tasks import MultilabelClassification
 from vitlab.weights.exporting import Export, Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
@@ -37,7 +37,7 @@ def export(cfg: DictConfig) -> Path:
     task = saved.task()
     data = plain(saved.config)["data"]
     preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"]))
-    several_labels = isinstance(task, Supervised) and task.several_labels
+    several_labels = isinstance(task, MultilabelClassification)
     made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)

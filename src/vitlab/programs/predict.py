@@ -59,13 +59,12 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         good = [(path, image) for path, image in read if isinstance(image, Tensor)]
         skipped += len(read) - len(good)
         if good:
-            samples = [Sample(image, 0, place) for place, (_, image) in enumerate(good)]
-            batch = collate(samples, datamodule.eval_crop.mixed_patch_size())
+            samples = [Sample((image,), place) for place, (_, image) in enumerate(good)]
+            batch = collate(samples, None, datamodule.eval_crop.mixed_patch_size())
             batch = datamodule.transfer_batch_to_device(batch, device, 0)
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
-                probabilities = task.probabilities(
-                    task(*datamodule.preprocessing.finished(batch).arguments())
-                )  # (B, K)
+                view = datamodule.preprocessing.finished(batch).view
+                probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
             rows += list(top_classes([path for path, _ in good], probabilities, names, top_k))
     output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
     output.parent.mkdir(parents=True, exist_ok=True)

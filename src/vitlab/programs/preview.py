@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from torch import Tensor
 
-from vitlab.callbacks.batch_picture import label, pixels
+from vitlab.callbacks.batch_picture import COLUMNS, batch_figure
 from vitlab.callbacks.figures import image_grid, write_figure
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
@@ -20,13 +20,10 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.order.key import Key
-from vitlab.data.pools.targets import words
 from vitlab.errors import ConfigError
 from vitlab.run.console import classes
 from vitlab.run.parts import build_datamodule
 from vitlab.run.preconditions import check_agreement
-
-COLUMNS = 8
 
 
 def preview(cfg: DictConfig) -> list[Path]:
@@ -44,10 +41,8 @@ def preview(cfg: DictConfig) -> list[Path]:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for name, fact in facts(datamodule, cfg).items():
         console.print(f"{name:<13}{fact}")
-    images = pixels(datamodule.preprocessing, batch)[: cfg.num_images]
-    titles = [label(target, datamodule.class_names) for target in batch.target[: cfg.num_images]]
     heading = "the first training batch as the model sees it"
-    figures = {"batch": image_grid(images, titles, columns=COLUMNS, heading=heading)}
+    figures = {"batch": batch_figure(datamodule, batch, cfg.num_images, heading)}
     if cfg.same:
         images, titles = same_samples(datamodule, batch.index[: cfg.same].tolist())
         heading = "samples as they are stored, and in the first epochs, before mixing"
@@ -91,11 +86,11 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
         assert not isinstance(picture, Exception), "it is in the batch: it can be read"
         stored = as_tensor(picture.pixels()[0])
         images.append(stored / 255)
-        titles.append(f"{words(split.target(index), datamodule.class_names)}\n{stored.shape[2]}x{stored.shape[1]}")
+        titles.append(f"{split.words(index, datamodule.class_names)}\n{stored.shape[2]}x{stored.shape[1]}")
         for epoch in range(COLUMNS - 1):
             sample = split[Key(epoch, index)]
             assert isinstance(sample, Sample)
-            images.append(sample.image / 255)
+            images.append(sample.views[0] / 255)
             titles.append(f"epoch {epoch}")
     return images, titles
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vitlab.config.job import Job
 from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge
 from vitlab.reports.confidence import half_width, wilson_interval
@@ -32,15 +33,15 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     check_probe(cfg)
     frozen = FrozenModel.open(cfg, few_labels=True)
     datamodule = frozen.datamodule
-    if datamodule.multilabel:
-        raise ConfigError("a probe tells one class of an image, and those of this data may have several")
+    if not isinstance(datamodule.targets, OneClass):
+        raise ConfigError(f"a probe tells one class of an image, and this data has images {datamodule.targets.kind}")
     neighbours(cfg, len(datamodule.splits["train"]))
     output = place_for(cfg, frozen)
     if output.is_dir():
         raise ConfigError(f"output={output} is a folder; name a file")
     output.parent.mkdir(parents=True, exist_ok=True)
     features = {split: frozen.features(split, cfg) for split in SPLITS}
-    found = list(probes(features, datamodule.num_classes, cfg, frozen.device))
+    found = list(probes(features, len(datamodule.class_names), cfg, frozen.device))
     skipped = {split: len(datamodule.splits[split]) - len(features[split].values) for split in SPLITS}
     content: dict[str, Any] = {
         **frozen.facts,

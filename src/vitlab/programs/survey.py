@@ -22,7 +22,8 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.order.key import Key
-from vitlab.data.pools.targets import class_counts, first_places, words
+from vitlab.data.targets import Classes
+from vitlab.errors import ConfigError
 from vitlab.run.console import write_json
 from vitlab.run.overlap import named
 from vitlab.views import shown
@@ -71,9 +72,17 @@ def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
     )
 
 
+def classes_of(split: ImageSplit) -> Classes:
+    """Raise ConfigError for images that have none."""
+    if not isinstance(split.targets, Classes):
+        raise ConfigError(f"a survey counts classes, and this data has images {split.targets.kind}")
+    return split.targets
+
+
 def counts(splits: dict[str, ImageSplit], class_names: list[str]) -> dict[str, list[int]]:
     """How many images of each class each split has."""
-    numbers = np.stack([class_counts(split.targets, len(class_names)) for split in splits.values()], axis=1)
+    columns = [classes_of(split).counts(len(class_names)) for split in splits.values()]
+    numbers = np.stack(columns, axis=1)
     return dict(zip(class_names, numbers.tolist(), strict=True))
 
 
@@ -110,7 +119,7 @@ def tell(
         console.print(f"{'identical':<12}no two images")
     for title, some in (("between", across(groups)), ("within", [g for g in groups if len({s for s, _ in g}) == 1])):
         if some:
-            odd = sum(len({words(splits[s].target(i), names) for s, i in group}) > 1 for group in some)
+            odd = sum(len({splits[s].words(i, names) for s, i in group}) > 1 for group in some)
             labels = f", {odd:,} of them with different labels" if odd else ""
             what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
             console.print(f"{'identical':<12}{what}")
@@ -173,11 +182,7 @@ def write_tables(
     write_csv(
         folder / "identical.csv",
         ["group", "split", "image", "class"],
-        (
-            [k, s, splits[s].name(i), words(splits[s].target(i), names)]
-            for k, group in enumerate(groups)
-            for s, i in group
-        ),
+        ([k, s, splits[s].name(i), splits[s].words(i, names)] for k, group in enumerate(groups) for s, i in group),
     )
 
 
@@ -209,7 +214,7 @@ def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable
     readable = np.ones(len(split), dtype=bool)
     readable[list(found.unreadable)] = False
     places = np.flatnonzero(readable)
-    classes, firsts = first_places(split.targets[places])
+    classes, firsts = classes_of(split)[places].first_places()
     for k in np.linspace(0, len(classes) - 1, min(LABELLED_CLASSES, len(classes))).round().astype(int):
         sample = split[Key(0, int(places[firsts[k]]))]
         if isinstance(sample, Sample):

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vitlab import atomic_files
 from vitlab.data import ImageDataModule
+from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.tasks import Task
 
 
@@ -50,9 +51,11 @@ def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, traine
 
 def classes(datamodule: ImageDataModule) -> str:
     """How many there are, and how many images each has in training."""
+    if not isinstance(datamodule.targets, Classes):
+        return f"none: images {datamodule.targets.kind}"
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
     told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
-    if datamodule.multilabel:
+    if isinstance(datamodule.targets, SeveralClasses):
         return f"{told}, several an image"
     return f"{told}, balanced: {between(shares)} an epoch" if datamodule.class_balance else told
 

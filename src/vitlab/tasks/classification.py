@@ -9,13 +9,14 @@ from torch import Tensor
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
+from vitlab.data.targets import OneClass
 from vitlab.tasks.supervised import Supervised
 
 
 class Classification(Supervised):
     """A loss on (mixed) classes; top-1, top-5, loss, and calibration error at test."""
 
-    several_labels = False
+    learns_from = OneClass
 
     @staticmethod
     def monitors() -> list[str]:

@@ -117,16 +117,16 @@ class Distillation(Classification):
     def both_logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Those that learn from labels, and those that learn from the teacher. -> 2 x (B, K)"""
         if isinstance(self.model, DistilledVisionTransformer):
-            from_labels, from_teacher = self.model.both_logits(*batch.arguments()).unbind(dim=1)
+            from_labels, from_teacher = self.model.both_logits(*batch.view.arguments()).unbind(dim=1)
             return from_labels, from_teacher
-        logits = self(*batch.arguments())
+        logits = self(*batch.view.arguments())
         return logits, logits
 
     def images(self, batch: Batch) -> Tensor:
         """Patches put together again. -> (B, C, H, W)"""
         if self.patch_size is None:
-            return batch.inputs
-        return unpatchify(batch.inputs, self.patch_size, batch.grid)  # type: ignore[arg-type]  # of one size: see plan
+            return batch.view.inputs
+        return unpatchify(batch.view.inputs, self.patch_size, batch.view.grid)  # type: ignore[arg-type]  # of one size: see plan
 
 
 def summary(names: list[str]) -> str:

@@ -106,7 +106,7 @@ class LinearProbe(Classification):
     def all_logits(self, batch: Batch) -> Tensor:
         """Give the logits of every head. -> (B, L, K)"""
         with torch.no_grad():
-            features = represent(self.model, *batch.arguments())  # (B, D)
+            features = represent(self.model, *batch.view.arguments())  # (B, D)
         with torch.autocast(self.device.type, enabled=False):
             features = self.norm(features.float())
             weight = torch.cat([head.weight for head in self.heads])  # (L·K, D)

@@ -62,15 +62,15 @@ class MaskedAutoencoding(Task):
         """Patches, of which those with the most noise (B, N) are hidden -> prediction (B, N, C·P·P), and true where a
         patch was hidden (B, N)"""
         keep = random_keep(noise, self.mask_ratio)  # (B, K)
-        return self.model(*batch.arguments(), keep), hidden_patches(keep, noise.shape[1])
+        return self.model(*batch.view.arguments(), keep), hidden_patches(keep, noise.shape[1])
 
     def loss(self, batch: Batch, noise: Tensor) -> Tensor:
         """-> (B,)"""
         prediction, mask = self(batch, noise)
-        return masked_reconstruction(prediction, batch.inputs, mask, normalize=self.normalize_target)
+        return masked_reconstruction(prediction, batch.view.inputs, mask, normalize=self.normalize_target)
 
     def training_losses(self, batch: Batch) -> Tensor:
-        return self.loss(batch, torch.rand(batch.inputs.shape[:2], device=batch.inputs.device))
+        return self.loss(batch, torch.rand(batch.view.inputs.shape[:2], device=batch.view.inputs.device))
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         return self.loss(batch, self.counted_noise(batch)), {}
@@ -79,8 +79,8 @@ class MaskedAutoencoding(Task):
         """A function of the seed and the place of each image in its split. -> (B, N)"""
         index = batch.index.cpu()
         counters = torch.stack([torch.full_like(index, self.seed), index], dim=1).numpy()
-        noise = counted_numbers("mask", counters, batch.inputs.shape[1])
-        return torch.from_numpy(noise).float().to(batch.inputs.device)
+        noise = counted_numbers("mask", counters, batch.view.inputs.shape[1])
+        return torch.from_numpy(noise).float().to(batch.view.inputs.device)
 
     def reconstructed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Reconstruct as evaluation does: patches (B, N, C·P·P), predicted where they were hidden, and true there (B,
@@ -88,5 +88,5 @@ class MaskedAutoencoding(Task):
         predict."""
         prediction, mask = self(batch, self.counted_noise(batch))
         if self.normalize_target:
-            prediction = restored_patches(prediction, batch.inputs)
-        return torch.where(mask[..., None], prediction.float(), batch.inputs), mask
+            prediction = restored_patches(prediction, batch.view.inputs)
+        return torch.where(mask[..., None], prediction.float(), batch.view.inputs), mask

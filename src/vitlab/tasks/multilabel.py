@@ -8,6 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import BinaryF1Score
 
+from vitlab.data.targets import SeveralClasses
 from vitlab.tasks.average_precision import MeanAveragePrecision
 from vitlab.tasks.supervised import Supervised
 
@@ -20,7 +21,7 @@ class MultilabelClassification(Supervised):
     for a loss in which classes compete, as in that of a softmax.
     """
 
-    several_labels = True
+    learns_from = SeveralClasses
 
     @staticmethod
     def balanced(counts: Tensor, num_images: int) -> Tensor:

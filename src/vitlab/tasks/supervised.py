@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
+from vitlab.data.targets import OneClass, SeveralClasses, Targets
 from vitlab.errors import ConfigError
 from vitlab.models import MaskedAutoencoder
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
+TASKS: dict[type[Targets], str] = {OneClass: "task=classification", SeveralClasses: "task=multilabel"}
 UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 
 
@@ -36,7 +38,7 @@ class Supervised(Task):
     label says. Raises ValueError for other words, or another number of factors than classes.
     """
 
-    several_labels: bool  # whether an image may have several classes
+    learns_from: type[Targets]
 
     def __init__(
         self,
@@ -93,10 +95,11 @@ class Supervised(Task):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        if datamodule.multilabel and not self.several_labels:
-            raise ConfigError("the images of this data may have several classes each; set task=multilabel")
-        if self.several_labels and not datamodule.multilabel:
-            raise ConfigError("the images of this data have one class each; set task=classification")
+        if not isinstance(datamodule.targets, self.learns_from):
+            raise ConfigError(
+                f"{type(self).__name__} learns from images {self.learns_from.kind}, and this data has images "
+                f"{datamodule.targets.kind}; set {TASKS.get(type(datamodule.targets), 'another task=')}"
+            )
         if self.class_weights == "balanced":
             counts = torch.as_tensor(datamodule.class_shares())
             if not counts.min():
@@ -109,12 +112,12 @@ class Supervised(Task):
         return self.model(*inputs)
 
     def training_losses(self, batch: Batch) -> Tensor:
-        logits = self(*batch.arguments())
+        logits = self(*batch.view.arguments())
         self.count("fit", logits.detach(), batch.target)
         return self.loss(logits, batch.target, class_weights=self.class_factors)
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        logits = self(*batch.arguments()).float()
+        logits = self(*batch.view.arguments()).float()
         loss = self.plain_loss(logits, batch.target)
         self.count(stage, logits, batch.target)
         return loss, {"predictions": Predictions(logits, loss)}

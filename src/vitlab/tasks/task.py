@@ -16,7 +16,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
-from vitlab.errors import DataError
+from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_seed, seed_device
@@ -36,6 +36,7 @@ class Task(pl.LightningModule):
     """
 
     compilable = True  # whether training calls the model itself, not a part of it
+    compares_views = False  # whether it takes several views of an image
     losses: Any  # metrics by stage
     metrics: Any
 
@@ -93,6 +94,11 @@ class Task(pl.LightningModule):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
+        if datamodule.num_views > 1 and not self.compares_views:
+            raise ConfigError(
+                f"the crop gives {datamodule.num_views} views of each image, and {type(self).__name__} takes one; "
+                "choose another crop="
+            )
         self.num_steps, self.record = num_steps, record
 
     # -- training
@@ -173,7 +179,7 @@ class Task(pl.LightningModule):
         return self._evaluation_step(batch, "test")
 
     def _evaluation_step(self, batch: Batch, stage: str) -> dict[str, Any] | None:
-        if not len(batch.target):  # no image of it could be read
+        if not len(batch.index):  # no image of it could be read
             return None
         loss, outputs = self.evaluated(batch, stage)
         self.losses[stage].update(loss)

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vitlab.data.targets import Targets
+
 
 class TrainingData(Protocol):
     """`ImageDataModule`, as tasks and callbacks see it; tests may give less."""
@@ -21,7 +23,10 @@ class TrainingData(Protocol):
     def class_names(self) -> list[str]: ...
 
     @property
-    def multilabel(self) -> bool: ...
+    def targets(self) -> Targets: ...
+
+    @property
+    def num_views(self) -> int: ...
 
     @property
     def mixed_sizes(self) -> bool: ...

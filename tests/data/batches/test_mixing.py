@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from torch.nn.functional import one_hot
 from torchvision.transforms import v2
 
 from vitlab.data import Mixing
 
 B = 6
-TARGET = torch.arange(B)  # every image its own class: a row of the mixed target says what its image was made of
+SHARES = torch.eye(B)  # every image its own class: a row of the mixed target says what its image was made of
 
 
 def mixing(**changes):
@@ -24,7 +23,7 @@ def images():
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("cutmix_rate", [0.0, 1.0])
 def test_targets_are_probabilities_of_an_image_and_its_neighbour(images, cutmix_rate, seed):
-    _, target = mixing(cutmix_rate=cutmix_rate)(images, TARGET, seed)
+    _, target = mixing(cutmix_rate=cutmix_rate)(images, SHARES, seed)
     assert target.shape == (B, B)
     torch.testing.assert_close(target.sum(dim=1), torch.ones(B))
     kept = target.diagonal()
@@ -35,13 +34,13 @@ def test_targets_are_probabilities_of_an_image_and_its_neighbour(images, cutmix_
 
 @pytest.mark.parametrize("seed", range(8))
 def test_mixup_adds_images_in_the_proportions_of_the_target(images, seed):
-    mixed, target = mixing(cutmix_rate=0.0)(images, TARGET, seed)
+    mixed, target = mixing(cutmix_rate=0.0)(images, SHARES, seed)
     torch.testing.assert_close(mixed, torch.einsum("bk,kchw->bchw", target, images))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_cutmix_pastes_a_rectangle_of_the_area_that_the_target_tells(images, seed):
-    mixed, target = mixing(cutmix_rate=1.0)(images, TARGET, seed)
+    mixed, target = mixing(cutmix_rate=1.0)(images, SHARES, seed)
     own = (mixed == images).all(dim=1)  # (B, H, W)
     assert torch.equal(torch.where(own[:, None], images, images.roll(1, dims=0)), mixed)
     torch.testing.assert_close(own.float().mean(dim=(1, 2)), target.diagonal())
@@ -51,9 +50,9 @@ def test_cutmix_pastes_a_rectangle_of_the_area_that_the_target_tells(images, see
 
 def test_the_seed_decides_everything(images):
     torch.manual_seed(1)
-    first = [mixing()(images, TARGET, seed)[1] for seed in range(20)]
+    first = [mixing()(images, SHARES, seed)[1] for seed in range(20)]
     torch.manual_seed(2)
-    again = [mixing()(images, TARGET, seed)[1] for seed in range(20)]
+    again = [mixing()(images, SHARES, seed)[1] for seed in range(20)]
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert len({round(target[0, 0].item(), 6) for target in first}) > 10
 
@@ -61,23 +60,23 @@ def test_the_seed_decides_everything(images):
 def test_mixing_leaves_the_global_generator_and_its_arguments_as_they_were(images):
     state, copy = torch.get_rng_state(), images.clone()
     for seed in range(4):
-        mixing()(images, TARGET, seed)
+        mixing()(images, SHARES, seed)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(images, copy)
-    assert torch.equal(TARGET, torch.arange(B))
+    assert torch.equal(SHARES, torch.eye(B))
 
 
 def test_rate_zero_leaves_images_and_classes(images):
     for seed in range(20):
-        mixed, target = mixing(rate=0.0)(images, TARGET, seed)
+        mixed, target = mixing(rate=0.0)(images, SHARES, seed)
         assert torch.equal(mixed, images)
-        assert torch.equal(target, one_hot(TARGET, B).float())
+        assert torch.equal(target, SHARES)
 
 
 def test_rates_are_probabilities(images):
     kinds = {"none": 0, "cutmix": 0, "mixup": 0}
     for seed in range(400):
-        mixed, _ = mixing(rate=0.5, cutmix_rate=0.25, mixup_alpha=5.0)(images, TARGET, seed)
+        mixed, _ = mixing(rate=0.5, cutmix_rate=0.25, mixup_alpha=5.0)(images, SHARES, seed)
         same = torch.isclose(mixed, images).all(dim=1).float().mean()
         kinds["none" if same == 1 else "mixup" if same == 0 else "cutmix"] += 1
     assert 160 < kinds["none"] < 240
@@ -91,8 +90,8 @@ def test_it_is_torchvisions_mixing(images, cutmix_rate):
         torch.manual_seed(5)
         torch.rand(2)  # whether to mix, and which way
         reference = v2.CutMix(alpha=1.0, num_classes=B) if cutmix_rate else v2.MixUp(alpha=0.8, num_classes=B)
-        expected = reference(images, TARGET)
-    mixed, target = mixing(cutmix_rate=cutmix_rate)(images, TARGET, 5)
+        expected = reference(images, torch.arange(B))
+    mixed, target = mixing(cutmix_rate=cutmix_rate)(images, SHARES, 5)
     assert torch.equal(mixed, expected[0])
     assert torch.equal(target, expected[1])
 
@@ -112,7 +111,7 @@ HOT = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cutmix_rate", [0.0, 1.0])
 def test_several_classes_are_mixed_as_the_images_are(images, cutmix_rate, seed):
-    single, shares = mixing(cutmix_rate=cutmix_rate)(images, TARGET, seed)
+    single, shares = mixing(cutmix_rate=cutmix_rate)(images, SHARES, seed)
     mixed, target = mixing(cutmix_rate=cutmix_rate, num_classes=3)(images, HOT, seed)
     assert torch.equal(mixed, single)
     torch.testing.assert_close(target, shares @ HOT)

@@ -19,6 +19,7 @@ from PIL import Image
 from vitlab.data.cache import decoded, encoded
 from vitlab.data.images.decoding import DamagedImage, opened
 from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.targets import OneClass
 from vitlab.errors import DataError, StorageError
 
 SRC = Path(__file__).parents[3] / "src"
@@ -30,7 +31,7 @@ class Photos(Pool):
     groups = None
 
     def __init__(self, n=10, pause=0.0, broken=(), mode="RGB"):
-        super().__init__(np.arange(n) % 3, f"photos {n} {broken} {mode}")
+        super().__init__(OneClass(np.arange(n) % 3), f"photos {n} {broken} {mode}")
         self.pause, self.broken, self.mode = pause, broken, mode
 
     def load(self, i):
@@ -79,7 +80,7 @@ def test_a_cache_is_its_pool(tmp_path, cache):
     pool.groups = np.arange(10) // 4
     found = cache(pool, tmp_path)
     assert found.fingerprint == pool.fingerprint  # a run may go on with another cache
-    assert np.array_equal(found.targets, pool.targets)
+    assert np.array_equal(found.targets.values, pool.targets.values)
     assert np.array_equal(found.groups, pool.groups)
     assert [found.name(i) for i in range(10)] == [pool.name(i) for i in range(10)]
     for i in range(10):
@@ -120,7 +121,7 @@ def test_decoded_images_are_resized_whole(tmp_path):
 def test_decoded_pixels_of_the_right_size_are_what_they_were(tmp_path, channels):
     values = np.random.default_rng(0).integers(0, 255, (300, 8, 8, channels), dtype=np.uint8)
     values = values[..., 0] if channels == 1 else values
-    pool = ArrayPool(values, np.arange(300), "pixels")
+    pool = ArrayPool(values, OneClass(np.arange(300)), "pixels")
     found = decode(pool, tmp_path, size=8, image_mode=None, in_chans=channels, num_workers=2)
     assert np.array_equal(np.stack([found.load(i) for i in range(300)]), values)
     assert {found.size(i) for i in range(300)} == {None}
@@ -132,7 +133,7 @@ def test_decoded_pixels_of_the_right_size_are_what_they_were(tmp_path, channels)
 def test_a_wrong_number_of_channels_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"photo 0 has 1 channels, and data.in_chans is 3; set data.image_mode"):
         decode(Photos(mode="L"), tmp_path, image_mode=None)
-    pool = ArrayPool(np.zeros((3, 8, 8, 5), dtype=np.uint8), np.arange(3), "satellite")
+    pool = ArrayPool(np.zeros((3, 8, 8, 5), dtype=np.uint8), OneClass(np.arange(3)), "satellite")
     with pytest.raises(DataError, match="satellite image 0 has 5 channels, and a JPEG or PNG holds at most 4"):
         encode(pool, tmp_path, image_mode=None)
     assert contents(tmp_path) == {}
@@ -146,7 +147,7 @@ def test_unreadable_images_are_recorded_with_their_reason(tmp_path, cache):
             found.load(i)
     read = found.load_many([3, 4, 5])
     assert [isinstance(stored, Exception) for stored in read] == [False, True, False]
-    assert found.targets[4] == 1
+    assert found.targets.values[4] == 1
 
 
 # -- when they are built

@@ -16,6 +16,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 
 SHIFTED = ShiftedCrop(image_size=16, padding=3, flip_rate=0.5, interpolation="bilinear")
@@ -31,7 +32,7 @@ def pictures(n=40, side=16, channels=3):
 
 
 def split_of(crop, pool=None, channels=3, **changes):
-    pool = pool or ArrayPool(pictures(channels=channels), np.arange(40) % 7, "pictures")
+    pool = pool or ArrayPool(pictures(channels=channels), OneClass(np.arange(40) % 7), "pictures")
     settings = {"image_mode": None, "in_chans": channels, "transform": None, "seed": 5}
     return ImageSplit(pool, np.arange(len(pool))[::-1][:37].copy(), crop=crop, **settings | changes)
 
@@ -57,7 +58,10 @@ def both(split, image_size=0):
     crops, held = CropsOnly.of(split), held_on(torch.device("cpu"), split)
     for keys in epoch_of(split, image_size):
         asked = crops.__getitems__(keys)
-        yield split.__getitems__(keys), RawBatch(cut_out(held, asked), asked.target, asked.index)
+        yield (
+            split.__getitems__(keys),
+            RawBatch((cut_out(held[asked.index], asked.views[0]),), asked.target, asked.index),
+        )
 
 
 @pytest.mark.parametrize("crop", [SHIFTED, WHOLE, SHIFTED.at(16)], ids=["shifted", "whole", "at its own size"])
@@ -65,11 +69,11 @@ def both(split, image_size=0):
 def test_shifts_and_flips_are_the_same_bits(crop, channels):
     split, seen = split_of(crop, channels=channels), set()
     for expected, found in both(split):
-        assert found.images.dtype == torch.uint8
-        assert torch.equal(found.images, expected.images)
+        assert found.view.dtype == torch.uint8
+        assert torch.equal(found.view, expected.view)
         assert torch.equal(found.target, expected.target)
         assert torch.equal(found.index, expected.index)
-        seen |= {image.numpy().tobytes() for image in found.images}
+        seen |= {image.numpy().tobytes() for image in found.view}
     assert len(seen) == (len(split) // 8 * 4 if crop is WHOLE else len(split) // 8 * 8)
 
 
@@ -84,23 +88,23 @@ def test_resized_boxes_are_those_of_workers_and_their_pixels_close(method, image
         flip_rate=0.5,
         interpolation="bilinear",
     )
-    split = split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))
+    split = split_of(crop, ArrayPool(pictures(side=48), OneClass(np.arange(40) % 7), "pictures"))
     differences = []
     for expected, found in both(split, step_size):
-        assert found.images.shape == expected.images.shape == (8, 3, *[step_size or image_size] * 2)
-        differences += (found.images - expected.images.float()).abs().mean(dim=(1, 2, 3)).tolist()
+        assert found.view.shape == expected.view.shape == (8, 3, *[step_size or image_size] * 2)
+        differences += (found.view - expected.view.float()).abs().mean(dim=(1, 2, 3)).tolist()
     assert np.mean(differences) < 2
     assert max(differences) < 4
     asked = CropsOnly.of(split).__getitems__(keys := [Key(1, index) for index in range(30)])
-    crops = crop(np.full((30, 2), 48), split.numbers(keys))
-    assert np.array_equal(asked.boxes, crops.boxes.astype(np.float32))
-    assert np.array_equal(asked.flips, crops.flips)
+    crops = crop(np.full((30, 2), 48), split.numbers(keys, crop.draws))
+    assert np.array_equal(asked.views[0].boxes, crops.boxes.astype(np.float32))
+    assert np.array_equal(asked.views[0].flips, crops.flips)
 
 
 @pytest.mark.parametrize("crop", [WHOLE.at(24), CenterCrop(image_size=12, resize_size=14, interpolation="bilinear")])
 def test_crops_without_chance_are_close_too(crop):
-    for expected, found in both(split_of(crop, ArrayPool(pictures(side=48), np.arange(40) % 7, "pictures"))):
-        assert (found.images - expected.images.float()).abs().mean() < 4
+    for expected, found in both(split_of(crop, ArrayPool(pictures(side=48), OneClass(np.arange(40) % 7), "pictures"))):
+        assert (found.view - expected.view.float()).abs().mean() < 4
 
 
 def test_boxes_are_drawn_on_the_size_in_the_source():
@@ -111,19 +115,20 @@ def test_boxes_are_drawn_on_the_size_in_the_source():
     crop = RandomResizedCrop(
         image_size=16, scale=[0.3, 1], ratio=[0.75, 1.33], method="inception", flip_rate=0.5, interpolation="bilinear"
     )
-    split = split_of(crop, Smaller(pictures(side=48), np.arange(40) % 7, "pictures"))
+    split = split_of(crop, Smaller(pictures(side=48), OneClass(np.arange(40) % 7), "pictures"))
     for expected, found in both(split):
-        assert (found.images - expected.images.float()).abs().mean() < 4
+        assert (found.view - expected.view.float()).abs().mean() < 4
 
 
 def test_nothing_of_it_is_pixels():
     batch = CropsOnly.of(split_of(SHIFTED)).__getitems__([Key(0, index) for index in range(30)])
-    assert (batch.shifts.shape, batch.flips.shape, batch.boxes) == ((30, 2), (30,), None)
-    assert batch.size == (16, 16)
+    (view,) = batch.views
+    assert (view.shifts.shape, view.flips.shape, view.boxes) == ((30, 2), (30,), None)
+    assert view.size == (16, 16)
 
 
 def test_images_that_cannot_be_read_are_named_and_not_trained_on():
-    pool = ArrayPool(pictures(), np.arange(40) % 7, "pictures")
+    pool = ArrayPool(pictures(), OneClass(np.arange(40) % 7), "pictures")
     pool.unreadable = {39: "torn", 37: "empty"}  # places 0 and 2 of the split
     asked = CropsOnly.of(split_of(SHIFTED, pool)).__getitems__([Key(0, index) for index in range(4)])
     assert asked.index.tolist() == [1, 3]
@@ -135,7 +140,7 @@ def test_images_that_cannot_be_read_are_named_and_not_trained_on():
 
 @pytest.mark.parametrize(("channels", "image_mode", "in_chans"), [(1, "RGB", 3), (3, "L", 1)])
 def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mode, in_chans):
-    pool = ArrayPool(pictures(channels=channels), np.arange(40) % 7, "pictures")
+    pool = ArrayPool(pictures(channels=channels), OneClass(np.arange(40) % 7), "pictures")
     assert not holds_pixels(pool, in_chans)
     settings = {"size": 16, "image_mode": image_mode, "in_chans": in_chans, "num_workers": 0}
     held = CACHES["device"](pool, tmp_path, **settings)
@@ -144,8 +149,8 @@ def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mod
     crops, images = CropsOnly.of(split.from_pool(held)), held_on(torch.device("cpu"), split.from_pool(held))
     for keys in epoch_of(split):
         asked = crops.__getitems__(keys)
-        found = cut_out(images, asked)
-        assert torch.equal(found, split.__getitems__(keys).images)
+        found = cut_out(images[asked.index], asked.views[0])
+        assert torch.equal(found, split.__getitems__(keys).view)
     whole = split.seen_through(WHOLE, None)
     assert not CropsOnly.exact(whole)
     assert CropsOnly.exact(whole.from_pool(held))
@@ -163,7 +168,7 @@ def test_a_split_that_is_transformed_is_refused():
 
 def test_images_of_different_sizes_are_refused():
     budget = TokenBudget(patch_size=4, max_tokens=16, enlarge=False, flip_rate=0.5, interpolation="bilinear")
-    files = Pool(np.arange(40) % 7, "files")
+    files = Pool(OneClass(np.arange(40) % 7), "files")
     for split in (split_of(budget), split_of(SHIFTED, files)):
         with pytest.raises(ConfigError, match="images of one size"):
             CropsOnly.of(split)
@@ -174,8 +179,8 @@ def test_images_of_different_sizes_are_refused():
 
 def datamodule(cache):
     pools = {
-        "train": ArrayPool(pictures(60), np.arange(60) % 4, "train"),
-        "val": ArrayPool(pictures(30)[::-1].copy(), np.arange(30) % 4, "val"),
+        "train": ArrayPool(pictures(60), OneClass(np.arange(60) % 4), "train"),
+        "val": ArrayPool(pictures(30)[::-1].copy(), OneClass(np.arange(30) % 4), "val"),
     }
     module = ImageDataModule(
         source=SimpleNamespace(class_names=list("abcd"), in_chans=3, prepare=lambda: None, open=lambda: pools),
@@ -225,5 +230,6 @@ def test_the_datamodule_gives_the_same_batches_with_and_without_it():
             batches.append([module.on_after_batch_transfer(batch, 0) for batch in loader])
         assert len(batches[0]) == len(batches[1]) > 1
         for plain, cut in zip(*batches, strict=True):
-            assert plain.grid == cut.grid == (4, 4)
-            assert all(torch.equal(a, b) for a, b in zip(plain[:3], cut[:3], strict=True))
+            assert plain.view.grid == cut.view.grid == (4, 4)
+            assert torch.equal(plain.view.inputs, cut.view.inputs)
+            assert all(torch.equal(a, b) for a, b in zip(plain[1:], cut[1:], strict=True))

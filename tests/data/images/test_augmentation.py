@@ -19,6 +19,7 @@ from vitlab.data.loading.loader import as_it_is
 from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.pool import ArrayPool
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 
 FILES = sorted(file for file in (CONF / "augmentation").glob("*.yaml") if file.stem != "none")
@@ -45,14 +46,14 @@ def split_of(transform, *, channels=3, crop=None, seed=0, count=16):
     crop = crop or RandomResizedCrop(
         image_size=S, scale=[1.0, 1.0], ratio=[1.0, 1.0], method="torchvision", flip_rate=0.0, interpolation="bilinear"
     )  # the whole image: what changes is the augmentation's doing
-    pool = ArrayPool(scenes(count, channels), np.arange(count), "scene")
+    pool = ArrayPool(scenes(count, channels), OneClass(np.arange(count)), "scene")
     return ImageSplit(
         pool, np.arange(count), image_mode=None, in_chans=channels, crop=crop, transform=transform, seed=seed
     )
 
 
 def images(split, epoch=0):
-    return split.__getitems__([Key(epoch, index) for index in range(len(split))]).images
+    return split.__getitems__([Key(epoch, index) for index in range(len(split))]).view
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -75,7 +76,7 @@ def test_the_number_of_workers_changes_no_augmentation(name):
     def epoch(num_workers):
         order = TrainingOrder(16, global_batch_size=8, accumulation=2, rank=0, world_size=1, seed=0, position=lambda: 0)
         loader = DataLoader(split_of(built(name)), batch_sampler=order, num_workers=num_workers, collate_fn=as_it_is)
-        return [(batch.index.tolist(), batch.images.numpy().tobytes()) for batch in loader]
+        return [(batch.index.tolist(), batch.view.numpy().tobytes()) for batch in loader]
 
     assert epoch(0) == epoch(2)
 
@@ -174,15 +175,15 @@ def test_views_and_crops_of_several_sizes_are_drawn_apart():
         return large + small
 
     first, again, later = views(0), views(0), views(1)
-    assert [tuple(batch.images.shape[2:]) for batch in first] == [(24, 24)] * 2 + [(8, 8)] * 4
+    assert [tuple(batch.view.shape[2:]) for batch in first] == [(24, 24)] * 2 + [(8, 8)] * 4
     for one, same, other in zip(first, again, later, strict=True):
-        assert torch.equal(one.images, same.images)
-        assert (one.images != other.images).flatten(1).any(dim=1).all()
+        assert torch.equal(one.view, same.view)
+        assert (one.view != other.view).flatten(1).any(dim=1).all()
     for batches in (first[:2], first[2:]):
-        for sample in zip(*(batch.images for batch in batches), strict=True):
+        for sample in zip(*(batch.view for batch in batches), strict=True):
             assert len({image.numpy().tobytes() for image in sample}) == len(batches)
     sizes, keys = np.full((16, 2), 24), [[Key(0, i, view) for i in range(16)] for view in range(6)]
-    boxes = np.stack([split.crop(sizes, split.numbers(k)).boxes for k in keys])  # (6 views, 16, 4)
-    correlation = np.corrcoef(np.stack([split.numbers(k).ravel() for k in keys])) - np.eye(6)
+    boxes = np.stack([split.crop(sizes, split.numbers(k, split.crop.draws)).boxes for k in keys])  # (6 views, 16, 4)
+    correlation = np.corrcoef(np.stack([split.numbers(k, split.crop.draws).ravel() for k in keys])) - np.eye(6)
     assert len(np.unique(boxes.reshape(-1, 4), axis=0)) > 60
     assert np.abs(correlation).max() < 0.2

@@ -17,6 +17,7 @@ from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget,
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import ArrayPool
+from vitlab.data.targets import OneClass
 from vitlab.seeding import counted_numbers
 
 METHODS = ("torchvision", "inception")
@@ -116,7 +117,7 @@ def test_a_shifted_crop_is_torchvisions_crop_of_the_padded_image(padding):
     crop = ShiftedCrop(image_size=8, padding=padding, flip_rate=0.5, interpolation="bilinear")
     pixels = noise(8, 8, 3)
     split = ImageSplit(
-        ArrayPool(pixels[None], np.array([0]), ""),
+        ArrayPool(pixels[None], OneClass(np.array([0])), ""),
         np.array([0]),
         image_mode=None,
         in_chans=3,
@@ -126,7 +127,7 @@ def test_a_shifted_crop_is_torchvisions_crop_of_the_padded_image(padding):
     )
     padded = F.pad(torch.from_numpy(pixels).permute(2, 0, 1), padding)
     keys = [Key(epoch, 0) for epoch in range(100)]
-    crops = crop(np.full((100, 2), 8), split.numbers(keys))
+    crops = crop(np.full((100, 2), 8), split.numbers(keys, crop.draws))
     for key, (down, right), flip in zip(keys, crops.shifts, crops.flips, strict=True):
         expected = F.crop(padded, padding - down, padding - right, 8, 8)
         assert torch.equal(split[key].image, expected.flip(-1) if flip else expected)

@@ -115,7 +115,7 @@ def test_from_file_to_crop_is_close_to_the_full_decode_resized_by_pillow(method,
         sizes = np.tile(np.array(size), (12, 1))
         crops = crop(sizes, counted_numbers("test", np.arange(12)[:, None] + 100 * seed, crop.draws))
         for k, (box, flip) in enumerate(zip(crops.boxes, crops.flips, strict=True)):
-            found = crop_image(opened(content, "RGB"), sizes[k], crop, crops, k)
+            found = crop_image(opened(content, "RGB"), sizes[k], [(crop, crops)], k)[0]
             expected = by_pillow(full, box, (image_size, image_size), interpolation)
             expected = expected.flip(-1) if flip else expected
             differences.append((found.int() - expected.int()).abs().float().mean().item())

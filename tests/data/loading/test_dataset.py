@@ -17,6 +17,7 @@ from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
+from vitlab.data.targets import OneClass
 from vitlab.errors import DataError
 
 SHIFTED = ShiftedCrop(image_size=8, padding=4, flip_rate=0.5, interpolation="bilinear")
@@ -30,13 +31,13 @@ def split_of(pool, **changes):
 
 def noise_split(seed=0, num_samples=20, **changes):
     pixels = np.random.RandomState(0).randint(0, 256, (num_samples, 8, 8, 3), dtype=np.uint8)
-    pool = ArrayPool(pixels, np.arange(num_samples), "noise")
+    pool = ArrayPool(pixels, OneClass(np.arange(num_samples)), "noise")
     return split_of(pool, **{"transform": JITTER, "seed": seed} | changes)
 
 
 def file_split(path, image_mode=None, in_chans=3):
     """One file, as it is: up to its own size a token budget changes nothing."""
-    pool = FilePool([str(path)], np.array([5]), "")
+    pool = FilePool([str(path)], OneClass(np.array([5])), "")
     crop = TokenBudget(patch_size=1, max_tokens=4096, enlarge=False, flip_rate=0.0, interpolation="bilinear")
     return split_of(pool, image_mode=image_mode, in_chans=in_chans, crop=crop)
 
@@ -80,16 +81,17 @@ def test_the_number_of_workers_changes_nothing():
         order = TrainingOrder(20, global_batch_size=8, accumulation=2, rank=0, world_size=1, seed=0, position=lambda: 1)
         settings = {"prefetch_batches": 2, "stall_timeout": 60, "device": torch.device("cpu")}
         loader = Loader(noise_split(), order, num_workers=num_workers, **settings)
-        return [(b.images.numpy().tobytes(), b.target.tolist(), b.index.tolist()) for b in loader]
+        return [(b.view.numpy().tobytes(), b.target.tolist(), b.index.tolist()) for b in loader]
 
     assert epoch(0) == epoch(2)
 
 
 def test_a_batch_is_uint8_with_its_targets_and_places():
     split = noise_split()
-    batch = collate([split[0, 7], Unreadable("x.png", "no image", 5), split[0, 3]])
-    assert batch.images.dtype == torch.uint8
-    assert (batch.images.shape, batch.target.tolist(), batch.index.tolist()) == ((2, 3, 8, 8), [7, 3], [7, 3])
+    samples = [split[0, 7], Unreadable("x.png", "no image", 5), split[0, 3]]
+    batch = collate(samples, split.targets[[7, 3]].collate())
+    assert batch.view.dtype == torch.uint8
+    assert (batch.view.shape, batch.target.tolist(), batch.index.tolist()) == ((2, 3, 8, 8), [7, 3], [7, 3])
     assert batch.unreadable == (Unreadable("x.png", "no image", 5),)
 
 
@@ -97,7 +99,7 @@ def test_items_of_a_whole_batch_are_those_of_its_keys():
     split = noise_split()
     keys = [Key(2, 7), Key(2, 3), Key(2, 7, 1), Key(0, 0)]
     batch, alone = split.__getitems__(keys), [split[key] for key in keys]
-    assert torch.equal(batch.images, torch.stack([sample.image for sample in alone]))
+    assert torch.equal(batch.view, torch.stack([sample.image for sample in alone]))
     assert (batch.target.tolist(), batch.index.tolist()) == ([7, 3, 7, 0], [7, 3, 7, 0])
     assert batch.unreadable == ()
 
@@ -108,9 +110,9 @@ def test_a_batch_may_have_another_image_size():
     )
     split = noise_split(crop=crop, transform=None)
     batch = split.__getitems__([Key(0, index, 0, 5) for index in range(6)])
-    assert batch.images.shape == (6, 3, 5, 5)
+    assert batch.view.shape == (6, 3, 5, 5)
     smaller = split.seen_through(crop.at(5), None)
-    assert torch.equal(batch.images, torch.stack([smaller[0, index].image for index in range(6)]))
+    assert torch.equal(batch.view, torch.stack([smaller[0, index].image for index in range(6)]))
 
 
 def test_what_is_unreadable_in_a_batch_is_named_and_the_rest_is_as_without_it():
@@ -125,9 +127,9 @@ def test_what_is_unreadable_in_a_batch_is_named_and_the_rest_is_as_without_it():
     batch = torn.__getitems__([Key(0, index) for index in (2, 3, 4)])
     assert batch.unreadable == (Unreadable("noise image 3", "torn", 3),)
     assert batch.index.tolist() == [2, 4]
-    assert torch.equal(batch.images, torch.stack([whole[0, 2].image, whole[0, 4].image]))
+    assert torch.equal(batch.view, torch.stack([whole[0, 2].image, whole[0, 4].image]))
     nothing = torn.__getitems__([Key(0, 3)])
-    assert (len(nothing.images), nothing.target.tolist(), len(nothing.unreadable)) == (0, [], 1)
+    assert (nothing.views, nothing.target.tolist(), len(nothing.unreadable)) == ((), [], 1)
 
 
 def test_crops_are_drawn_on_the_size_in_the_source():
@@ -145,7 +147,7 @@ def test_crops_are_drawn_on_the_size_in_the_source():
     crop = RandomResizedCrop(
         image_size=8, scale=[0.3, 1], ratio=[0.75, 1.33], method="inception", flip_rate=0.5, interpolation="bilinear"
     )
-    full, cached = (split_of(kind(pixels, np.arange(8), "wide"), crop=crop) for kind in (ArrayPool, Smaller))
+    full, cached = (split_of(kind(pixels, OneClass(np.arange(8)), "wide"), crop=crop) for kind in (ArrayPool, Smaller))
     for index in range(8):
         difference = full[0, index].image.int() - cached[0, index].image.int()
         assert (
@@ -157,7 +159,7 @@ def test_crops_are_drawn_on_the_size_in_the_source():
 def test_a_split_keeps_places_and_samples_apart():
     split = noise_split()
     split.indices = np.array([4, 9])
-    assert (split[0, 1].target, split[0, 1].index, split.name(1)) == (9, 1, "noise image 9")
+    assert (split.targets.tolist()[1], split[0, 1].index, split.name(1)) == (9, 1, "noise image 9")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_image_mode_converts_whatever_is_stored(tmp_path, stored, colour, image_
     sample = split[0, 0]
     assert sample.image.dtype == torch.uint8
     assert sample.image[:, 2, 2].tolist() == pixel
-    assert sample.target == 5
+    assert split.targets.tolist() == [5]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty", "gone"])

@@ -34,7 +34,7 @@ class Numbers(Dataset):
     def __getitems__(self, keys):
         if 5 in keys and self.what is not None:
             self.what()
-        return RawBatch(torch.tensor(keys), torch.tensor([torch.get_num_threads()]), torch.tensor([os.getpid()]))
+        return RawBatch((torch.tensor(keys),), torch.tensor([torch.get_num_threads()]), torch.tensor([os.getpid()]))
 
 
 def kill_itself():
@@ -53,7 +53,7 @@ def make(what=None, num_workers=2, batches=20, **changes):
 
 def test_batches_come_in_order_from_several_processes_with_one_thread_each():
     batches = list(make())
-    assert [batch.images.item() for batch in batches] == list(range(20))
+    assert [batch.view.item() for batch in batches] == list(range(20))
     assert {batch.target.item() for batch in batches} == {1}
     assert len({batch.index.item() for batch in batches} - {os.getpid()}) == 2
 
@@ -61,7 +61,7 @@ def test_batches_come_in_order_from_several_processes_with_one_thread_each():
 def test_an_epoch_may_be_left_and_the_next_begins_anew():
     several = make()
     for _ in range(3):
-        assert next(iter(several)).images.item() == 0
+        assert next(iter(several)).view.item() == 0
     assert len(list(several)) == 20
 
 

@@ -13,6 +13,7 @@ from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
+from vitlab.data.targets import OneClass
 
 SHIFTED = ShiftedCrop(image_size=8, padding=2, flip_rate=0.5, interpolation="bilinear")
 
@@ -24,7 +25,7 @@ def split_of(pool, crop):
 @pytest.fixture
 def noise():
     pixels = np.random.RandomState(0).randint(0, 256, (50, 8, 8, 3), dtype=np.uint8)
-    return split_of(ArrayPool(pixels, np.arange(50), "noise"), SHIFTED)
+    return split_of(ArrayPool(pixels, OneClass(np.arange(50)), "noise"), SHIFTED)
 
 
 def loader(split, num_workers, batch_bytes, position=0, ready=1):
@@ -50,10 +51,10 @@ def test_batches_are_those_of_the_split_and_hold_for_one_more(noise, num_workers
         expected = [noise.__getitems__(keys) for keys in order]
         before, count = None, 0
         for batch, right in zip(batches, expected, strict=True):
-            assert torch.equal(batch.images, right.images)
+            assert torch.equal(batch.view, right.view)
             assert batch.index.tolist() == right.index.tolist()
             if before is not None:
-                assert torch.equal(before.images, expected[count - 1].images)
+                assert torch.equal(before.view, expected[count - 1].view)
             before, count = batch, count + 1
         assert count == 12
 
@@ -63,8 +64,8 @@ def test_an_epoch_that_is_left_leaves_nothing_behind(noise):
     for batch in batches:
         if batch.index.tolist() == [key.index for key in list(order)[2]]:
             break
-    first = [noise.__getitems__(keys).images for keys in order]
-    assert all(torch.equal(batch.images, right) for batch, right in zip(batches, first, strict=True))
+    first = [noise.__getitems__(keys).view for keys in order]
+    assert all(torch.equal(batch.view, right) for batch, right in zip(batches, first, strict=True))
 
 
 def test_images_of_different_sizes(tmp_path):
@@ -74,10 +75,10 @@ def test_images_of_different_sizes(tmp_path):
         Image.fromarray(random.randint(0, 256, (*size, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
     paths = np.array([str(tmp_path / f"{i}.png") for i in range(8)])
     crop = TokenBudget(patch_size=4, max_tokens=16, enlarge=False, flip_rate=0.5, interpolation="bicubic")
-    split = split_of(FilePool(paths, np.arange(8), ""), crop)
+    split = split_of(FilePool(paths, OneClass(np.arange(8)), ""), crop)
     order, batches = loader(split, 2, 4 * 16 * 48)
     for batch, keys in zip(batches, order, strict=True):
         right = split.__getitems__([Key(*key) for key in keys])
-        assert torch.equal(batch.patches, right.patches)
-        assert batch.grid.grids == right.grid.grids
-        assert torch.equal(batch.grid.mask, right.grid.mask)
+        assert torch.equal(batch.view.patches, right.view.patches)
+        assert batch.view.grid.grids == right.view.grid.grids
+        assert torch.equal(batch.view.grid.mask, right.view.grid.mask)

@@ -276,7 +276,7 @@ def test_shares_that_can_be_worked_out(counts, balance, shares):
 @given(class_sizes, balances, st.integers(0, 3))
 def test_a_balanced_epoch_repeats_as_little_as_it_can(class_sizes, balance, epoch):
     targets = unequal(class_sizes)
-    order = training_order(len(targets), 1, targets=targets, class_balance=balance).permutation(epoch)
+    order = training_order(len(targets), 1, classes=targets, class_balance=balance).permutation(epoch)
     shares = class_shares(np.array(class_sizes), balance)
     assert len(order) == len(targets)
     assert np.bincount(targets[order], minlength=len(class_sizes)).tolist() == shares.tolist()
@@ -290,7 +290,7 @@ def test_a_balanced_epoch_repeats_as_little_as_it_can(class_sizes, balance, epoc
 
 def test_balanced_classes_are_mixed_and_their_samples_differ_between_epochs():
     targets = unequal([900, 60, 40])
-    order = training_order(1000, 4, targets=targets, class_balance=1.0)
+    order = training_order(1000, 4, classes=targets, class_balance=1.0)
     epochs = [order.permutation(epoch) for epoch in range(5)]
     assert len({tuple(epoch) for epoch in epochs}) == 5
     seen = [frozenset(epoch[targets[epoch] == 0]) for epoch in epochs]
@@ -303,7 +303,7 @@ def test_balanced_classes_are_mixed_and_their_samples_differ_between_epochs():
 
 @pytest.mark.parametrize("position", [0, 1, 5, 6, 13])
 def test_a_balanced_order_resumes_and_is_shared_out_as_any_other(position):
-    options = {"n": 23, "size": 4, "targets": unequal([15, 6, 2]), "class_balance": 1.0}
+    options = {"n": 23, "size": 4, "classes": unequal([15, 6, 2]), "class_balance": 1.0}
     uninterrupted = [batch for epoch in range(4) for batch in epoch_from(5 * epoch, **options)]
     assert epoch_from(position, **options) == uninterrupted[position : position + 5]
     halves = [epoch_from(position, rank=rank, world_size=2, **options) for rank in (0, 1)]
@@ -314,5 +314,5 @@ def test_a_balanced_order_resumes_and_is_shared_out_as_any_other(position):
 def test_without_balance_the_order_is_the_plain_one():
     targets = unequal([15, 6, 2])
     plain = training_order(23, 4).permutation(2)
-    assert np.array_equal(training_order(23, 4, targets=targets).permutation(2), plain)
-    assert not np.array_equal(training_order(23, 4, targets=targets, class_balance=0.5).permutation(2), plain)
+    assert np.array_equal(training_order(23, 4, classes=targets).permutation(2), plain)
+    assert not np.array_equal(training_order(23, 4, classes=targets, class_balance=0.5).permutation(2), plain)

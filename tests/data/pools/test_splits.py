@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from vitlab.data import Digits
 from vitlab.data.pools.splits import carve, few_of_each
+from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError
 
 DIGITS = {  # size, first indices, and the sum of all: recorded
@@ -28,7 +29,7 @@ shares = st.lists(st.integers(0, 10), min_size=1, max_size=4).filter(any)
 def test_splits_are_disjoint_complete_and_stratified(class_sizes, shares):
     targets = np.random.RandomState(1).permutation(np.repeat(np.arange(len(class_sizes)), class_sizes))
     fractions = {f"split{k}": share / sum(shares) for k, share in enumerate(shares)}
-    parts = carve(targets, fractions)
+    parts = carve(OneClass(targets), fractions)
     assert sorted(np.concatenate(list(parts.values()))) == list(range(len(targets)))
     for name, fraction in fractions.items():
         assert (np.diff(parts[name]) > 0).all()
@@ -49,7 +50,7 @@ def test_no_global_seed_changes_a_split_and_no_split_changes_a_global_generator(
     splits = []
     for seed in (0, 1):
         seed_everything(seed)
-        splits.append(carve(np.arange(100) % 3, {"train": 0.5, "val": 0.5})["val"].tolist())
+        splits.append(carve(OneClass(np.arange(100) % 3), {"train": 0.5, "val": 0.5})["val"].tolist())
     drawn = draws()
     assert splits[0] == splits[1]
     seed_everything(1)
@@ -57,7 +58,7 @@ def test_no_global_seed_changes_a_split_and_no_split_changes_a_global_generator(
 
 
 def test_a_split_is_a_random_choice():
-    assert carve(np.zeros(100), {"train": 0.5, "val": 0.5})["train"].tolist() != list(range(50))
+    assert carve(OneClass(np.zeros(100)), {"train": 0.5, "val": 0.5})["train"].tolist() != list(range(50))
 
 
 def test_the_digits_are_divided_as_recorded():
@@ -69,7 +70,7 @@ def test_the_digits_are_divided_as_recorded():
 @pytest.mark.parametrize("fractions", [{"train": 0.7, "val": 0.2}, {"train": 0.9, "val": 0.2}])
 def test_fractions_that_do_not_add_up_are_refused(fractions):
     with pytest.raises(ValueError, match="add up to 1"):
-        carve(np.zeros(10), fractions)
+        carve(OneClass(np.zeros(10)), fractions)
 
 
 # -- several classes an image
@@ -83,7 +84,7 @@ hots = st.tuples(st.integers(1, 60), st.integers(1, 6), st.integers(0, 2**31)).m
 @given(hots, shares)
 def test_splits_of_several_classes_are_disjoint_and_complete(hot, shares):
     fractions = {f"split{k}": share / sum(shares) for k, share in enumerate(shares)}
-    parts = carve(hot, fractions)
+    parts = carve(SeveralClasses(hot), fractions)
     assert sorted(np.concatenate(list(parts.values()))) == list(range(len(hot)))
     for name, fraction in fractions.items():
         assert (np.diff(parts[name]) > 0).all()
@@ -94,20 +95,20 @@ def test_each_of_several_classes_is_divided_in_the_fractions():
     """Rare classes are where a random division goes wrong: 30 of 3000, of which a tenth is 3."""
     hot = (np.random.RandomState(0).rand(3000, 6) < [0.5, 0.3, 0.1, 0.05, 0.02, 0.01]).astype(np.uint8)
     fractions = {"train": 0.7, "val": 0.1, "test": 0.2}
-    parts = carve(hot, fractions)
+    parts = carve(SeveralClasses(hot), fractions)
     for name, fraction in fractions.items():
         assert abs(len(parts[name]) - fraction * 3000) <= 3
         assert np.abs(hot[parts[name]].sum(axis=0) - fraction * hot.sum(axis=0)).max() <= 3
         none = (hot.sum(axis=1) == 0).nonzero()[0]
         assert np.isin(none, parts[name]).any()
-    again = carve(hot, fractions)
+    again = carve(SeveralClasses(hot), fractions)
     assert all(np.array_equal(parts[name], again[name]) for name in parts)
     assert parts["val"].tolist() != list(range(2100, 2400))
 
 
 def test_one_class_an_image_is_divided_as_exactly_as_several_could_be():
     targets = np.arange(200) % 4
-    parts = carve(np.eye(4, dtype=np.uint8)[targets], {"train": 0.5, "val": 0.25, "test": 0.25})
+    parts = carve(SeveralClasses(np.eye(4, dtype=np.uint8)[targets]), {"train": 0.5, "val": 0.25, "test": 0.25})
     for name, count in {"train": 25, "val": 12.5, "test": 12.5}.items():
         assert np.abs(np.bincount(targets[parts[name]]) - count).max() <= 1
 
@@ -122,7 +123,7 @@ def test_so_many_of_each_class_out_of_those_that_there_are(class_sizes, seed):
     targets = np.concatenate([targets, np.zeros(50, np.int64)])
     indices = np.flatnonzero(np.arange(len(targets)) < sum(class_sizes))  # the rest belongs to another split
     names = [f"class {k}" for k in range(len(class_sizes))]
-    taken = [few_of_each(targets, indices, k, seed, names) for k in range(1, min(class_sizes) + 1)]
+    taken = [few_of_each(OneClass(targets), indices, k, seed, names) for k in range(1, min(class_sizes) + 1)]
     for k, some in enumerate(taken, start=1):
         assert (np.diff(some) > 0).all()
         assert np.isin(some, indices).all()
@@ -132,17 +133,19 @@ def test_so_many_of_each_class_out_of_those_that_there_are(class_sizes, seed):
 
 def test_the_seed_draws_the_few():
     targets, indices = np.arange(400) % 4, np.arange(400)
-    drawn = [tuple(few_of_each(targets, indices, 5, seed, list("abcd"))) for seed in (0, 0, 1, 2)]
+    drawn = [tuple(few_of_each(OneClass(targets), indices, 5, seed, list("abcd"))) for seed in (0, 0, 1, 2)]
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 3
-    often = np.bincount(np.concatenate([few_of_each(targets, indices, 50, seed, list("abcd")) for seed in range(200)]))
+    often = np.bincount(
+        np.concatenate([few_of_each(OneClass(targets), indices, 50, seed, list("abcd")) for seed in range(200)])
+    )
     assert 60 < often.min() < often.max() < 140  # of 100
 
 
 def test_more_labels_than_there_are_images_of_a_class_are_refused():
     with pytest.raises(ConfigError, match=r"data\.labels_per_class is 3, and 'b' has 2 training image"):
-        few_of_each(np.array([0, 1, 1, 0, 0]), np.arange(5), 3, 0, ["a", "b"])
+        few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 3, 0, ["a", "b"])
     with pytest.raises(ConfigError, match="'c' has 0"):
-        few_of_each(np.array([0, 1, 1, 0, 0]), np.arange(5), 1, 0, ["a", "b", "c"])
+        few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 1, 0, ["a", "b", "c"])
     with pytest.raises(ConfigError, match="one class each"):
-        few_of_each(np.eye(3, dtype=np.uint8), np.arange(3), 1, 0, ["a", "b", "c"])
+        few_of_each(SeveralClasses(np.eye(3, dtype=np.uint8)), np.arange(3), 1, 0, ["a", "b", "c"])

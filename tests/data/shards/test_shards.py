@@ -22,6 +22,7 @@ from vitlab.data.shards.file_ranges import ByteRange, RemoteFiles
 from vitlab.data.shards.index import INDEX, name_of
 from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import short, write_shards
+from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError, DataError
 
 AS_STORED = Reencoding(image_mode=None)
@@ -31,14 +32,14 @@ class Files(Pool):
     """Image files in memory."""
 
     def __init__(self, contents, targets=None):
-        super().__init__(np.arange(len(contents)) % 3 if targets is None else targets, f"files {len(contents)}")
+        super().__init__(targets or OneClass(np.arange(len(contents)) % 3), f"files {len(contents)}")
         self.contents = contents
 
     def load(self, i):
         return self.contents[i]
 
     def name(self, i):
-        return f"/somewhere/class {self.targets[i]}/image é {i}.jpg"
+        return f"/somewhere/class {self.targets.tolist()[i]}/image é {i}.jpg"
 
 
 def picture(i, size=(20, 24), file_format="JPEG", mode="RGB"):
@@ -78,8 +79,8 @@ def test_what_was_packed_is_read_back(tmp_path):
     assert source.class_names == ["a", "b", "c"]
     for pool, original in ((pools["train"], train), (pools["val"], val)):
         assert pool.load_many(range(len(original))) == original.contents
-        assert pool.targets.dtype == pool.groups.dtype == np.int64
-        assert np.array_equal(pool.targets, original.targets)
+        assert pool.targets.values.dtype == pool.groups.dtype == np.int64
+        assert np.array_equal(pool.targets.values, original.targets.values)
         assert pool.fingerprint == original.fingerprint  # the same pictures: a run may go on with either
         assert pool.size(0) is None
     groups = pools["train"].groups
@@ -105,7 +106,7 @@ def test_the_shards_are_webdatasets(tmp_path):
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (8, 8, 2), (8, 8, 3), (8, 8, 4)])
 def test_pixels_lose_nothing(tmp_path, shape):
     pixels = np.random.default_rng(0).integers(0, 255, (5, *shape), dtype=np.uint8)
-    original = ArrayPool(pixels, np.arange(5), "pixels")
+    original = ArrayPool(pixels, OneClass(np.arange(5)), "pixels")
     packed(tmp_path, {"train": original})
     pool = opened(tmp_path)["train"]
     for i in range(5):
@@ -170,7 +171,7 @@ def test_unreadable_images_can_be_left_out(tmp_path):
     kept = [0, 1, 3, 4, 6, 7]
     found = opened(tmp_path)["train"]
     assert found.load_many(range(6)) == [pool.contents[i] for i in kept]
-    assert found.targets.tolist() == pool.targets[kept].tolist()
+    assert found.targets.tolist() == pool.targets.values[kept].tolist()
     assert [found.name(k).split(" in ")[0] for k in range(6)] == [short(pool.name(i)) for i in kept]
     assert list(index["splits"]["train"]["skipped"]) == [short(pool.name(i)) for i in (2, 5)]
     assert found.fingerprint != pool.fingerprint
@@ -281,7 +282,7 @@ def test_a_pickled_pool_is_small_and_reads_the_same(tmp_path):
     assert len(pickled) < 800
     copy = pickle.loads(pickled)
     assert copy.load_many([199, 0]) == [original.contents[199], original.contents[0]]
-    assert np.array_equal(copy.targets, original.targets)
+    assert np.array_equal(copy.targets.values, original.targets.values)
 
 
 def test_more_shards_than_files_may_be_open(tmp_path, monkeypatch):
@@ -497,26 +498,26 @@ HOT = np.random.RandomState(0).randint(0, 2, (20, 3)).astype(np.uint8)
 
 def test_several_classes_are_packed_and_read_back(tmp_path):
     HOT[4] = 0
-    original = Files([picture(i) for i in range(20)], HOT)
+    original = Files([picture(i) for i in range(20)], SeveralClasses(HOT))
     index = packed(tmp_path / "a", {"train": original})
     assert len(index["splits"]["train"]["shards"]) > 1
     pool = opened(tmp_path / "a")["train"]
-    assert np.array_equal(pool.targets, HOT)
-    assert pool.targets.dtype == np.uint8
-    assert np.array_equal(pickle.loads(pickle.dumps(pool)).targets, HOT)
+    assert np.array_equal(pool.targets.values, HOT)
+    assert pool.targets.values.dtype == np.uint8
+    assert np.array_equal(pickle.loads(pickle.dumps(pool)).targets.values, HOT)
     assert pool.load_many(range(20)) == original.contents
     with tarfile.open(tmp_path / "a" / "train-000000.tar") as tar:
         assert tar.getnames()[:2] == ["000000000.jpg", "000000000.json"]
         assert json.load(tar.extractfile("000000000.json")) == {"label": np.flatnonzero(HOT[0]).tolist()}
     index_tars(str(tmp_path / "a"), tmp_path / "b", class_names=["a", "b", "c"], num_workers=0)
-    assert np.array_equal(opened(tmp_path / "b")["train"].targets, HOT)  # the tars tell the same
+    assert np.array_equal(opened(tmp_path / "b")["train"].targets.values, HOT)  # the tars tell the same
 
 
 def test_several_classes_stay_with_their_images_when_some_are_left_out(tmp_path):
-    original = Files([b"damaged" if i == 3 else picture(i) for i in range(20)], HOT)
+    original = Files([b"damaged" if i == 3 else picture(i) for i in range(20)], SeveralClasses(HOT))
     packed(tmp_path, {"train": original}, on_bad_image="skip")
     pool = opened(tmp_path)["train"]
-    assert np.array_equal(pool.targets, np.delete(HOT, 3, axis=0))
+    assert np.array_equal(pool.targets.values, np.delete(HOT, 3, axis=0))
 
 
 def test_lists_of_classes_in_tars_of_others(tmp_path):

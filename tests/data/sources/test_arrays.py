@@ -158,12 +158,12 @@ def test_a_row_of_labels_may_hold_several_classes(tmp_path, kind):
     np.savez(tmp_path / "data.npz", images=images, labels=hot)
     source = arrays(tmp_path / "data.npz", class_names=["a", "b", "c", "d"])
     pool = source.open()["train"]
-    assert np.array_equal(pool.targets, hot)
-    assert pool.targets.dtype == np.uint8
+    assert np.array_equal(pool.targets.values, hot)
+    assert pool.targets.values.dtype == np.uint8
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "labels.npy", hot)
     mapped = arrays(tmp_path / "images.npy", tmp_path / "labels.npy")
-    assert np.array_equal(mapped.open()["train"].targets, hot)
+    assert np.array_equal(mapped.open()["train"].targets.values, hot)
     assert mapped.class_names == ["0", "1", "2", "3"]
 
 

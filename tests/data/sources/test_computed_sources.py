@@ -16,7 +16,7 @@ def test_digits_are_scikit_learns():
     expected = load_digits()
     assert len(pool) == 1797
     assert np.array_equal(pool.pixels, np.round(expected.images / 16 * 255))
-    assert np.array_equal(pool.targets, expected.target)
+    assert np.array_equal(pool.targets.values, expected.target)
     assert np.array_equal(np.asarray(pool.load(3)), pool.pixels[3])
 
 
@@ -35,7 +35,7 @@ def test_synthetic_images_have_the_size_that_is_asked_for(num_classes, in_chans,
     image = pool.load(59)
     assert (len(pool), len(source.class_names)) == (60, num_classes)
     assert (image.shape, image.dtype) == ((image_size, image_size, in_chans), np.uint8)
-    counts = np.bincount(pool.targets, minlength=num_classes)
+    counts = np.bincount(pool.targets.values, minlength=num_classes)
     assert counts.max() - counts.min() <= 1
 
 
@@ -51,7 +51,7 @@ def test_synthetic_classes_can_be_learnt_but_not_from_single_pixels():
     """Nearest class mean: of the spectrum it tells the directions apart, of the pixels it does not."""
     pool = synthetic(num_samples=300, in_chans=1).open()["train"]
     pixels = torch.stack([torch.from_numpy(pool.load(i)[..., 0]).float() for i in range(300)])
-    targets = torch.from_numpy(pool.targets)
+    targets = torch.from_numpy(pool.targets.values)
 
     def accuracy(features):
         means = torch.stack([features[:200][targets[:200] == k].mean(dim=0) for k in range(4)])
@@ -72,13 +72,13 @@ def many(**changes):
 
 def test_several_synthetic_classes_an_image():
     pool = many().open()["train"]
-    assert pool.targets.shape == (400, 5)
-    assert pool.targets.dtype == np.uint8
-    assert np.bincount(pool.targets.sum(axis=1)).min() > 70  # images of none, one, two and three
-    assert pool.targets.sum(axis=1).max() == 3
-    assert 0.2 < pool.targets.mean(axis=0).min() < pool.targets.mean(axis=0).max() < 0.4
+    assert pool.targets.values.shape == (400, 5)
+    assert pool.targets.values.dtype == np.uint8
+    assert np.bincount(pool.targets.values.sum(axis=1)).min() > 70  # images of none, one, two and three
+    assert pool.targets.values.sum(axis=1).max() == 3
+    assert 0.2 < pool.targets.values.mean(axis=0).min() < pool.targets.values.mean(axis=0).max() < 0.4
     again = many().open()["train"]
-    assert np.array_equal(pool.targets, again.targets)
+    assert np.array_equal(pool.targets.values, again.targets.values)
     assert all(np.array_equal(pool.load(i), again.load(i)) for i in range(20))
     assert (
         pool.fingerprint == again.fingerprint != synthetic(num_samples=400, num_classes=5).open()["train"].fingerprint
@@ -90,8 +90,8 @@ def test_an_image_of_one_wave_is_the_plain_one_and_one_of_none_is_noise():
         synthetic(num_samples=400, num_classes=5, noise=0.0).open()["train"],
         many(noise=0.0).open()["train"],
     )
-    counts = several.targets.sum(axis=1)
-    same = [i for i in range(400) if counts[i] == 1 and several.targets[i, plain.targets[i]]]
+    counts = several.targets.values.sum(axis=1)
+    same = [i for i in range(400) if counts[i] == 1 and several.targets.values[i, plain.targets.values[i]]]
     assert len(same) > 5
     assert all(np.array_equal(several.load(i), plain.load(i)) for i in same)
     assert len(np.unique(several.load(int(counts.argmin())))) == 1
@@ -99,4 +99,4 @@ def test_an_image_of_one_wave_is_the_plain_one_and_one_of_none_is_noise():
 
 @pytest.mark.parametrize("num_classes", [1, 2])
 def test_no_more_waves_than_classes(num_classes):
-    assert many(num_classes=num_classes).open()["train"].targets.sum(axis=1).max() == num_classes
+    assert many(num_classes=num_classes).open()["train"].targets.values.sum(axis=1).max() == num_classes

@@ -373,7 +373,7 @@ def test_archives_are_unpacked_and_their_files_read(tmp_path, monkeypatch, name)
     assert (files.class_names, files.in_chans) == (CLASSES[name], None)
     assert list(pools) == list(expected)
     for split, images in expected.items():
-        assert [(pools[split].load(i), int(pools[split].targets[i])) for i in range(len(images))] == images
+        assert [(pools[split].load(i), int(pools[split].targets.values[i])) for i in range(len(images))] == images
         assert pickle.loads(pickle.dumps(pools[split])).name(0) == pools[split].name(0)
     assert os.path.isfile(pools["train"].name(0))
 

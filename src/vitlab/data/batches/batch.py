@@ -1,6 +1,6 @@
 """What a model takes.
 
-B batch, C channels, H W image height and width, P patch_size, N patches, K classes
+B batch, C channels, H W image height and width, P patch_size, N patches
 """
 
 from typing import Any, NamedTuple
@@ -12,22 +12,34 @@ from vitlab.data.batches.tensors import on_device
 from vitlab.layers import Grid, MixedGrids
 
 
-class Batch(NamedTuple):
+class View(NamedTuple):
     """Float patches (B, N, C·P·P) and the `grid` in which they lie: (h, w), or one for each image where these differ in
-    size, filled up with zeros to the longest. Images (B, C, H, W) without a grid for a model that wants pixels.
-
-    `target` (B,) holds classes, or (B, K) float: probabilities after mixing, or which classes are there where an image
-    may have several. `index` (B,) is the place in the split.
-    """
+    size, filled up with zeros to the longest. Images (B, C, H, W) without a grid for a model that wants pixels."""
 
     inputs: Tensor
-    target: Tensor
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch has no use for
     grid: Grid | MixedGrids | None = None
-
-    def to(self, device: torch.device) -> "Batch":
-        return on_device(self, device)
 
     def arguments(self) -> tuple[Any, ...]:
         """What the model is called with."""
         return (self.inputs,) if self.grid is None else (self.inputs, self.grid)
+
+
+class Batch(NamedTuple):
+    """The views of B images: one in most regimes, several, of one size or more, where they are compared.
+
+    `target` is what the targets' kind collates: classes (B,), or, where an image may have several or is mixed, (B, K)
+    how much of each. `index` (B,) is the place in the split.
+    """
+
+    views: tuple[View, ...]
+    target: Any
+    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch has no use for
+
+    @property
+    def view(self) -> View:
+        """The only view."""
+        (view,) = self.views
+        return view
+
+    def to(self, device: torch.device) -> "Batch":
+        return on_device(self, device)

@@ -5,7 +5,6 @@ B batch, K classes
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torchvision.transforms import v2
 
@@ -15,9 +14,9 @@ from vitlab.seeding import seeded_cpu
 class Mixing:
     """One of mixup and CutMix for each batch, CutMix with probability `cutmix_rate`, none with 1 - `rate`.
 
-    Images (B, C, H, W) and classes (B,), or (B, K) where an image may have several -> mixed images and (B, K): how much
-    of each class there is. The pairing is with the image before it in the batch, and all that is random comes from the
-    given seed. An alpha is that of the Beta distribution.
+    Images (B, C, H, W), and how much of each class there is in them (B, K) -> the same, mixed. The pairing is with the
+    image before it in the batch, and all that is random comes from the given seed. An alpha is that of the Beta
+    distribution.
     """
 
     def __init__(self, *, num_classes: int, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):
@@ -30,9 +29,9 @@ class Mixing:
         self.mixup = v2.MixUp(alpha=mixup_alpha, num_classes=num_classes)
         self.cutmix = v2.CutMix(alpha=cutmix_alpha, num_classes=num_classes)
 
-    def __call__(self, images: Tensor, target: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, images: Tensor, shares: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         with seeded_cpu(seed):  # torchvision draws on the CPU: nothing waits for the device
             mixes, cuts = torch.rand(2).tolist()
             if mixes >= self.rate:
-                return images, target if target.ndim == 2 else F.one_hot(target, self.num_classes).float()
-            return (self.cutmix if cuts < self.cutmix_rate else self.mixup)(images, target)
+                return images, shares
+            return (self.cutmix if cuts < self.cutmix_rate else self.mixup)(images, shares)

@@ -6,9 +6,9 @@ B batch, C channels, H W image height and width, P patch_size, N patches
 import torch
 from torch import Tensor, nn
 
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, View
 from vitlab.data.batches.mixing import Mixing
-from vitlab.data.batches.raw_batch import MixedBatch, RawBatch
+from vitlab.data.batches.raw_batch import MixedPatches, RawBatch
 from vitlab.layers import Grid, patchify
 
 
@@ -32,21 +32,23 @@ class Preprocessing(nn.Module):
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
-    def finished(self, batch: RawBatch | MixedBatch) -> Batch:
+    def finished(self, batch: RawBatch) -> Batch:
         """Make what a model takes of what a worker has handed over."""
-        self.to(batch.target.device)
-        if isinstance(batch, MixedBatch):
-            return Batch(self.normalize_patches(batch.patches), batch.target, batch.index, batch.grid)
-        inputs, grid = self.cut(batch.images)
-        normalize = self.normalize if grid is None else self.normalize_patches
-        return Batch(normalize(inputs), batch.target, batch.index, grid)
+        self.to(batch.index.device)
+        return Batch(tuple(self.finished_view(view) for view in batch.views), batch.target, batch.index)
 
-    def mixed(self, batch: RawBatch, mixing: Mixing, seed: int) -> Batch:
-        """The same, with images and their labels mixed in between."""
-        self.to(batch.target.device)
-        images, target = mixing(self.normalize(batch.images), batch.target, seed)
-        inputs, grid = self.cut(images)
-        return Batch(inputs, target, batch.index, grid)
+    def finished_view(self, view: Tensor | MixedPatches) -> View:
+        if isinstance(view, MixedPatches):
+            return View(self.normalize_patches(view.patches), view.grid)
+        inputs, grid = self.cut(view)
+        normalize = self.normalize if grid is None else self.normalize_patches
+        return View(normalize(inputs), grid)
+
+    def mixed(self, batch: RawBatch, shares: Tensor, mixing: Mixing, seed: int) -> Batch:
+        """The same of the only view, with images and their `shares` (B, K) of classes mixed in between."""
+        self.to(batch.index.device)
+        images, target = mixing(self.normalize(batch.view), shares, seed)
+        return Batch((View(*self.cut(images)),), target, batch.index)
 
     def normalize(self, images: Tensor) -> Tensor:
         """From [0, 255] to float of the same shape, (B, C, H, W)."""

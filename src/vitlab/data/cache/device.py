@@ -4,7 +4,7 @@ n images of the split, B batch, C channels, S side of the stored images, h w hei
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,25 +13,30 @@ from torchvision.ops import roi_align
 
 from vitlab.data.batches.raw_batch import RawBatch, Unreadable
 from vitlab.data.batches.tensors import on_device
-from vitlab.data.images.crops import WholeImage, whole
+from vitlab.data.images.crops import Crops, WholeImage, whole
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import Pool
-from vitlab.data.pools.targets import as_tensor
 from vitlab.errors import ConfigError
 from vitlab.out_of_memory import refusing
 
 
-class CropBatch(NamedTuple):
+class CropView(NamedTuple):
     """Which crops to cut out of images that lie on the device: their `size` (h, w), by how many pixels each is moved
     down and to the right (B, 2), whether it is flipped (B,), and its box (B, 4) in stored pixels, None where all of the
-    image is taken as it is. The rest is as in a `RawBatch`."""
+    image is taken as it is."""
 
     shifts: Tensor
     flips: Tensor
     boxes: Tensor | None
     size: tuple[int, int]
-    target: Tensor
+
+
+class CropBatch(NamedTuple):
+    """A `RawBatch` that says of each view which crops to cut, and has no pixels."""
+
+    views: tuple[CropView, ...]
+    target: Any
     index: Tensor  # type: ignore[assignment]
     unreadable: tuple[Unreadable, ...] = ()
 
@@ -78,26 +83,20 @@ class CropsOnly(ImageSplit):
         reasons = {key.index: self.pool.unreadable.get(int(self.indices[key.index])) for key in keys}
         bad = tuple(Unreadable(self.name(index), why, index) for index, why in reasons.items() if why is not None)
         keys = [key for key in keys if reasons[key.index] is None]
-        if not keys:
-            nothing = torch.empty(0, dtype=torch.long)
-            return CropBatch(nothing, nothing, None, S, nothing, nothing, bad)
-        places = np.array([key.index for key in keys])
+        places = np.array([key.index for key in keys], dtype=int)
         sizes = np.array([self.pool.size(int(i)) or S for i in self.indices[places]])
-        crop = self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop
-        crops = crop(sizes, self.numbers(keys))
+        views = tuple(self.crop_view(crops, sizes) for _, crops in self.views(keys, sizes)) if keys else ()
+        return CropBatch(views, self.collated_targets(places), torch.from_numpy(places), bad)
+
+    def crop_view(self, crops: Crops, sizes: np.ndarray) -> CropView:
+        """One view of images that had these `sizes` (B, 2) before they were stored."""
+        assert self.pool.pixels is not None
+        S = self.pool.pixels.shape[1:3]
         h, w = crops.sizes[0].tolist()
         boxes = None
         if (h, w) != S or (crops.boxes != whole(sizes)).any():
             boxes = torch.from_numpy(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2)).float()
-        return CropBatch(
-            shifts=torch.from_numpy(crops.shifts),
-            flips=torch.from_numpy(crops.flips),
-            boxes=boxes,
-            size=(h, w),
-            target=as_tensor(self.pool.targets[self.indices[places]]),
-            index=torch.from_numpy(places),
-            unreadable=bad,
-        )
+        return CropView(torch.from_numpy(crops.shifts), torch.from_numpy(crops.flips), boxes, (h, w))
 
 
 def holds_pixels(pool: Pool, in_chans: int) -> bool:
@@ -118,7 +117,8 @@ class DeviceImages:
         key = (split, batch.index.device)
         if key not in self.images:
             self.images[key] = held_on(batch.index.device, split)
-        return RawBatch(cut_out(self.images[key], batch), batch.target, batch.index)
+        images = self.images[key][batch.index]  # (B, C, S, S)
+        return RawBatch(tuple(cut_out(images, view) for view in batch.views), batch.target, batch.index)
 
 
 def held_on(device: torch.device, split: ImageSplit) -> Tensor:
@@ -131,17 +131,16 @@ def held_on(device: torch.device, split: ImageSplit) -> Tensor:
         return images.contiguous().to(device)
 
 
-def cut_out(held: Tensor, batch: CropBatch) -> Tensor:
-    """Cut a batch's crops out of the images of its split (n, C, S, S). -> (B, C, h, w): in uint8 the very pixels that
-    workers cut, or, where boxes are resized, float in [0, 255], each the mean of its bin (torchvision's roi_align)."""
-    images = held[batch.index]  # (B, C, S, S)
-    if batch.boxes is not None:
-        number = torch.arange(len(images), device=images.device, dtype=batch.boxes.dtype)
-        boxes = torch.cat([number[:, None], batch.boxes], dim=1)
-        images = roi_align(images.float(), boxes, batch.size, aligned=True)
+def cut_out(images: Tensor, view: CropView) -> Tensor:
+    """Cut a view out of the images of a batch (B, C, S, S). -> (B, C, h, w): in uint8 the very pixels that workers cut,
+    or, where boxes are resized, float in [0, 255], each the mean of its bin (torchvision's roi_align)."""
+    if view.boxes is not None:
+        number = torch.arange(len(images), device=images.device, dtype=view.boxes.dtype)
+        boxes = torch.cat([number[:, None], view.boxes], dim=1)
+        images = roi_align(images.float(), boxes, view.size, aligned=True)
     for dim in (2, 3):
-        images = moved(images, batch.shifts[:, dim - 2], dim)
-    return torch.where(batch.flips[:, None, None, None] > 0, images.flip(-1), images)
+        images = moved(images, view.shifts[:, dim - 2], dim)
+    return torch.where(view.flips[:, None, None, None] > 0, images.flip(-1), images)
 
 
 def moved(images: Tensor, shift: Tensor, dim: int) -> Tensor:

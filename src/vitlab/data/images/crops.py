@@ -59,6 +59,10 @@ class Crop:
         """Height and width of what it gives, None where they differ from image to image."""
         return self.image_size, self.image_size
 
+    def views(self) -> Sequence["Crop"]:
+        """The crops that are taken of each image."""
+        return (self,)
+
     def mixed_patch_size(self) -> int | None:
         """The patches that a batch of different sizes is cut into, None where it is images of one size."""
         return None
@@ -256,6 +260,29 @@ class TokenBudget(Crop):
         grids = np.maximum(np.minimum(grids, self.max_tokens // grids[:, ::-1]), 1)  # a long strip, one patch wide
         crops = self.crops(whole(sizes), flips=numbers[:, 0] < self.flip_rate)
         return crops._replace(sizes=grids.astype(int) * self.patch_size)
+
+
+class MultiCrop(Crop):
+    """Several views of an image, `num_large` by one crop and `num_small` by another: multi-crop (Caron et al., 2020,
+    arXiv:2006.09882, section 3.2). Raises ValueError without a large one."""
+
+    def __init__(self, *, large: Crop, num_large: int, small: Crop, num_small: int):
+        if num_large < 1 or num_small < 0:
+            raise ValueError(f"num_large {num_large} is not at least 1, or num_small {num_small} not at least 0")
+        super().__init__(image_size=large.image_size, interpolation=large.interpolation)
+        self.large, self.num_large, self.small, self.num_small = large, num_large, small, num_small
+
+    def views(self) -> Sequence[Crop]:
+        return (self.large,) * self.num_large + (self.small,) * self.num_small
+
+    def output_size(self) -> tuple[int, int] | None:
+        return self.large.output_size()
+
+    def at(self, image_size: int) -> Self:
+        other = super().at(image_size)
+        other.large = self.large.at(image_size)
+        other.small = self.small.at(round(self.small.image_size * image_size / self.image_size))
+        return other
 
 
 def whole(sizes: np.ndarray) -> np.ndarray:

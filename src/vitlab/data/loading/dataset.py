@@ -13,18 +13,19 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.data.batches.raw_batch import MixedBatch, RawBatch, Sample, Unreadable, collate
+from vitlab.data.batches.raw_batch import RawBatch, Sample, Unreadable, collate
 from vitlab.data.images.crops import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
 from vitlab.data.images.resampling import as_image, resampled
 from vitlab.data.order.key import Key
 from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.pools.targets import Target, target_at
+from vitlab.data.targets import Targets
 from vitlab.errors import DataError
 from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
 
 Transform = Callable[[Any], Any]
+Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
 
 
 class ImageSplit(Dataset):
@@ -76,13 +77,12 @@ class ImageSplit(Dataset):
         return None if self.pool.groups is None else self.pool.groups[self.indices]
 
     @property
-    def targets(self) -> np.ndarray:
-        """The class of each sample (n,), or its classes (n, K)."""
+    def targets(self) -> Targets:
         return self.pool.targets[self.indices]
 
-    def target(self, index: int) -> Target:
-        """The class of a sample, or its classes (K,)."""
-        return target_at(self.pool.targets, self.indices[index])
+    def words(self, index: int, class_names: Sequence[str]) -> str:
+        """What a sample is labelled with, for a reader."""
+        return self.pool.targets.words(int(self.indices[index]), class_names)
 
     def name(self, index: int) -> str:
         return readable(self.pool.name(int(self.indices[index])))
@@ -90,22 +90,35 @@ class ImageSplit(Dataset):
     def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
         return self.samples([Key(*key)])[0]
 
-    def __getitems__(self, keys: Sequence[Key]) -> RawBatch | MixedBatch:
-        return collate(self.samples(keys), self.crop.mixed_patch_size())
+    def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
+        return self.batch(keys)
+
+    def batch(self, keys: Sequence[Key], place: Tensor | None = None) -> RawBatch:
+        """Load and collate the samples of one batch, their pixels in `place` (bytes,) where it is given."""
+        samples = self.samples(keys)
+        places = np.array([s.index for s in samples if isinstance(s, Sample)], dtype=int)
+        return collate(samples, self.collated_targets(places), self.crop.mixed_patch_size(), place)
+
+    def collated_targets(self, places: np.ndarray) -> Any:
+        return self.pool.targets[self.indices[places]].collate()
 
     def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
-        """Load and crop the images of one batch that have one size."""
-        assert len({key.image_size for key in keys}) == 1
+        """Load and crop the images of one batch."""
         pictures = self.pictures([int(self.indices[key.index]) for key in keys])
         sizes = np.array([self.source_size(key, p) for key, p in zip(keys, pictures, strict=True)])
-        crop = self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop
-        crops = crop(sizes, self.numbers(keys))
-        return [self.sample(key, pictures[k], sizes[k], crop, crops, k) for k, key in enumerate(keys)]
+        views = self.views(keys, sizes)
+        return [self.sample(key, pictures[k], sizes[k], views, k) for k, key in enumerate(keys)]
 
-    def numbers(self, keys: Sequence[Key]) -> np.ndarray:
-        """What the crops of these samples are drawn from, (B, draws)."""
-        counters = np.array([(self.seed, key.epoch, key.index, key.view) for key in keys])
-        return counted_numbers("crop", counters, self.crop.draws)
+    def views(self, keys: Sequence[Key], sizes: np.ndarray) -> Views:
+        """Draw the crops of each view of a batch."""
+        assert len({key.image_size for key in keys}) == 1, "the images of a batch have one size"
+        views = (self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop).views()
+        return [(crop, crop(sizes, self.numbers(keys, crop.draws, v, len(views)))) for v, crop in enumerate(views)]
+
+    def numbers(self, keys: Sequence[Key], draws: int, view: int = 0, num_views: int = 1) -> np.ndarray:
+        """What the crops of a view are drawn from, (B, draws)."""
+        counters = np.array([(self.seed, key.epoch, key.index, key.view * num_views + view) for key in keys])
+        return counted_numbers("crop", counters, draws)
 
     def pictures(self, positions: list[int]) -> list[Picture | Exception]:
         """The images at these places of the pool with their headers read, and what is wrong with the others."""
@@ -124,26 +137,26 @@ class ImageSplit(Dataset):
         return self.pool.size(int(self.indices[key.index])) or picture.size
 
     def sample(
-        self, key: Key, picture: Picture | Exception, size: np.ndarray, crop: Crop, crops: Crops, k: int
+        self, key: Key, picture: Picture | Exception, size: np.ndarray, views: Views, k: int
     ) -> Sample | Unreadable:
         try:
             if isinstance(picture, Exception):
                 raise picture
-            image = crop_image(picture, size, crop, crops, k)
+            images = crop_image(picture, size, views, k)
         except DAMAGE as error:
             return Unreadable(self.name(key.index), str(error) or type(error).__name__, key.index)
         if self.transform is not None:
-            image = self.transformed(image, key)
-        if image.shape[0] != self.in_chans:
+            images = [self.transformed(image, key, key.view * len(views) + v) for v, image in enumerate(images)]
+        if images[0].shape[0] != self.in_chans:
             raise DataError(
-                f"{self.name(key.index)} has {image.shape[0]} channels, and data.in_chans is {self.in_chans}; "
+                f"{self.name(key.index)} has {images[0].shape[0]} channels, and data.in_chans is {self.in_chans}; "
                 "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
             )
-        return Sample(image, self.target(key.index), key.index)
+        return Sample(tuple(images), key.index)
 
-    def transformed(self, image: Tensor, key: Key) -> Tensor:
+    def transformed(self, image: Tensor, key: Key, view: int) -> Tensor:
         assert self.transform is not None
-        counters = (key.epoch, key.index, key.view) if key.view else (key.epoch, key.index)
+        counters = (key.epoch, key.index, view) if view else (key.epoch, key.index)
         with seeded_cpu(counted_seed("augmentation", self.seed, *counters)):
             held = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
             changed = self.transform(held)
@@ -154,21 +167,31 @@ def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tenso
     """One image through a crop that has nothing random. -> uint8 (C, h, w). Raises DamagedImage."""
     picture = opened(stored, image_mode)
     size = np.array([picture.size])
-    return crop_image(picture, size[0], crop, crop(size, np.ones((1, crop.draws))), 0)
+    return crop_image(picture, size[0], [(crop, crop(size, np.ones((1, crop.draws))))], 0)[0]
 
 
-def crop_image(picture: Picture, size: np.ndarray, crop: Crop, crops: Crops, k: int) -> Tensor:
-    """Crop k of a picture whose source has this `size` (height, width). -> uint8 (C, h, w). Raises DamagedImage."""
-    box, (h, w) = crops.boxes[k], crops.sizes[k].tolist()
-    wanted = None
-    if not crop.exact:
-        wanted = (h * size[0] / (box[3] - box[1]), w * size[1] / (box[2] - box[0]))
-    pixels, scale = picture.pixels(wanted)
+def crop_image(picture: Picture, size: np.ndarray, views: Views, k: int) -> list[Tensor]:
+    """Cut all views of the k-th image, whose source has this `size` (height, width), out of pixels that are decoded
+    once. -> uint8 (C, h, w) each. Raises DamagedImage."""
+    pixels, scale = picture.pixels(wanted_size(size, views, k))
     height, width = picture.size[0] / size[0] / scale, picture.size[1] / size[1] / scale
-    image = resampled(pixels, box * (width, height, width, height), (h, w), crop.interpolation, crop.exact)
-    if crops.shifts[k].any():
-        image = shifted(image, *crops.shifts[k].tolist())
-    return image.flip(-1) if crops.flips[k] else image
+    images = []
+    for crop, crops in views:
+        box = crops.boxes[k] * (width, height, width, height)
+        image = resampled(pixels, box, tuple(crops.sizes[k].tolist()), crop.interpolation, crop.exact)
+        if crops.shifts[k].any():
+            image = shifted(image, *crops.shifts[k].tolist())
+        images.append(image.flip(-1) if crops.flips[k] else image)
+    return images
+
+
+def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] | None:
+    """Height and width at which the whole image has as many pixels as its sharpest view; None: all that there are."""
+    if any(crop.exact for crop, _ in views):
+        return None
+    boxes, sizes = (np.array([getattr(crops, part)[k] for _, crops in views]) for part in ("boxes", "sizes"))
+    height, width = (sizes * size / (boxes[:, [3, 2]] - boxes[:, [1, 0]])).max(axis=0)
+    return height, width
 
 
 def shifted(image: Tensor, down: int, right: int) -> Tensor:

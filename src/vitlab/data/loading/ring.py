@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from vitlab.data.batches.raw_batch import MixedBatch, RawBatch, collate
+from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import SLOTS_IN_USE
 from vitlab.data.order.key import Key
@@ -29,9 +29,9 @@ class BatchesInRing(Dataset):
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitems__(self, keys: Sequence[Key]) -> RawBatch | MixedBatch:
+    def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
         worker = get_worker_info()
         assert worker is not None, "a ring is written by workers"
         place = self.ring[worker.id, self.turn % self.places]
         self.turn += 1
-        return collate(self.split.samples(keys), self.split.crop.mixed_patch_size(), place)
+        return self.split.batch(keys, place)

@@ -19,7 +19,7 @@ class TrainingOrder:
     each of these into a piece for every rank, so that all ranks together take the same samples at the same step however
     many they are.
 
-    `class_balance` b above 0, with the class of each sample in `targets` (n,), gives each class another share of the n
+    `class_balance` b above 0, with the class of each sample in `classes` (n,), gives each class another share of the n
     places of an epoch (see `class_shares`). The classes' turns are shuffled; a class's samples come in the order of the
     permutation, over and over: none comes a third time before all came twice.
 
@@ -43,7 +43,7 @@ class TrainingOrder:
         groups: np.ndarray | None = None,
         window: int | None = None,
         repeats: int = 1,
-        targets: np.ndarray | None = None,
+        classes: np.ndarray | None = None,
         class_balance: float = 0.0,
         image_size: Callable[[int], int] = lambda step: 0,
     ):
@@ -57,7 +57,7 @@ class TrainingOrder:
         self.groups = groups
         self.window = window
         self.repeats = repeats
-        self.targets = targets
+        self.classes = classes
         self.class_balance = class_balance
         self.image_size = image_size
         self.steps_per_epoch = num_samples // global_batch_size
@@ -70,8 +70,8 @@ class TrainingOrder:
         """The order of an epoch, (n,): of all samples once, unless classes are balanced."""
         random = np.random.default_rng(counted_seed("order", self.seed, epoch))
         order = random.permutation(self.num_samples)
-        if self.class_balance and self.targets is not None:
-            return balanced(order, self.targets, self.class_balance, random)
+        if self.class_balance and self.classes is not None:
+            return balanced(order, self.classes, self.class_balance, random)
         if self.groups is None or self.window is None:
             return order
         shards, shard = np.unique(self.groups, return_inverse=True)
@@ -109,11 +109,11 @@ def class_shares(counts: np.ndarray, class_balance: float) -> np.ndarray:
     return shares
 
 
-def balanced(order: np.ndarray, targets: np.ndarray, class_balance: float, random: np.random.Generator) -> np.ndarray:
+def balanced(order: np.ndarray, classes: np.ndarray, class_balance: float, random: np.random.Generator) -> np.ndarray:
     """An order of all samples (n,) -> one in which each class has its share."""
-    counts = np.bincount(targets)
+    counts = np.bincount(classes)
     shares = class_shares(counts, class_balance)
-    grouped = order[np.argsort(targets[order], kind="stable")]  # class after class
+    grouped = order[np.argsort(classes[order], kind="stable")]  # class after class
     turn = np.arange(len(order)) - np.repeat(np.cumsum(shares) - shares, shares)  # 0, 1, ... within each class
     drawn = grouped[np.repeat(np.cumsum(counts) - counts, shares) + turn % np.repeat(counts, shares)]
     turns = random.permutation(np.repeat(np.arange(len(counts)), shares))  # whose turn it is at each place

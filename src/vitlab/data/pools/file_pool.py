@@ -9,18 +9,19 @@ import numpy as np
 from vitlab.data.pools.file_content import content
 from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.pools.pool import Pool
+from vitlab.data.targets import Targets
 
 
 class FilePool(Pool):
     """Image files: `paths` (n,), those that are relative below `folder`. A million are `PackedNames`, no list."""
 
-    def __init__(self, paths: Sequence[str] | np.ndarray, targets: np.ndarray, fingerprint: str, folder: str = ""):
+    def __init__(self, paths: Sequence[str] | np.ndarray, targets: Targets, fingerprint: str, folder: str = ""):
         super().__init__(targets, fingerprint)
         self.paths = paths
         self.folder = folder
 
     @classmethod
-    def listed(cls, paths: Iterable[str], targets: np.ndarray, folder: str) -> "FilePool":
+    def listed(cls, paths: Iterable[str], targets: Targets, folder: str) -> "FilePool":
         """Files of which only the names and classes are known: their sizes are no part of the fingerprint."""
         packed = PackedNames.pack(paths)
         digest = hashlib.blake2b(packed.offsets.tobytes() + packed.block.tobytes() + targets.tobytes(), digest_size=8)

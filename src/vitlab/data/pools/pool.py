@@ -9,24 +9,25 @@ from typing import Protocol
 
 import numpy as np
 
+from vitlab.data.targets import Targets
+
 Stored = bytes | np.ndarray  # an image file's content, or pixels (H, W) or (H, W, C) in uint8
 
 
 class Pool:
     """Labelled images that can be read in any order; subclasses say how. Workers receive it pickled.
 
-    `targets` are classes (n,) int64, or (n, K) uint8 where an image may have several, 1 for each that it has; all pools
-    of a source are alike in this. `fingerprint` is a digest of what the pool holds. `groups` (n,) int64 numbers the
-    shard that each image lies in, for an order that reads few shards at a time; None where any order costs the same.
-    `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size. `unreadable`
-    says why images are known not to be readable.
+    `targets` are of one kind in all pools of a source. `fingerprint` is a digest of what the pool holds. `groups` (n,)
+    int64 numbers the shard that each image lies in, for an order that reads few shards at a time; None where any order
+    costs the same. `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size.
+    `unreadable` says why images are known not to be readable.
     """
 
     groups: np.ndarray | None = None
     pixels: np.ndarray | None = None
     unreadable: Mapping[int, str] = {}
 
-    def __init__(self, targets: np.ndarray, fingerprint: str):
+    def __init__(self, targets: Targets, fingerprint: str):
         self.targets = targets
         self.fingerprint = fingerprint
 
@@ -57,11 +58,11 @@ class Pool:
 
 
 class ArrayPool(Pool):
-    """Images in memory: pixels (n, H, W) or (n, H, W, C) in uint8, targets (n,) or (n, K); `label` names the set."""
+    """Images in memory: pixels (n, H, W) or (n, H, W, C) in uint8; `label` names the set."""
 
     pixels: np.ndarray
 
-    def __init__(self, pixels: np.ndarray, targets: np.ndarray, label: str):
+    def __init__(self, pixels: np.ndarray, targets: Targets, label: str):
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
         digest.update(np.ascontiguousarray(pixels).data)
         super().__init__(targets, digest.hexdigest())
@@ -78,8 +79,9 @@ class ArrayPool(Pool):
 class Source(Protocol):
     """A data set: one pool for each split that it brings, of "train", "val" and "test"; "train" is always there.
 
-    `in_chans` is the number of channels of its images as stored, or None where files may differ. `open` may read an
-    index but no image, and raises DataError when something is missing. `prepare` downloads, in one process.
+    `class_names` is empty where targets are no classes. `in_chans` is the number of channels of its images as stored,
+    or None where files may differ. `open` may read an index but no image, and raises DataError when something is
+    missing. `prepare` downloads, in one process.
     """
 
     class_names: list[str]

@@ -15,7 +15,6 @@ import numpy as np
 from vitlab.atomic_files import digest_of
 from vitlab.data.pools.columns import map_columns, write_columns
 from vitlab.data.pools.file_content import MOST_BYTES
-from vitlab.data.pools.targets import Target
 from vitlab.errors import DataError
 
 FORMAT, VERSION = "vitlab shards", 1
@@ -74,12 +73,18 @@ class Rows:
     """The index of some images, as it grows. `unreadable`: why an image is missing, by its number in the split."""
 
     rows: list[tuple[int, ...]] = field(default_factory=list)  # shard offset length crc32 height width
-    targets: list[Target] = field(default_factory=list)
+    targets: list[np.ndarray | np.int64] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     unreadable: dict[int, str] = field(default_factory=dict)
 
     def add(
-        self, shard: int, offset: int, content: bytes, target: Target, size: tuple[int, int] | None, name: str
+        self,
+        shard: int,
+        offset: int,
+        content: bytes,
+        target: np.ndarray | np.int64,
+        size: tuple[int, int] | None,
+        name: str,
     ) -> None:
         self.rows.append((shard, offset, len(content), zlib.crc32(content), *(size or (0, 0))))
         self.targets.append(target)

@@ -20,8 +20,8 @@ from vitlab.atomic_files import as_json, digest_of, write_whole
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.data.pools.labels import MOST_CLASSES
-from vitlab.data.pools.targets import multi_hot
 from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, save_index
+from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
@@ -60,7 +60,9 @@ class Walk:
                 raise DataError(f"{place} is no file, but a pipe or a device; remove it")
             with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 for found in samples(tar, place):
-                    rows.add(0, found.offset, found.content, 0, None, found.name)  # the class is numbered later
+                    rows.add(
+                        0, found.offset, found.content, np.int64(0), None, found.name
+                    )  # the class is numbered later
                     labels.append(found.label)
                 return rows, labels, file.seek(0, 2)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
@@ -163,7 +165,9 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
     for split, parts in walked.items():
         columns = joined(parts)
         found = [[numbers[name] for name in names_of(label)] for _, labels, _ in parts for label in labels]
-        columns["target"] = multi_hot(found, len(class_names)) if several else np.array(found, np.int64).reshape(-1)
+        columns["target"] = (
+            multi_hot(found, len(class_names)).values if several else np.array(found, np.int64).reshape(-1)
+        )
         shards = [(name, size) for name, (_, _, size) in zip(splits[split], parts, strict=True)]
         fingerprint = digest_of(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
         index["splits"][split] = {"fingerprint": fingerprint} | save_index(output, split, columns, shards)

@@ -26,8 +26,8 @@ from vitlab.atomic_files import as_json, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.pools.targets import Target, classes_of, target_at
 from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_index, part_of, save_columns
+from vitlab.data.targets import Classes, OneClass
 from vitlab.errors import ConfigError, DataError, StorageError
 
 PLAN, LOCK = "packing.json", ".lock"
@@ -61,17 +61,18 @@ class Shard:
         """Whether it stays below `shard_bytes` with this image. It takes one in any case."""
         return self.file.tell() == 0 or self.file.tell() + len(encoded.content) + 5 * BLOCK <= shard_bytes
 
-    def add(self, i: int, encoded: Encoded | DamagedImage, target: Target, name: str) -> None:
+    def add(self, i: int, encoded: Encoded | DamagedImage, targets: Classes, name: str) -> None:
         if isinstance(encoded, DamagedImage):
             self.rows.unreadable[i] = str(encoded)
-            self.rows.add(self.number, 0, b"", target, None, name)
+            self.rows.add(self.number, 0, b"", targets.values[i], None, name)
             return
         offset = self._member(f"{i:09d}.{encoded.extension}", encoded.content)
-        if isinstance(target, int):
-            self._member(f"{i:09d}.cls", str(target).encode())
+        classes = targets.classes_at(i)
+        if isinstance(targets, OneClass):
+            self._member(f"{i:09d}.cls", str(classes[0]).encode())
         else:
-            self._member(f"{i:09d}.json", json.dumps({"label": classes_of(target)}).encode())
-        self.rows.add(self.number, offset, encoded.content, target, encoded.size, name)
+            self._member(f"{i:09d}.json", json.dumps({"label": classes}).encode())
+        self.rows.add(self.number, offset, encoded.content, targets.values[i], encoded.size, name)
 
     def _member(self, name: str, content: bytes) -> int:
         """Append a file without owner or age: the same images give the same bytes. Returns where its content begins."""
@@ -137,6 +138,9 @@ def write_split(
     `on_bad_image`: "error" raises DataError; "skip" leaves the image out; "record" keeps its place in the index, and
     why. Raises StorageError when the disk is full.
     """
+    targets = pool.targets
+    if not isinstance(targets, Classes):
+        raise ConfigError(f"shards hold images with classes, and this data has images {targets.kind}")
     shards, begin = whole_shards(folder, split)
     encoder = Encoder(pool, encode)
     pieces = cut(len(pool), AT_ONCE, start=begin)
@@ -155,7 +159,7 @@ def write_split(
                 shard = None
             if shard is None:
                 shard = Shard(folder, split, len(shards))
-            shard.add(i, encoded, target_at(pool.targets, i), short(pool.name(i)))
+            shard.add(i, encoded, targets, short(pool.name(i)))
         if shard is None and not shards:
             shard = Shard(folder, split, 0)  # of no image
         if shard is not None:

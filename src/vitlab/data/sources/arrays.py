@@ -13,6 +13,7 @@ import numpy as np
 from vitlab.data.pools.labels import MOST_CLASSES, stray
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.pools.split_names import SPLITS, check_splits
+from vitlab.data.targets import Targets, classes_in
 from vitlab.errors import ConfigError, DataError
 
 LOOKED_AT = 4096  # images of which a fingerprint is made, evenly spaced
@@ -49,7 +50,7 @@ class Arrays:
         if len(set(channels.values())) > 1:
             raise DataError(f"data.source.images: the splits differ in channels: {channels}; give them the same")
         self.in_chans = channels["train"]
-        self.class_names = self._names([pool.targets for pool in pools.values()])
+        self.class_names = self._names([pool.targets.values for pool in pools.values()])
         return dict(pools)
 
     def _names(self, targets: list[np.ndarray]) -> list[str]:
@@ -105,7 +106,7 @@ class MappedPool(Pool):
 
     pixels: np.ndarray
 
-    def __init__(self, file: Path, pixels: np.ndarray, targets: np.ndarray):
+    def __init__(self, file: Path, pixels: np.ndarray, targets: Targets):
         digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
         for i in np.unique(np.linspace(0, len(pixels) - 1, LOOKED_AT).astype(int)):
             digest.update(np.ascontiguousarray(pixels[i]).data)
@@ -179,5 +180,5 @@ def check_arrays(pixels: np.ndarray, targets: np.ndarray, images: str, labels: s
         raise DataError(f"{labels} holds {odd[0]}; where an image may have several classes, 1 says that it has one")
 
 
-def as_targets(labels: np.ndarray) -> np.ndarray:
-    return labels.astype(np.uint8 if labels.ndim == 2 else np.int64)
+def as_targets(labels: np.ndarray) -> Targets:
+    return classes_in(labels.astype(np.uint8 if labels.ndim == 2 else np.int64))

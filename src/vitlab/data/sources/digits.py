@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.targets import OneClass
 from vitlab.errors import DataError
 
 
@@ -33,4 +34,4 @@ class Digits:
         with gzip.open(path, "rt") as file:
             table = np.loadtxt(file, delimiter=",", dtype=np.int64)  # (1797, 65): 64 pixels from 0 to 16, and the class
         pixels = np.round(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
-        return {"train": ArrayPool(pixels, table[:, -1].copy(), "digits")}
+        return {"train": ArrayPool(pixels, OneClass(table[:, -1].copy()), "digits")}

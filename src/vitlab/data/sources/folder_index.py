@@ -23,6 +23,7 @@ from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.pools.pool import Pool
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, scan
 from vitlab.data.sources.links import Bounds, check_folder
+from vitlab.data.targets import OneClass
 from vitlab.errors import DataError
 
 VERSION = 2
@@ -43,7 +44,7 @@ class FolderIndex(NamedTuple):
         return self.about["class_names"]
 
     def pool(self, split: str) -> Pool:
-        paths, targets = names_in(self.arrays, split), self.arrays[f"{split}.targets"]
+        paths, targets = names_in(self.arrays, split), OneClass(self.arrays[f"{split}.targets"])
         about = targets, self.about["fingerprints"][split], self.about["root"]
         return FilePool(paths, *about) if self.path is None else IndexedFiles(self.path, split, paths, *about)
 

@@ -12,7 +12,7 @@ from vitlab.data.pools import file_content
 from vitlab.data.pools.labels import numbered, stray
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import check_splits
-from vitlab.data.pools.targets import multi_hot
+from vitlab.data.targets import OneClass, Targets, multi_hot
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
@@ -68,28 +68,36 @@ class HuggingFace:
             self._refuse_nulls(labels)
         if hasattr(feature, "names"):  # ClassLabel: the labels are numbers already
             self.class_names = list(feature.names)
-            targets = {split: column.to_numpy().astype(np.int64) for split, column in labels.items()}
+            numbers = {split: column.to_numpy().astype(np.int64) for split, column in labels.items()}
         else:
             texts = {split: [str(label) for label in column.to_pylist()] for split, column in labels.items()}
             self.class_names, number = numbered(texts["train"], None)
-            targets = {
+            numbers = {
                 split: np.array([number.get(text, -1) for text in column], dtype=np.int64)
                 for split, column in texts.items()
             }
-        for split, numbers in targets.items():
-            if (row := stray(numbers, len(self.class_names))) is not None:
+        for split, column in numbers.items():
+            if (row := stray(column, len(self.class_names))) is not None:
                 raise DataError(
                     f"{self.name}: {self.splits[split]} has labels that are no class, as {labels[split][row]}; leave "
                     f"that split out with data.source.splits.{split}=null"
                 )
-        for split, row_lengths in lengths.items():
-            ends = np.cumsum(row_lengths)
-            rows = [targets[split][end - length : end] for end, length in zip(ends, row_lengths, strict=True)]
-            targets[split] = multi_hot(rows, len(self.class_names))  # type: ignore[arg-type]  # arrays are sequences
         return {
-            split: TablePool(table, self.image_column, targets[split], f"{self.name} {self.splits[split]}")
+            split: TablePool(
+                table,
+                self.image_column,
+                self._targets(numbers[split], lengths.get(split)),
+                f"{self.name} {self.splits[split]}",
+            )
             for split, table in tables.items()
         }
+
+    def _targets(self, numbers: np.ndarray, lengths: list[int] | None) -> Targets:
+        """Classes (n,), or those of all images one after the other, so many of each."""
+        if lengths is None:
+            return OneClass(numbers)
+        rows = np.split(numbers, np.cumsum(lengths)[:-1])
+        return multi_hot(rows, len(self.class_names))  # type: ignore[arg-type]  # arrays are sequences
 
     def _refuse_nulls(self, labels: dict[str, Any]) -> None:
         for split, column in labels.items():
@@ -147,13 +155,13 @@ class TablePool(Pool):
     The fingerprint is made of the classes, of the files' names and of their sizes, where the table holds the files.
     """
 
-    def __init__(self, table: Any, column: str, targets: np.ndarray, label: str):
+    def __init__(self, table: Any, column: str, targets: Targets, label: str):
         self.images = table.select_columns([column])
         self.column = column
         self.label = label
         super().__init__(targets, self._digest(targets))
 
-    def _digest(self, targets: np.ndarray) -> str:
+    def _digest(self, targets: Targets) -> str:
         from pyarrow import compute
 
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)

@@ -10,8 +10,8 @@ from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.labels import numbered
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.pools.targets import multi_hot
 from vitlab.data.sources.tables import READERS, place_of, read_table
+from vitlab.data.targets import OneClass, Targets, multi_hot
 from vitlab.errors import ConfigError, DataError
 
 OUTSIDE = (os.sep, os.path.join(os.pardir, ""))
@@ -95,8 +95,9 @@ class Listing:
                 row, unknown = next((row, name) for row in rows for name in names[row] if name not in number)
                 known = "data.source.class_names" if self.given_names else "the training rows"
                 raise DataError(f"{place_of(self.file, row)}: label '{unknown}' is not one of {known}") from None
-            one = self.separator is None
-            targets = np.array(classes, np.int64)[:, 0] if one else multi_hot(classes, len(self.class_names))
+            targets: Targets = multi_hot(classes, len(self.class_names))
+            if self.separator is None:
+                targets = OneClass(np.array(classes, np.int64)[:, 0])
             pools[split] = FilePool.listed([paths[row] for row in rows], targets, self.root)
         return pools
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools.pool import Pool
+from vitlab.data.targets import OneClass, Targets
 from vitlab.errors import DataError
 
 PATCHES = tuple(
@@ -23,7 +24,7 @@ class PatchPool(Pool):
     """Pixels (n, H, W, C) in uint8, the array x of an HDF5 file. Each process opens the file for itself: its library
     may not be used on both sides of a fork. The fingerprint is made of the classes, the shape and LOOKED_AT patches."""
 
-    def __init__(self, file: Path, targets: np.ndarray):
+    def __init__(self, file: Path, targets: Targets):
         self.file = file
         self.opened: tuple[int, Any] = (0, None)  # by which process, and x
         pixels = self._pixels()
@@ -56,7 +57,7 @@ def patches(dataset: Any) -> PatchPool:
     files = {what: dataset._base_folder / name for what, (name, *_) in dataset._FILES[dataset._split].items()}
     try:
         with h5py.File(files["targets"], "r") as file:
-            targets = np.asarray(file["y"]).reshape(-1).astype(np.int64)  # (n, 1, 1, 1) -> (n,)
+            targets = OneClass(np.asarray(file["y"]).reshape(-1).astype(np.int64))  # (n, 1, 1, 1) -> (n,)
         return PatchPool(files["images"], targets)
     except (OSError, KeyError, ValueError) as error:
         raise DataError(

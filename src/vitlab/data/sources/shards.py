@@ -14,6 +14,7 @@ from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
 from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
+from vitlab.data.targets import classes_in
 from vitlab.errors import DataError
 
 
@@ -106,7 +107,7 @@ class ShardPool(Pool):
         self.files, self.index, self.shards, self.entry = files, index, shards, entry
         self.unreadable = {int(i): reason for i, reason in entry.get("unreadable", {}).items()}
         self._columns, _ = map_index(index)
-        super().__init__(self._columns["target"], entry["fingerprint"])
+        super().__init__(classes_in(self._columns["target"]), entry["fingerprint"])
         self.groups = self._columns["shard"]
 
     def __reduce__(self) -> tuple[Any, ...]:

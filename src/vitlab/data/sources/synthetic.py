@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vitlab.data.pools.pool import Pool
-from vitlab.data.pools.targets import classes_of, target_at
+from vitlab.data.targets import Classes, OneClass, SeveralClasses
 from vitlab.seeding import counted_numbers, counted_seed
 
 MOST_WAVES = 3  # in an image of several
@@ -39,7 +39,7 @@ class Synthetic:
 
     def open(self) -> dict[str, Pool]:
         classes = np.arange(self.num_samples, dtype=np.int64) % len(self.class_names)
-        return {"train": WavePool(self, classes)}
+        return {"train": WavePool(self, OneClass(classes))}
 
 
 class SyntheticMultilabel(Synthetic):
@@ -51,16 +51,18 @@ class SyntheticMultilabel(Synthetic):
         numbers = counted_numbers("synthetic classes", counters, 1 + num_classes)
         waves = (numbers[:, :1] * (1 + min(MOST_WAVES, num_classes))).astype(int)  # how many an image has
         ranks = numbers[:, 1:].argsort(axis=1).argsort(axis=1)
-        return {"train": WavePool(self, (ranks < waves).astype(np.uint8))}
+        return {"train": WavePool(self, SeveralClasses((ranks < waves).astype(np.uint8)))}
 
 
 class WavePool(Pool):
     """The images of a `Synthetic`, computed when they are asked for."""
 
-    def __init__(self, source: Synthetic, targets: np.ndarray):
+    targets: Classes
+
+    def __init__(self, source: Synthetic, targets: Classes):
         num_classes = len(source.class_names)
         sizes = (source.num_samples, num_classes, source.in_chans, source.image_size, source.noise)
-        kind = "" if targets.ndim == 1 else "multilabel"
+        kind = "" if isinstance(targets, OneClass) else "multilabel"
         super().__init__(targets, fingerprint=kind + str(sizes).replace(" ", ""))
         self.num_classes = num_classes
         self.shape = (source.in_chans, source.image_size, source.image_size)
@@ -70,7 +72,7 @@ class WavePool(Pool):
         generator = torch.Generator().manual_seed(counted_seed("synthetic", i))
         y, x = torch.meshgrid(*[torch.linspace(0, 1, self.shape[-1])] * 2, indexing="ij")
         waves = [torch.zeros_like(x)]
-        for k in classes_of(target_at(self.targets, i)):
+        for k in self.targets.classes_at(i):
             phase, length = torch.rand(2, generator=generator).tolist()
             angle = math.pi * k / self.num_classes
             where = (3 + 2 * length) * (x * math.cos(angle) + y * math.sin(angle)) + phase

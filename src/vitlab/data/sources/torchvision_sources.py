@@ -15,6 +15,7 @@ from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
 from vitlab.data.sources.pcam import PATCHES, patches
+from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 Files = tuple[list[Any], list[int]]  # paths and classes (n,)
@@ -173,14 +174,14 @@ class TorchvisionSource:
             pool: Pool = patches(dataset)
         elif self.in_chans is None:
             paths, labels = (self.layout.files or files_of)(dataset)
-            targets = np.asarray(labels, dtype=np.int64) - self.layout.first_label
+            targets = OneClass(np.asarray(labels, dtype=np.int64) - self.layout.first_label)
             pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
         else:
-            pixels, targets = arrays_of(dataset)
-            pool = ArrayPool(pixels, targets, f"{self.dataset} {split}")
+            pixels, classes = arrays_of(dataset)
+            pool = ArrayPool(pixels, OneClass(classes), f"{self.dataset} {split}")
         if split == "train":
             given = self.layout.class_names or getattr(dataset, "classes", getattr(dataset, "categories", None))
-            numbers = range(int(pool.targets.max()) + 1)
+            numbers = range(int(pool.targets.values.max()) + 1)
             self.class_names = [str(name) for name in given or numbers]
         return pool
 

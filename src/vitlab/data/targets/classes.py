@@ -1,0 +1,133 @@
+"""Classes: one an image, or several at once.
+
+n images, B batch, K classes
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitlab.data.targets.targets import Targets
+
+
+class Classes(Targets):
+    """Either kind, for whom an image may have any number of classes."""
+
+    @abstractmethod
+    def classes_at(self, i: int) -> list[int]:
+        """The classes of the i-th image."""
+
+    @abstractmethod
+    def counts(self, num_classes: int) -> np.ndarray:
+        """How many images have each class, (K,) int64."""
+
+    @abstractmethod
+    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The classes that there are, and the first image of each."""
+
+    def words(self, i: int, class_names: Sequence[str]) -> str:
+        return ", ".join(class_names[k] for k in self.classes_at(i)) or "none"
+
+
+class OneClass(Classes):
+    """The class of each image, (n,) int64; a batch is (B,)."""
+
+    kind = "with one class each"
+
+    def classes_at(self, i: int) -> list[int]:
+        return [int(self.values[i])]
+
+    def collate(self) -> Tensor:
+        return torch.as_tensor(self.values, dtype=torch.long)
+
+    def shares(self, collated: Tensor, num_classes: int) -> Tensor:
+        return F.one_hot(collated, num_classes).float()
+
+    def counts(self, num_classes: int) -> np.ndarray:
+        return np.bincount(self.values, minlength=num_classes)
+
+    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(self.values, return_index=True)
+
+    def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
+        """Divide each class by itself: of m members, split k ends at round(m · (f₁ + … + fₖ))."""
+        ends = np.cumsum(list(fractions.values()))
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in fractions}
+        for label in np.unique(self.values):
+            members = random.permutation(np.flatnonzero(self.values == label))
+            cuts = np.round(len(members) * ends[:-1]).astype(int)
+            for name, part in zip(fractions, np.split(members, cuts), strict=True):
+                parts[name].append(part)
+        return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
+
+
+class SeveralClasses(Classes):
+    """Whether each image has each class, (n, K) uint8 of 1 and 0 (multi-hot); a batch is (B, K) float32."""
+
+    kind = "that may have several classes"
+
+    def classes_at(self, i: int) -> list[int]:
+        return np.flatnonzero(self.values[i]).tolist()
+
+    def collate(self) -> Tensor:
+        return torch.from_numpy(self.values.astype(np.float32))
+
+    def shares(self, collated: Tensor, num_classes: int) -> Tensor:
+        return collated
+
+    def counts(self, num_classes: int) -> np.ndarray:
+        return self.values.sum(axis=0, dtype=np.int64)
+
+    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+        classes = np.flatnonzero(self.values.any(axis=0))
+        return classes, self.values[:, classes].argmax(axis=0)
+
+    def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
+        """Deal the images out by iterative stratification (Sechidis et al., 2011, doi:10.1007/978-3-642-23808-6_10).
+
+        The class that the fewest images wait for comes first, each of its images, in random order, goes to the split
+        that lacks that class most, of these to the one that lacks images most, then to the first. Images without a
+        class go last, to the split that lacks images most.
+        """
+        shares = np.array(list(fractions.values()))
+        splits = np.flatnonzero(shares > 0).tolist()
+        chosen = np.full(len(self), splits[0])
+        left = random.permutation(len(self)) if len(splits) > 1 else np.array([], dtype=int)
+        waiting = self[left].counts(0)
+        lack = np.outer(waiting, shares).tolist()  # (K, splits)
+        room = (len(self) * shares).tolist()
+
+        def deal(i: int, wanted: list[float]) -> None:
+            split = max(splits, key=lambda s: (round(wanted[s], 6), round(room[s], 6), -s))
+            chosen[i] = split
+            room[split] -= 1
+            for k in self.classes_at(i):
+                lack[k][split] -= 1
+
+        while waiting.any():
+            label = int(np.where(waiting > 0, waiting, len(self) + 1).argmin())
+            has_it = self.values[left, label] > 0
+            for i in left[has_it].tolist():
+                deal(i, lack[label])
+            waiting = waiting - self[left[has_it]].counts(0)
+            left = left[~has_it]
+        for i in left.tolist():
+            deal(i, room)
+        return {name: np.flatnonzero(chosen == split) for split, name in enumerate(fractions)}
+
+
+def classes_in(column: np.ndarray) -> Classes:
+    """Take a column as files hold it: (n,) is one class each, (n, K) several."""
+    return SeveralClasses(column) if column.ndim == 2 else OneClass(column)
+
+
+def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> SeveralClasses:
+    """The classes of each image -> n of K."""
+    hot = np.zeros((len(labels), num_classes), dtype=np.uint8)
+    rows = np.repeat(np.arange(len(labels)), [len(classes) for classes in labels])
+    hot[rows, [k for classes in labels for k in classes]] = 1
+    return SeveralClasses(hot)

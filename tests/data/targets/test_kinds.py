@@ -1,0 +1,47 @@
+"""Targets that are no classes: a text, another model's output, nothing."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitlab.data.pools.splits import carve
+from vitlab.data.targets import Nothing, Outputs, Texts
+from vitlab.errors import ConfigError
+
+
+@given(st.lists(st.text()))
+def test_texts_come_back_from_a_batch(texts):
+    batch = Texts(texts).collate()
+    assert batch.codes.dtype == batch.lengths.dtype == torch.int64
+    rows = zip(batch.codes.tolist(), batch.lengths.tolist(), strict=True)
+    assert ["".join(map(chr, codes[:length])) for codes, length in rows] == texts
+    assert all(not code for codes, length in zip(*batch, strict=True) for code in codes[length:])
+
+
+def test_texts_are_encoded_as_they_are_told():
+    texts = Texts(["ab", "", "a"], encode=lambda text: [len(text)])
+    assert texts[[2, 0]].collate().codes.tolist() == [[1], [2]]
+    assert texts[1:].words(1, []) == "a"
+
+
+def test_outputs_are_float_and_nothing_is_none():
+    outputs = Outputs(np.arange(6, dtype=np.float16).reshape(3, 2))
+    assert torch.equal(outputs[[2, 0]].collate(), torch.tensor([[4.0, 5.0], [0.0, 1.0]]))
+    assert Nothing.times(4)[:2].collate() is None
+    assert len(Nothing.times(4)[1:]) == 3
+
+
+@pytest.mark.parametrize("targets", [Texts(["x"] * 50), Outputs(np.zeros((50, 2))), Nothing.times(50)])
+def test_what_has_no_classes_is_divided_at_random(targets):
+    parts = carve(targets, {"train": 0.7, "val": 0.1, "test": 0.2})
+    assert [len(part) for part in parts.values()] == [35, 5, 10]
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(50))
+    assert parts["train"].tolist() != list(range(35))
+    with pytest.raises(ConfigError, match=r"cannot be mixed; set mixing=none"):
+        targets.shares(targets.collate(), 10)
+
+
+def test_the_fingerprint_covers_where_a_text_ends():
+    assert Texts(["ab", "c"]).tobytes() != Texts(["a", "bc"]).tobytes()
