@@ -35,6 +35,12 @@ REGIMES = {
         *["model.encoder.num_heads=2", "model.decoder_dim=24", "model.decoder_depth=1", "model.decoder_heads=2"],
         *["optimizer.lr=1e-12", "callbacks=[default]"],
     ],
+    "self_distillation": [  # the centre is that of all ranks; with nothing learned the teacher stays as it is
+        *["task=self_distillation", "model=dino_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1"],
+        *["model.encoder.num_heads=2", "model.hidden_dim=24", "model.bottleneck_dim=8", "model.num_prototypes=16"],
+        *["crop=multi_crop", "crop.train.num_small=2", "crop.train.small.image_size=16", "mixing=none"],
+        *["optimizer.lr=1e-12", "callbacks=[default]"],
+    ],
     "unfreezing": ["optimizer=muon", "optimizer.trained=head", "optimizer.unfreeze_step=2", "model.drop_rate=0"],
     "probing_while_training": [  # with nothing learned: rounding decides between neighbours
         *["callbacks=[default,feature_probe]", "callbacks.feature_probe.k=5", "optimizer.lr=1e-12"]

@@ -39,9 +39,9 @@ class Killed(BaseException):
 @pytest.fixture
 def killed_at(monkeypatch):
     """End the process's run at a given micro-batch, as a kill would: what is on the disk stays, nothing else does."""
-    from vitlab.tasks import Classification
+    from vitlab.tasks import Task
 
-    step = Classification.training_step
+    step = Task.training_step
 
     def arm(micro_batch):
         calls = [0]
@@ -52,7 +52,7 @@ def killed_at(monkeypatch):
                 raise Killed
             return step(self, batch, batch_idx)
 
-        monkeypatch.setattr(Classification, "training_step", counted)
+        monkeypatch.setattr(Task, "training_step", counted)
 
     return arm
 
@@ -82,6 +82,21 @@ def test_killed_anywhere_and_resumed_is_bit_exact(cli, killed_at, kills):
     check_kills(cli, killed_at, OPTIONS, kills)
 
 
+VIEWS = [
+    *["task=self_distillation", "model=dino_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1"],
+    *["model.encoder.num_heads=2", "model.hidden_dim=24", "model.bottleneck_dim=8", "model.num_prototypes=16"],
+    *["crop=multi_crop", "crop.train.num_small=2", "crop.train.small.image_size=16", "task.momentum=0.9"],
+]
+
+
+@pytest.mark.parametrize("cache", ["none", pytest.param("device", marks=pytest.mark.slow)])
+def test_a_teacher_that_follows_and_its_centre_are_bit_exact(cli, killed_at, cache):
+    """Views from workers, through their ring, or cut out on the device, and a teacher that follows each step."""
+    options = [*TINY[1:], *VIEWS, *(o for o in OPTIONS if not o.startswith(("mixing", "model.")))]
+    options += [f"data.cache={cache}", "data.train_transform=null"]
+    check_kills(cli, killed_at, options, {13: 2}, tiny=False)
+
+
 @pytest.mark.slow
 def test_killed_and_resumed_with_the_mean_of_weights_is_bit_exact(cli, killed_at):
     """Before the mean of the weights after steps 3, 5, 7, 9 and 11 begins, and in its midst."""
@@ -98,16 +113,16 @@ def test_killed_before_and_after_what_was_frozen_learns_is_bit_exact(cli, killed
     check_kills(cli, killed_at, [*OPTIONS, *late], {6: 0, 13: 0})
 
 
-def check_kills(cli, killed_at, options, kills):
+def check_kills(cli, killed_at, options, kills, tiny=True):
     killed_at(None)
-    assert cli("train", *options, folder="whole").status == 0
+    assert cli("train", *options, folder="whole", tiny=tiny).status == 0
     whole = states(Path("whole"))
     for kill, workers in kills.items():
         killed_at(kill)
         with pytest.raises(Killed):
-            cli("train", *options, f"data.num_workers={workers}", folder=f"killed{kill}")
+            cli("train", *options, f"data.num_workers={workers}", folder=f"killed{kill}", tiny=tiny)
         killed_at(None)
-        assert cli("train", f"resume=killed{kill}").status == 0
+        assert cli("train", f"resume=killed{kill}", tiny=tiny).status == 0
         resumed = states(Path(f"killed{kill}"))
         assert same_tensors(whole, resumed), f"killed after micro-batch {kill}"
 

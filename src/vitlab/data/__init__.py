@@ -15,7 +15,7 @@ from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.datamodule import ImageDataModule
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
-from vitlab.data.images.crops import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.images.crops import CenterCrop, MultiCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.sources import (
     Arrays,
     Digits,
@@ -40,6 +40,7 @@ __all__ = [
     "ImageNet",
     "Listing",
     "Mixing",
+    "MultiCrop",
     "ProgressiveResolution",
     "RandomErasing",
     "RandomResizedCrop",

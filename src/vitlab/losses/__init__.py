@@ -3,6 +3,7 @@
 from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.losses.distillation import hard_distillation, soft_distillation
 from vitlab.losses.reconstruction import masked_reconstruction, normalized_patches, restored_patches
+from vitlab.losses.self_distillation import self_distillation, teacher_targets
 
 __all__ = [
     "focal_cross_entropy",
@@ -10,7 +11,9 @@ __all__ = [
     "masked_reconstruction",
     "normalized_patches",
     "restored_patches",
+    "self_distillation",
     "sigmoid_cross_entropy",
     "soft_distillation",
     "softmax_cross_entropy",
+    "teacher_targets",
 ]

@@ -4,6 +4,7 @@ from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
+from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.small_resnet import small_resnet
 from vitlab.models.stages import stages
 from vitlab.models.timm_model import timm_model
@@ -14,6 +15,7 @@ __all__ = [
     "DistilledVisionTransformer",
     "MaskedAutoencoder",
     "ParameterKinds",
+    "SelfDistilled",
     "VisionTransformer",
     "encoder_of",
     "head_names",

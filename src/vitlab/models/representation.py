@@ -8,13 +8,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
+from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.vit import VisionTransformer
+
+OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled)
+OURS = (VisionTransformer, *OF_AN_ENCODER)
 
 
 def heads_of(model: nn.Module) -> list[nn.Linear]:
     """The linear layers that give the logits, in the order in which a distilled model has them: those of our models,
     those that a model of timm names, else the last one. None where there is no such layer."""
-    if isinstance(model, VisionTransformer | MaskedAutoencoder):
+    if isinstance(model, OURS):
         return model.heads()
     of_timm: Any = model
     named = of_timm.get_classifier() if hasattr(model, "get_classifier") else None
@@ -35,7 +39,7 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
 
     Raises ValueError for a model without a linear head.
     """
-    if isinstance(model, VisionTransformer | MaskedAutoencoder):
+    if isinstance(model, OURS):
         return model.represent(*inputs)
     heads = heads_of(model)
     if not heads:
@@ -50,6 +54,6 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
 
 
 def encoder_of(model: nn.Module) -> VisionTransformer | None:
-    """The Vision Transformer that a model is, or that a masked autoencoder trains; None for other models."""
-    inner = model.encoder if isinstance(model, MaskedAutoencoder) else model
+    """The Vision Transformer that a model is, or that it trains as its encoder; None for other models."""
+    inner = model.encoder if isinstance(model, OF_AN_ENCODER) else model
     return inner if isinstance(inner, VisionTransformer) else None

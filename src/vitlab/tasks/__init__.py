@@ -5,6 +5,7 @@ from vitlab.tasks.distillation import Distillation
 from vitlab.tasks.linear_probe import LinearProbe
 from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
 from vitlab.tasks.multilabel import MultilabelClassification
+from vitlab.tasks.self_distillation import SelfDistillation
 from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 
@@ -15,5 +16,6 @@ __all__ = [
     "MaskedAutoencoding",
     "MultilabelClassification",
     "Predictions",
+    "SelfDistillation",
     "Task",
 ]

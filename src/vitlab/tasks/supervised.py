@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import OneClass, SeveralClasses, Targets
 from vitlab.errors import ConfigError
-from vitlab.models import MaskedAutoencoder
+from vitlab.models import MaskedAutoencoder, SelfDistilled
 from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
@@ -52,10 +52,10 @@ class Supervised(Task):
         monitor: str,
         seed: int,
     ):
-        if isinstance(model, MaskedAutoencoder):
+        if isinstance(model, MaskedAutoencoder | SelfDistilled):
             raise ValueError(
-                "the model is a MaskedAutoencoder, which has no head for classes; choose another, or "
-                "task=masked_autoencoding"
+                f"the model is a {type(model).__name__}, which has no head for classes; choose another, or the task "
+                "that trains it: masked_autoencoding, self_distillation"
             )
         self.num_classes = num_classes
         super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)

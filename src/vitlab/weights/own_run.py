@@ -9,20 +9,20 @@ from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
 from vitlab.layers import Grid
 from vitlab.weights.form import Source
 
-MODEL = "model."  # the task's name for its model
+MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-OF_PRETRAINING = r"mask_token$|decoder_"  # what a masked autoencoder has beside its encoder
+OF_PRETRAINING = r"mask_token$|decoder_|projection\."  # what a model has beside its encoder
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 
 
 def read_run(path: Path, rename: bool) -> Source:
     """The best model of a run's folder, or its latest; or the checkpoint itself. With `rename` the encoder's tensors of
-    a masked autoencoder have the names of a Vision Transformer. Raises CheckpointError."""
+    a model that is pre-trained have the names of a Vision Transformer. Raises CheckpointError."""
     path = find_checkpoint(path, "best", *LATEST)
     checkpoint = file.read(path)
-    tensors = {
-        name.removeprefix(MODEL): value for name, value in checkpoint["state_dict"].items() if name.startswith(MODEL)
-    }
+    state = checkpoint["state_dict"]
+    prefix = TEACHER if any(name.startswith(TEACHER) for name in state) else MODEL
+    tensors = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
     config = checkpoint["run"]["config"]
     node = config["model"]
     whole, extras = node, Source.extras
@@ -34,7 +34,8 @@ def read_run(path: Path, rename: bool) -> Source:
         extras = OF_PRETRAINING
         tensors = {name.removeprefix("encoder."): value for name, value in tensors.items()}
     elif whole is not node:
-        facts = {f"encoder.{key}": value for key, value in facts.items()} | {"decoder_heads": whole["decoder_heads"]}
+        facts = {f"encoder.{key}": value for key, value in facts.items()}
+        facts |= {key: whole[key] for key in ("decoder_heads",) if key in whole}
     return Source(str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"))
 
 
