@@ -35,7 +35,7 @@ SRC = Path(__file__).parents[1] / "src"
 sys.path.insert(0, str(SRC))  # the entries: train, evaluate, predict
 
 BARE = ["~callbacks.evaluation_report", "~callbacks.batch_picture", "~callbacks.model_views"]  # no pictures
-FEW = ["data.labels_per_class=26", "global_batch_size=64"]  # a fifth of the digits, 4 steps an epoch
+FEW = ["data.split.labels_per_class=26", "global_batch_size=64"]  # a fifth of the digits, 4 steps an epoch
 
 
 def pytest_collection_finish():
@@ -71,7 +71,7 @@ def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size
     return root
 
 
-TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
+TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.loading.num_workers=0"]
 
 
 def read_once(source):

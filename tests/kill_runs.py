@@ -70,7 +70,7 @@ def go_on(folder: Path, workers: int) -> int:
     if any((folder / "checkpoints" / name).is_file() for name in ("latest.ckpt", "previous.ckpt")):
         return started(folder, f"resume={folder}")
     shutil.rmtree(folder, ignore_errors=True)
-    return started(folder, *OPTIONS, f"data.num_workers={workers}", f"hydra.run.dir={folder}")
+    return started(folder, *OPTIONS, f"data.loading.num_workers={workers}", f"hydra.run.dir={folder}")
 
 
 def same(a, b) -> bool:

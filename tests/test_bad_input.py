@@ -47,7 +47,7 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["callbacks=[default,early_stopping]", "callbacks.early_stopping.monitor=val/f1"], 2, ["val/f1", "val/acc1"]),
         (["schedule.warmup_steps=5"], 2, ["warmup_ratio", "warmup_steps"]),
         (["schedule.warmup_ratio=null", "schedule.warmup_steps=10000"], 2, ["10000 steps", "shorten"]),
-        (["data.on_bad_image=ignore"], 2, ["on_bad_image 'ignore'", "error, skip"]),
+        (["data.loading.on_bad_image=ignore"], 2, ["on_bad_image 'ignore'", "error, skip"]),
         (["trainer.max_epochs=-1"], 2, ["trainer.max_epochs"]),
         (["trainer.max_epochs=many"], 2, ["trainer"]),
         (["trainer.precision=bf8"], 2, ["trainer", "bf8"]),
@@ -112,14 +112,14 @@ def test_an_unreadable_image_is_named(cli, tmp_path):
     run = cli("train", *FOLDER, "trainer.max_epochs=3", folder="run")
     assert run.status == 3
     assert "3.png" in run.err
-    assert "data.on_bad_image=skip" in run.err
+    assert "data.loading.on_bad_image=skip" in run.err
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_unreadable_images_are_skipped_and_counted(cli, tmp_path, split):
     image_folder(tmp_path / "images", splits=("train", "val", "test"))
     (tmp_path / "images" / split / "cat" / "3.png").write_bytes(b"not a picture")
-    run = cli("train", *FOLDER, "data.on_bad_image=skip", "trainer.max_epochs=1", folder="run")
+    run = cli("train", *FOLDER, "data.loading.on_bad_image=skip", "trainer.max_epochs=1", folder="run")
     assert run.status == 0, run.err
     assert f"1 unreadable images in {split}" in run.out
 
@@ -131,7 +131,7 @@ def test_a_last_batch_without_a_readable_image_is_skipped(cli, tmp_path):
         (tmp_path / "images" / split / "emu").mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / "images" / split / "emu" / "0.png")
     (tmp_path / "images" / "test" / "emu" / "0.png").write_bytes(b"not a picture")  # 19 images in batches of 6
-    options = ["data.num_classes=3", "data.on_bad_image=skip", "global_batch_size=6", "trainer.max_epochs=1"]
+    options = ["data.num_classes=3", "data.loading.on_bad_image=skip", "global_batch_size=6", "trainer.max_epochs=1"]
     run = cli("train", *FOLDER, *options, folder="run")
     assert run.status == 0, run.err
     assert "1 unreadable images in test" in run.out
@@ -140,7 +140,7 @@ def test_a_last_batch_without_a_readable_image_is_skipped(cli, tmp_path):
 def test_an_error_in_a_worker_is_one_sentence(cli, tmp_path):
     image_folder(tmp_path / "images")
     Image.new("L", (8, 8)).save(tmp_path / "images" / "train" / "cat" / "5.png")
-    options = ["data.image_mode=null", "data.num_workers=2", "trainer.max_epochs=3"]
+    options = ["data.images.mode=null", "data.loading.num_workers=2", "trainer.max_epochs=3"]
     run = cli("train", *FOLDER, *options, folder="run")
     assert run.status == 3
     assert "Traceback" not in run.err

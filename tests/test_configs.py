@@ -20,6 +20,7 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.tasks.Distillation": {"model", "teacher", "optimization", "schedule"},
     "vitlab.tasks.LinearProbe": {"model", "optimization", "schedule"},
     "vitlab.tasks.MaskedAutoencoding": {"model", "optimization", "schedule"},
+    "vitlab.tasks.SelfDistillation": {"model", "optimization", "schedule"},
     "vitlab.tasks.MultilabelClassification": {"model", "optimization", "schedule"},
     "vitlab.optim.cosine": {"num_steps"},
     "vitlab.optim.constant": {"num_steps"},

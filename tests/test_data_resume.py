@@ -18,8 +18,8 @@ OPTIONS = [
     *BARE,
     "data.num_classes=2",
     "data.image_size=16",
-    "data.val_fraction=0.2",
-    "data.test_fraction=0.1",
+    "data.split.val_fraction=0.2",
+    "data.split.test_fraction=0.1",
     "global_batch_size=8",
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=4",
@@ -28,10 +28,10 @@ OPTIONS = [
 ]  # 56 images in train: 7 steps an epoch
 SOURCES = {
     "folder": ["data=folder", "data.source.root=images", "data.source.index_root=index"],
-    "encoded": ["data=folder", "data.source.root=images", "data.cache=encoded", "data.cache_root=cache"],
-    "decoded": ["data=folder", "data.source.root=images", "data.cache=decoded", "data.cache_root=cache"],
-    "device": ["data=folder", "data.source.root=images", "data.cache=device", "data.cache_root=cache"],
-    "shards": ["data=shards", "data.source.root=shards", "data.shuffle_window=2"],
+    "encoded": ["data=folder", "data.source.root=images", "data.cache.kind=encoded", "data.cache.root=cache"],
+    "decoded": ["data=folder", "data.source.root=images", "data.cache.kind=decoded", "data.cache.root=cache"],
+    "device": ["data=folder", "data.source.root=images", "data.cache.kind=device", "data.cache.root=cache"],
+    "shards": ["data=shards", "data.source.root=shards", "data.order.shuffle_window=2"],
 }
 RECORDED = """
 import sys, zlib
@@ -120,34 +120,40 @@ CASES = [
 def test_killed_in_mid_epoch_and_resumed_the_batches_are_the_same(cli, images, source, workers):
     if source == "shards":
         packed(cli)
-    options = [*options_of(source), f"data.num_workers={workers}"]
+    options = [*options_of(source), f"data.loading.num_workers={workers}"]
     whole = trained(cli, "whole.txt", *options, folder="whole")
     assert len(whole) == 14
     with pytest.raises(Killed):
         trained(cli, "killed.txt", *options, kill_at=5, folder="killed")
     other = {0: 2, 2: 3, 3: 0}[workers]  # the number of workers may change
-    resumed = trained(cli, "resumed.txt", "resume=killed", f"data.num_workers={other}")
+    resumed = trained(cli, "resumed.txt", "resume=killed", f"data.loading.num_workers={other}")
     assert next(iter(resumed)) == "3"  # the step of the last state
     assert resumed == {step: line for step, line in whole.items() if int(step) >= 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("few", [[], ["data.labels_per_class=10"]], ids=["all", "few"])
+@pytest.mark.parametrize("few", [[], ["data.split.labels_per_class=10"]], ids=["all", "few"])
 def test_balanced_classes_and_few_labels_go_on_with_the_same_samples(cli, images, few):
     for i in range(20, 40):
         Path(f"images/train/b/{i}.jpg").unlink()
-    options = [*options_of("folder"), "data.class_balance=1", *few, "trainer.max_epochs=4", "data.num_workers=0"]
+    options = [
+        *options_of("folder"),
+        "data.order.class_balance=1",
+        *few,
+        "trainer.max_epochs=4",
+        "data.loading.num_workers=0",
+    ]
     whole = trained(cli, "whole.txt", *options, folder="whole")
     assert len(whole) == (8 if few else 20)  # of 20 samples, or 42
     with pytest.raises(Killed):
         trained(cli, "killed.txt", *options, kill_at=5, folder="killed")
-    resumed = trained(cli, "resumed.txt", "resume=killed", "data.num_workers=2")
+    resumed = trained(cli, "resumed.txt", "resume=killed", "data.loading.num_workers=2")
     first = int(next(iter(resumed)))
     assert 3 <= first <= 5  # after the last state
     assert resumed == {step: line for step, line in whole.items() if int(step) >= first}
-    again = cli("train", "resume=killed", "data.class_balance=0.5")
+    again = cli("train", "resume=killed", "data.order.class_balance=0.5")
     assert again.status == 2
-    assert "data.class_balance is 1" in again.err + again.out
+    assert "data.order.class_balance is 1" in again.err + again.out
 
 
 def test_every_epoch_has_every_sample_once_and_other_crops(cli, images):
@@ -162,7 +168,7 @@ def test_every_epoch_has_every_sample_once_and_other_crops(cli, images):
 def test_a_cache_changes_no_sample_and_no_crop(cli, images, source):
     """A cache larger than the images holds their own pixels; then the batches are the same, byte for byte."""
     plain = trained(cli, "plain.txt", *options_of("folder"), folder="plain")
-    cached = trained(cli, "cached.txt", *options_of(source), "data.cache_size=64", folder="cached")
+    cached = trained(cli, "cached.txt", *options_of(source), "data.cache.size=64", folder="cached")
     strip = {step: line.rpartition(",")[0] for step, line in plain.items()}
     assert {step: line.rpartition(",")[0] for step, line in cached.items()} == strip
     if source == "encoded":
@@ -174,7 +180,7 @@ def test_a_cache_changes_no_sample_and_no_crop(cli, images, source):
 def test_kill_minus_nine_of_the_real_process(cli, images, source, workers):
     if source == "shards":
         packed(cli)
-    options = [*options_of(source), f"data.num_workers={workers}"]
+    options = [*options_of(source), f"data.loading.num_workers={workers}"]
     whole = trained(cli, "whole.txt", *options, folder="whole")
     script = images / "recorded.py"
     names = {"src": str(SRC), "tests": str(Path(__file__).parent), "log": str(images / "killed.txt")}
@@ -188,7 +194,7 @@ def test_kill_minus_nine_of_the_real_process(cli, images, source, workers):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    resumed = trained(cli, "resumed.txt", "resume=killed", f"data.num_workers={workers}")
+    resumed = trained(cli, "resumed.txt", "resume=killed", f"data.loading.num_workers={workers}")
     first = int(next(iter(resumed)))
     assert 0 < first < 7
     assert resumed == {step: line for step, line in whole.items() if int(step) >= first}
@@ -199,7 +205,7 @@ def test_kill_minus_nine_of_the_real_process(cli, images, source, workers):
 def test_two_processes_are_stopped_and_one_goes_on(cli, images, source):
     if source == "shards":
         packed(cli)
-    options = [*options_of(source), "data.num_workers=2"]
+    options = [*options_of(source), "data.loading.num_workers=2"]
     whole = trained(cli, "whole.txt", *options, folder="whole")
     script = images / "recorded.py"
     names = {"src": str(SRC), "tests": str(Path(__file__).parent)}

@@ -25,8 +25,8 @@ WAVES = [
     *BARE,
     "model=vit_mu4",
     *{
-        "cuda": ["trainer=gpu", "data.num_workers=2"],
-        "cpu": ["trainer=cpu", "data.num_workers=0", "data.source.num_samples=200"],
+        "cuda": ["trainer=gpu", "data.loading.num_workers=2"],
+        "cpu": ["trainer=cpu", "data.loading.num_workers=0", "data.source.num_samples=200"],
     }[DEVICE],
     "logger=none",
     "data=synthetic",
@@ -72,7 +72,9 @@ NATIVE = ["crop=native", "crop.train.max_tokens=40"]
 MASKED = ["task=masked_autoencoding", "model=mae_xs4", "model.encoder.depth=1", "model.decoder_depth=1"]
 
 
-@pytest.mark.parametrize("options", [["mixing=mixup_cutmix"], SCALED, ["data.cache=device"], NATIVE, MASKED], ids=str)
+@pytest.mark.parametrize(
+    "options", [["mixing=mixup_cutmix"], SCALED, ["data.cache.kind=device"], NATIVE, MASKED], ids=str
+)
 def test_between_two_logs_nothing_waits_for_the_device(cli, monkeypatch, request, options):
     """Over whole steps: loader, copy, mixing, forward, backward, clipping, optimizer, average and all callbacks."""
     metrics, logged = Task.training_metrics, []
@@ -203,7 +205,7 @@ def data_of_a_run(device, num_workers=2):
     from vitlab.config.home import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", overrides=["model=vit_mu4", "data=digits", f"data.num_workers={num_workers}"])
+        cfg = compose("train", overrides=["model=vit_mu4", "data=digits", f"data.loading.num_workers={num_workers}"])
     module = build(cfg.data, "data")
     module.trainer = pl.Trainer(accelerator=device, devices=1, logger=False, enable_checkpointing=False)
     module.setup()
@@ -235,7 +237,7 @@ def test_batches_that_are_copied_ahead_are_those_of_the_workers():
         torch.testing.assert_close(ours[1], theirs[1], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("options", [["data.cache=device"], NATIVE], ids=str)
+@pytest.mark.parametrize("options", [["data.cache.kind=device"], NATIVE], ids=str)
 def test_training_from_the_device_and_on_mixed_sizes(cli, options):
-    run = cli("train", *WAVES, *options, "trainer.max_epochs=2", "data.cache_root=cache", folder="run", tiny=False)
+    run = cli("train", *WAVES, *options, "trainer.max_epochs=2", "data.cache.root=cache", folder="run", tiny=False)
     assert run.status == 0, run.err

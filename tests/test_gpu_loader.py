@@ -62,7 +62,14 @@ def test_memory_does_not_grow_with_the_epochs_of_a_run(cli, monkeypatch):
         ends(self, *args)
 
     monkeypatch.setattr(Progress, "on_validation_end", measured)
-    options = [*BARE, "model=vit_mu4", "trainer=gpu", "logger=none", "data.num_workers=2", "trainer.max_epochs=40"]
+    options = [
+        *BARE,
+        "model=vit_mu4",
+        "trainer=gpu",
+        "logger=none",
+        "data.loading.num_workers=2",
+        "trainer.max_epochs=40",
+    ]
     run = cli("train", *options, folder="run", tiny=False)
     assert run.status == 0, run.err
     assert len(held) == 40
@@ -90,7 +97,14 @@ def test_one_process_by_nccl_is_one_without(cli, tmp_path):
     from conftest import SRC
 
     for strategy in ("ddp", "auto"):
-        options = [*BARE, "model=vit_mu4", "trainer=gpu", "logger=none", "data.num_workers=0", "trainer.max_epochs=2"]
+        options = [
+            *BARE,
+            "model=vit_mu4",
+            "trainer=gpu",
+            "logger=none",
+            "data.loading.num_workers=0",
+            "trainer.max_epochs=2",
+        ]
         options += ["trainer.precision=32-true", f"trainer.strategy={strategy}", f"hydra.run.dir={strategy}"]
         command = [sys.executable, str(SRC / "train.py"), *options]
         process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)

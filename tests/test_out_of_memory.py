@@ -120,13 +120,13 @@ def test_a_split_that_a_device_does_not_hold_is_named(cli, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to", limited)
     run = cli(
         "train",
-        "data.cache=device",
-        "data.train_transform=null",
+        "data.cache.kind=device",
+        "data.images.train_transform=null",
         "augmentation=none",
         "trainer.max_epochs=1",
         folder="run",
     )
-    refused(run, "images of 0.00 GB on cpu", "data.cache=decoded")
+    refused(run, "images of 0.00 GB on cpu", "data.cache.kind=decoded")
 
 
 def test_a_lack_of_memory_anywhere_else_is_one_sentence_too(cli):

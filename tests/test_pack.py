@@ -33,7 +33,7 @@ def small_folder(root, per_class=6, size=12):
 
 def test_a_folder_of_images_is_packed_as_it_is(cli, tmp_path):
     folder = small_folder(tmp_path / "images")
-    done = cli("pack", *folder, "output=packed", "shard_size=0.005", "data.num_workers=0")
+    done = cli("pack", *folder, "output=packed", "shard_size=0.005", "data.loading.num_workers=0")
     assert (done.status, done.err) == (0, "")
     assert "train: 12 images in " in done.out
     assert "val: 12 images in " in done.out
@@ -45,7 +45,7 @@ def test_a_folder_of_images_is_packed_as_it_is(cli, tmp_path):
         assert pool.load_many(range(12)) == [path.read_bytes() for path in paths]
         assert pool.targets.tolist() == [0] * 6 + [1] * 6
         assert len(set(pool.groups.tolist())) > 1
-    again = cli("pack", *folder, "output=packed", "shard_size=0.005", "data.num_workers=0")
+    again = cli("pack", *folder, "output=packed", "shard_size=0.005", "data.loading.num_workers=0")
     assert (again.status, again.out) == (0, done.out.split("images\n")[-1])
     other = cli("pack", *folder, "output=packed", "shard_size=1")
     assert other.status == 2
@@ -79,10 +79,10 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
     folder = small_folder(tmp_path / "images")
     bad = tmp_path / "images" / "train" / "dog" / "3.jpg"
     bad.write_bytes(bad.read_bytes()[:150])
-    stopped = cli("pack", *folder, "output=packed", "data.num_workers=0")
+    stopped = cli("pack", *folder, "output=packed", "data.loading.num_workers=0")
     assert stopped.status == 3
     assert f"cannot read {bad}" in stopped.err
-    done = cli("pack", *folder, "output=other", "data.num_workers=0", "data.on_bad_image=skip")
+    done = cli("pack", *folder, "output=other", "data.loading.num_workers=0", "data.loading.on_bad_image=skip")
     assert done.status == 0
     assert "train: 11 images" in done.out
     assert "train: 1 images could not be read and are left out\n    dog/3.jpg: " in done.out
@@ -108,13 +108,13 @@ def test_wrong_wishes_are_refused_in_a_sentence(cli, tmp_path, overrides, status
 
 
 def test_tars_that_are_there_get_an_index(cli, tmp_path):
-    cli("pack", *small_folder(tmp_path / "images"), "output=tars", "data.num_workers=0")
+    cli("pack", *small_folder(tmp_path / "images"), "output=tars", "data.loading.num_workers=0")
     kept = Shards(root="tars").open()["train"].load(7)
     for path in (tmp_path / "tars").glob("*"):
         if path.suffix != ".tar":
             path.unlink()
     (tmp_path / "names.txt").write_text("cat\ndog\n")
-    done = cli("pack", "index=tars", "class_names=names.txt", "data.num_workers=0")
+    done = cli("pack", "index=tars", "class_names=names.txt", "data.loading.num_workers=0")
     assert done.status == 0, done.err
     source = Shards(root="tars")
     assert source.open()["train"].load(7) == kept
@@ -128,8 +128,13 @@ def test_a_killed_packing_is_gone_on_with(tmp_path):
 
     def start(output):
         words = [sys.executable, str(SRC / "pack.py"), *folder, f"output={output}", "shard_size=0.3"]
+        words += ["data.loading.num_workers=2"]
         return subprocess.Popen(
-            [*words, "data.num_workers=2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+            [*words, "data.loading.num_workers=2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=tmp_path,
         )
 
     killed = 0

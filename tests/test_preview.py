@@ -44,7 +44,7 @@ def test_images_of_mixed_sizes_are_shown_in_their_own_shape(cli, tmp_path):
         f"data.source.root={tmp_path / 'photos'}",
         f"data.source.index_root={tmp_path / 'index'}",
         "data.num_classes=2",
-        "data.val_fraction=0.2",
+        "data.split.val_fraction=0.2",
         "data.image_size=32",
         "model=vit_mu4",
         "model.patch_size=8",
@@ -96,7 +96,7 @@ def test_the_size_is_that_of_the_first_step(cli, tmp_path, monkeypatch):
         (["num_images=0"], "num_images 0"),
         (["same=-1"], "same -1"),
         (["same=x"], "same x"),
-        (["data.cache=x"], "data.cache"),
+        (["data.cache.kind=x"], "data.cache.kind"),
     ],
 )
 def test_refusals(cli, overrides, word):
@@ -107,10 +107,17 @@ def test_refusals(cli, overrides, word):
 
 
 def test_classes_are_counted_as_they_come(cli, tmp_path):
-    run = cli("preview", *PLAIN, "data.class_balance=1", "data.labels_per_class=100", "num_images=1", "output=here")
+    run = cli(
+        "preview",
+        *PLAIN,
+        "data.order.class_balance=1",
+        "data.split.labels_per_class=100",
+        "num_images=1",
+        "output=here",
+    )
     assert run.status == 0, run.err
     assert "classes      10, of 100 training images each, balanced: 100 an epoch" in run.out
-    run = cli("preview", *PLAIN, "data.class_balance=1", "num_images=1", "output=here")
+    run = cli("preview", *PLAIN, "data.order.class_balance=1", "num_images=1", "output=here")
     assert "classes      10, of 122 to 128 training images each, balanced: 125 to 126 an epoch" in run.out
     run = cli("preview", "model=vit_mu4", "data=synthetic_multilabel", "mixing=mixup", "same=1", "output=here")
     assert run.status == 0, run.err

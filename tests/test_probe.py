@@ -15,7 +15,7 @@ from vitlab.data import Digits, Synthetic
 from vitlab.reports.confidence import half_width, wilson_interval
 from vitlab.run.saved_run import SavedRun
 
-WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.num_workers=0"]
+WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.loading.num_workers=0"]
 
 
 def features_of(run, path):
@@ -134,13 +134,13 @@ def test_a_run_sees_other_images_as_it_saw_its_own(cli, digits_run):
 def test_a_run_sees_arrays(cli, digits_run):
     pixels = np.random.RandomState(0).randint(0, 256, (60, 8, 8, 1), dtype=np.uint8)
     np.savez("some.npz", images=pixels, labels=np.arange(60) % 3)
-    options = ["data=arrays", "data.source.images.train=some.npz", "data.num_classes=3", "data.num_workers=0"]
+    options = ["data=arrays", "data.source.images.train=some.npz", "data.num_classes=3", "data.loading.num_workers=0"]
     arrays = features_of(cli("features", f"run={digits_run}", *options, "output=f.npz"), "f.npz")
     assert arrays["features"].shape == (60, 32)
 
 
 def test_few_labels_are_few_in_a_probe_too(cli, digits_run):
-    run = cli("probe", f"run={digits_run}", "+data.labels_per_class=7", "k=[5]", "shots=[5]", "output=few.json")
+    run = cli("probe", f"run={digits_run}", "+data.split.labels_per_class=7", "k=[5]", "shots=[5]", "output=few.json")
     assert run.status == 0, run.err
     with open("few.json") as file:
         assert json.load(file)["images_used"] == {"train": 70, "val": 180, "test": 359}
@@ -177,19 +177,19 @@ def test_unreadable_images_are_left_out_and_counted(cli, tmp_path):
         Image.fromarray(np.full((8, 8, 3), 8 * k, dtype=np.uint8)).save(folder / f"{k:02}.png")
     (tmp_path / "images" / "train" / "a" / "06.png").write_bytes(b"no picture")
     options = ["data=folder", "data.source.root=images", "data.source.index_root=index", "data.num_classes=2"]
-    options += ["model=vit_mu4", "data.image_size=8", "data.num_workers=0", "output=f.npz"]
+    options += ["model=vit_mu4", "data.image_size=8", "data.loading.num_workers=0", "output=f.npz"]
     run = cli("features", *options)
     assert run.status == 3
     assert "06.png" in run.err
     assert not (tmp_path / "f.npz").exists()
-    arrays = features_of(run := cli("features", *options, "data.on_bad_image=skip"), "f.npz")
+    arrays = features_of(run := cli("features", *options, "data.loading.on_bad_image=skip"), "f.npz")
     assert len(arrays["features"]) == 29
     assert "1 unreadable images" in run.out
     assert not any("06.png" in name for name in arrays["names"].tolist())
 
 
 def test_images_of_several_classes_have_features_and_no_probe(cli):
-    options = ["model=vit_mu4", "data=synthetic_multilabel", "data.source.num_samples=40", "data.num_workers=0"]
+    options = ["model=vit_mu4", "data=synthetic_multilabel", "data.source.num_samples=40", "data.loading.num_workers=0"]
     arrays = features_of(cli("features", *options, "output=f.npz"), "f.npz")
     assert arrays["labels"].shape == (40, len(arrays["class_names"]))
     assert set(np.unique(arrays["labels"])) == {0, 1}

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
 
-QUICK = [*BARE, "data=synthetic", "data.cache=none", "data.source.num_samples=200", "global_batch_size=16"]
-QUICK += ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0"]
+QUICK = [*BARE, "data=synthetic", "data.cache.kind=none", "data.source.num_samples=200", "global_batch_size=16"]
+QUICK += ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.loading.num_workers=0"]
 QUICK += ["trainer.max_epochs=-1", "trainer.max_steps=1"]
 
 
@@ -63,7 +63,13 @@ def test_another_size_has_its_own_hidden_layers_and_weights(config, cli):
     cfg, _ = config("recipe=cifar10", "model=vit_mu4", "augmentation=none")
     assert cfg.model.mlp_ratio == OmegaConf.load(CONF / "model" / "_vit.yaml").mlp_ratio
     assert cfg.schedule.final_ratio == 0.01  # the rest of the recipe
-    fine = ["recipe=vit_b16_cifar10", "data.image_size=32", "data.val_fraction=0.1", "crop=whole", "model=vit_mu4"]
+    fine = [
+        "recipe=vit_b16_cifar10",
+        "data.image_size=32",
+        "data.split.val_fraction=0.1",
+        "crop=whole",
+        "model=vit_mu4",
+    ]
     run = cli("train", *QUICK, *fine, tiny=False)
     assert run.status == 2
     assert "model.pretrained has no value; set it to weights of vit_mu4, or to null" in run.err
@@ -79,7 +85,7 @@ def test_a_model_of_another_kind_is_as_it_states(config):
 
 
 def test_the_crop_goes_with_the_data(config):
-    cfg, _ = config("recipe=deit_ti16_imagenet", "model=vit_mu4", "data.repeats=1")
+    cfg, _ = config("recipe=deit_ti16_imagenet", "model=vit_mu4", "data.order.repeats=1")
     assert cfg.crop.train._target_ == "vitlab.data.WholeImage"
     assert "scale" not in cfg.crop.train
     assert "resize_size" not in cfg.crop.eval
@@ -87,7 +93,7 @@ def test_the_crop_goes_with_the_data(config):
 
 @pytest.mark.parametrize("size", [32, 48])
 def test_the_centre_of_a_test_image_is_a_share_of_it(config, size):
-    options = ["model=vit_mu4", f"data.image_size={size}", f"data.source.image_size={size}", "data.repeats=1"]
+    options = ["model=vit_mu4", f"data.image_size={size}", f"data.source.image_size={size}", "data.order.repeats=1"]
     cfg, _ = config("recipe=deit_ti16_imagenet", "crop=random_resized", *options)
     assert cfg.crop.eval.resize_size == round(size / 0.875)
 
@@ -103,7 +109,7 @@ def test_a_teacher_comes_and_goes_with_the_task(config):
     Path("run").rename("taught")
     cfg, _ = config("recipe=digits", *SMALL, *teach)
     assert cfg.teacher == {"pretrained": "taught"}
-    cfg, _ = config("recipe=digits_distilled", "data.labels_per_class=null", "task=classification", *SMALL)
+    cfg, _ = config("recipe=digits_distilled", "data.split.labels_per_class=null", "task=classification", *SMALL)
     assert "teacher" not in cfg
 
 

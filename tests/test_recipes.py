@@ -277,7 +277,7 @@ CLASSES |= {"pets": 37, "sun397": 397, "svhn": 10, "kitti": 4, "clevr_distance":
 def test_a_task_of_vtab_has_about_a_thousand_labels(name):
     data, classes = recipe(name).data, CLASSES[name.removeprefix("vtab_")]
     assert data.num_classes == classes
-    images = data.labels_per_class * classes
+    images = data.split.labels_per_class * classes
     nearest = min((classes * n for n in range(1, 501)), key=lambda count: abs(count - 1000))
     assert images == nearest
 

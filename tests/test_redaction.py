@@ -20,7 +20,7 @@ def secretive(cli, tmp_path, monkeypatch):
     image_folder(tmp_path / "s3cr3t-from-env", splits=("train", "val", "test"))
     options = ["data=folder", "data.source.root=${oc.env:A_PLACE}", "data.num_classes=2", "data.image_size=8"]
     options += ["global_batch_size=4", "trainer.max_steps=1", "trainer.max_epochs=-1", *BARE, "logger=wandb"]
-    options += ["data.cache_root='https://me:pass99word@host/x'"]
+    options += ["data.cache.root='https://me:pass99word@host/x'"]
     run = cli("train", *options, folder="run")
     assert run.status == 0, run.err
     return run.folder
@@ -47,7 +47,7 @@ def test_what_is_not_kept_is_asked_for_again(cli, secretive):
     evaluated = cli("evaluate", "run=run")
     assert evaluated.status == 2
     assert "data.source.root held a secret" in evaluated.err
-    again = ["++data.source.root=s3cr3t-from-env", "++data.cache_root=cache"]
+    again = ["++data.source.root=s3cr3t-from-env", "++data.cache.root=cache"]
     evaluated = cli("evaluate", "run=run", *again)
     assert evaluated.status == 0, evaluated.err
     resumed = cli("train", "resume=run", "trainer.max_steps=2", tiny=False)

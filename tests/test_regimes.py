@@ -12,7 +12,7 @@ from conftest import BARE, TINY
 
 WAVES = [*BARE, "data=synthetic", "data.num_classes=4", "data.source.num_samples=1000"]
 SIZES = {"embed_dim": 48, "depth": 2, "num_heads": 2}
-DIGITS = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0", *BARE]
+DIGITS = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.loading.num_workers=0", *BARE]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_several_labels(tested):
 
 @pytest.mark.slow
 def test_distillation_tells_more_than_few_labels(learned, tested):
-    few = [*WAVES, "data.labels_per_class=2", "trainer.max_epochs=40", "optimizer.lr=3e-3", "mixing=mixup"]
+    few = [*WAVES, "data.split.labels_per_class=2", "trainer.max_epochs=40", "optimizer.lr=3e-3", "mixing=mixup"]
     few += ["global_batch_size=8"]
     taught = tested(
         *few, "task=distillation", "task.mode=soft", "task.teacher_share=1", f"teacher.pretrained={learned}"

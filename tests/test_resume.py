@@ -20,7 +20,7 @@ OPTIONS = [
     *BARE,
     # shuffling, augmentation, mixing, dropout, accumulation, EMA: all that draws or carries
     "trainer.max_epochs=3",
-    "data.labels_per_class=26",
+    "data.split.labels_per_class=26",
     "global_batch_size=64",
     "data.device_batch_size=32",
     "mixing=mixup_cutmix",
@@ -93,7 +93,7 @@ VIEWS = [
 def test_a_teacher_that_follows_and_its_centre_are_bit_exact(cli, killed_at, cache):
     """Views from workers, through their ring, or cut out on the device, and a teacher that follows each step."""
     options = [*TINY[1:], *VIEWS, *(o for o in OPTIONS if not o.startswith(("mixing", "model.")))]
-    options += [f"data.cache={cache}", "data.train_transform=null"]
+    options += [f"data.cache.kind={cache}", "data.images.train_transform=null"]
     check_kills(cli, killed_at, options, {13: 2}, tiny=False)
 
 
@@ -120,7 +120,7 @@ def check_kills(cli, killed_at, options, kills, tiny=True):
     for kill, workers in kills.items():
         killed_at(kill)
         with pytest.raises(Killed):
-            cli("train", *options, f"data.num_workers={workers}", folder=f"killed{kill}", tiny=tiny)
+            cli("train", *options, f"data.loading.num_workers={workers}", folder=f"killed{kill}", tiny=tiny)
         killed_at(None)
         assert cli("train", f"resume=killed{kill}", tiny=tiny).status == 0
         resumed = states(Path(f"killed{kill}"))
@@ -177,7 +177,7 @@ def test_a_run_that_was_killed_after_it_had_stopped_early_does_not_train_on(cli,
         raise Killed
 
     options = [*BARE, "callbacks=[default,early_stopping]", "callbacks.early_stopping.patience=1"]
-    options += ["trainer.max_epochs=9", "data.labels_per_class=4", "global_batch_size=32", "optimizer.lr=1e-12"]
+    options += ["trainer.max_epochs=9", "data.split.labels_per_class=4", "global_batch_size=32", "optimizer.lr=1e-12"]
     with monkeypatch.context() as patch:
         patch.setattr(Classification, "test_step", killed)
         with pytest.raises(Killed):

@@ -17,7 +17,7 @@ from vitlab.checkpoints import file
 
 OPTIONS = [
     *BARE,
-    "data.labels_per_class=26",
+    "data.split.labels_per_class=26",
     "global_batch_size=26",
     "trainer.max_epochs=1",
     "mixing=mixup",

@@ -44,7 +44,7 @@ def test_a_data_set_with_faults(cli, photos, tmp_path, num_workers):
         f"data.source.index_root={tmp_path / 'index'}",
         "data.num_classes=3",
         "data.image_size=16",
-        f"data.num_workers={num_workers}",
+        f"data.loading.num_workers={num_workers}",
         "output=here",
     )
     assert run.status == 0, run.err
@@ -103,7 +103,9 @@ def test_nothing_to_read_is_an_error(cli, tmp_path):
 
 
 def test_images_of_several_classes(cli, tmp_path):
-    run = cli("survey", "data=synthetic_multilabel", "data.source.num_samples=60", "data.num_workers=0", "output=here")
+    run = cli(
+        "survey", "data=synthetic_multilabel", "data.source.num_samples=60", "data.loading.num_workers=0", "output=here"
+    )
     assert run.status == 0, run.err
     report = json.loads((tmp_path / "here" / "survey.json").read_text())
     assert sum(report["images"].values()) == 60
@@ -121,7 +123,7 @@ def test_copies_of_an_image_with_several_classes(cli, tmp_path):
     content |= {f"{split}_labels": labels[part] for split, part in parts.items()}
     np.savez(tmp_path / "data.npz", **content)
     options = [f"data.source.images.train={tmp_path / 'data.npz'}", "data.image_size=8", "data.num_classes=3"]
-    run = cli("survey", "data=arrays", *options, "data.num_workers=0", "output=here")
+    run = cli("survey", "data=arrays", *options, "data.loading.num_workers=0", "output=here")
     assert run.status == 0, run.err
     assert "1 group(s) of images within splits, 1 of them with different labels" in run.out
     found = rows(tmp_path / "here" / "identical.csv")

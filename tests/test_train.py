@@ -119,14 +119,22 @@ def test_images_at_another_place_leave_the_runs_own_test_as_it_is(cli, tmp_path)
     assert cli("evaluate", "run=run", "+data.source.root=moved").status == 0
     assert not (tmp_path / "run" / "evaluation_test.json").exists()
     assert list(tmp_path.glob("run/evaluation_best_*/evaluation_test.json"))
-    assert cli("evaluate", "run=run", "+data.source.root=moved", "output=run", "+data.num_workers=1").status == 0
+    assert (
+        cli("evaluate", "run=run", "+data.source.root=moved", "output=run", "+data.loading.num_workers=1").status == 0
+    )
     assert (tmp_path / "run" / "evaluation_test.json").is_file()
 
 
 @pytest.mark.parametrize("resolution", ["full", "progressive"])
 def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution):
     """The values that the recipe states for it go with it."""
-    options = ["recipe=cifar10_cpu", "data=synthetic", "data.cache=none", "mixing=none", f"resolution={resolution}"]
+    options = [
+        "recipe=cifar10_cpu",
+        "data=synthetic",
+        "data.cache.kind=none",
+        "mixing=none",
+        f"resolution={resolution}",
+    ]
     run = cli("train", *options, "model.depth=1", "trainer.max_steps=2", "trainer.max_epochs=-1", folder="run")
     assert run.status == 0, run.err
     config = OmegaConf.load(run.folder / "config.yaml")
@@ -157,7 +165,7 @@ def test_an_evaluation_takes_as_many_images_at_once_as_it_is_told_or_as_fit(cli,
 
 
 def test_an_evaluation_builds_no_cache(cli, tmp_path):
-    options = ["trainer.max_steps=1", "data.cache=decoded", "data.cache_root=cache"]
+    options = ["trainer.max_steps=1", "data.cache.kind=decoded", "data.cache.root=cache"]
     assert cli("train", *options, folder="run").status == 0
     shutil.rmtree("cache")
     assert cli("evaluate", "run=run").status == 0
@@ -215,7 +223,7 @@ def test_the_same_seed_gives_the_same_run(cli):
     options = [*FEW, "trainer.max_epochs=1", "mixing=mixup_cutmix"]
     options += ["model.drop_path_rate=0.1"]
     weights = []
-    for name, more in (("a", []), ("b", ["data.num_workers=2"]), ("c", ["seed=1"])):
+    for name, more in (("a", []), ("b", ["data.loading.num_workers=2"]), ("c", ["seed=1"])):
         run = cli("train", *options, *more, folder=name)
         assert run.status == 0, run.err
         weights.append(file.read(run.folder / "checkpoints" / "best.ckpt")["state_dict"])
@@ -224,10 +232,10 @@ def test_the_same_seed_gives_the_same_run(cli):
 
 
 def test_building_a_cache_changes_nothing(cli, tmp_path):
-    options = [*BARE, "data=synthetic", "data.source.num_samples=300", "trainer.max_steps=1", "data.cache=decoded"]
+    options = [*BARE, "data=synthetic", "data.source.num_samples=300", "trainer.max_steps=1", "data.cache.kind=decoded"]
     weights = []
     for name in ("built", "found"):
-        run = cli("train", *options, f"data.cache_root={tmp_path / 'cache'}", folder=name)
+        run = cli("train", *options, f"data.cache.root={tmp_path / 'cache'}", folder=name)
         assert run.status == 0, run.err
         weights.append(file.read(run.folder / "checkpoints" / "latest.ckpt")["state_dict"])
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -278,7 +286,7 @@ def test_early_stopping_stops(cli):
     run = cli(
         "train",
         "trainer.max_epochs=30",
-        "data.labels_per_class=3",
+        "data.split.labels_per_class=3",
         "global_batch_size=30",
         "optimizer.lr=1e-9",
         "callbacks=[default,early_stopping]",
@@ -293,7 +301,7 @@ def test_early_stopping_stops(cli):
 def test_a_gray_data_set_can_be_asked_to_have_three_channels(cli):
     run = cli(
         "train",
-        "data.image_mode=RGB",
+        "data.images.mode=RGB",
         "data.in_chans=3",
         "data.mean=[0.3,0.3,0.3]",
         "data.std=[0.4,0.4,0.4]",

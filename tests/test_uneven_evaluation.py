@@ -45,7 +45,7 @@ def slow(self, batch, batch_idx):
     return step(self, batch, batch_idx)
 Task.test_step = slow
 """
-UNEVEN = ["data=digits", "data.val_fraction=0.2", "global_batch_size=358", "trainer.max_epochs=-1"]
+UNEVEN = ["data=digits", "data.split.val_fraction=0.2", "global_batch_size=358", "trainer.max_epochs=-1"]
 RESNET = ["model=resnet20", "model.depth=8", "model.width=4", "callbacks=[default,ema]", "callbacks.ema.decay=0.5"]
 BUFFERS = {
     "linear_probe": ["task=linear_probe", "task.lr_grid=[0.1,1.0]", "optimizer=sgd"],
@@ -127,8 +127,13 @@ def test_a_rank_that_can_read_none_of_its_images(cli, tmp_path):
             rows.append(f"{path},{path.parent.name}{';both' if number % 3 else ''},{split}")
     (tmp_path / "list.csv").write_text("\n".join(rows))
     data = ["task=multilabel", "data=listing", "data.source.file=list.csv", "data.source.split_column=split"]
-    data += ['data.source.label_separator=";"', "data.num_classes=3", "data.image_size=8", "data.on_bad_image=skip"]
-    data += ["crop=whole", "data.cache_root=cache", "global_batch_size=4", "trainer.max_epochs=1"]
+    data += [
+        'data.source.label_separator=";"',
+        "data.num_classes=3",
+        "data.image_size=8",
+        "data.loading.on_bad_image=skip",
+    ]
+    data += ["crop=whole", "data.cache.root=cache", "global_batch_size=4", "trainer.max_epochs=1"]
     run(tmp_path, *data)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["skipped"] == {"val": 12, "test": 12}

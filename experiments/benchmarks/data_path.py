@@ -96,10 +96,10 @@ def datamodule(folder: Path, workers: int, *overrides: str) -> Any:
                 f"data.source.root={folder}",
                 f"data.num_classes={len(os.listdir(folder / 'train'))}",
                 f"global_batch_size={BATCH}",
-                f"data.num_workers={workers}",
+                f"data.loading.num_workers={workers}",
                 f"crop.train.scale={list(SCALE)}",
                 "crop.train.interpolation=bilinear",
-                f"data.cache_root={folder / 'cache'}",
+                f"data.cache.root={folder / 'cache'}",
                 "data.source.index_root=null",
                 *overrides,
             ],
@@ -185,8 +185,8 @@ def main() -> None:
         workers = arguments.workers
         modules = {
             "originals": datamodule(folder, workers),
-            "encoded cache": datamodule(folder, workers, "data.cache=encoded", "data.cache_size=256"),
-            "decoded cache": datamodule(folder, workers, "data.cache=decoded", "data.cache_size=256"),
+            "encoded cache": datamodule(folder, workers, "data.cache.kind=encoded", "data.cache.size=256"),
+            "decoded cache": datamodule(folder, workers, "data.cache.kind=decoded", "data.cache.size=256"),
         }
         ours: dict[str, Ours] = {}
         for name, module in modules.items():

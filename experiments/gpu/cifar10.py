@@ -20,7 +20,7 @@ def learn(given: Assignment) -> Found:
             raise UnavailableError("no images; --cifar10 DIR says where they lie")
         images = noise(given.folder / "images")
     options = ["recipe=cifar10", "data=cifar10_folder", f"data.source.root={images}", "augmentation=none"]
-    options += ["data.cache=device", f"data.source.index_root={given.folder / 'index'}", "data.num_classes=10"]
+    options += ["data.cache.kind=device", f"data.source.index_root={given.folder / 'index'}", "data.num_classes=10"]
     options = overrides(scale, given.folder, *options, *(() if scale.device == "cuda" else scale.small))
     trial = train(given.folder / "trial", [*options, "trainer.max_epochs=2"])  # how long an epoch takes
     first, second = (row["train/seconds"] for row in trial if "val/acc1" in row.values)

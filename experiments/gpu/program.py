@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 def overrides(scale: Scale, folder: Path, *more: str) -> list[str]:
     """Give the overrides of any run of the proof; steps share the cache beside their folders."""
-    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache_root={folder.parent / 'cache'}", *scale.trainer]
+    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache.root={folder.parent / 'cache'}", *scale.trainer]
     return [*shared, f"trainer.log_every_n_steps={scale.log_every}", *more]
 
 
@@ -37,7 +37,7 @@ def waves(scale: Scale, folder: Path, *more: str) -> list[str]:
     share = scale.batch / scale.num_images
     sizes = [f"data.image_size={scale.image_size}", f"data.source.num_samples={scale.num_images}"]
     sizes += [f"global_batch_size={scale.batch}", f"optimizer.lr={scale.lr}", "data.num_classes=8"]
-    sizes += [f"data.val_fraction={share}", f"data.test_fraction={share}"]
+    sizes += [f"data.split.val_fraction={share}", f"data.split.test_fraction={share}"]
     return overrides(scale, folder, "data=synthetic", *sizes, *more)
 
 

@@ -55,7 +55,7 @@ GPU = Scale(
 
 CPU = Scale(
     device="cpu",
-    trainer=("trainer=cpu", "trainer.precision=32-true", "data.num_workers=0"),
+    trainer=("trainer=cpu", "trainer.precision=32-true", "data.loading.num_workers=0"),
     accelerator="cpu",
     compiler="aot_eager",
     model=("model=vit_mu4", "model.depth=1"),

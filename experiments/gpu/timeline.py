@@ -34,7 +34,7 @@ def record(given: Assignment) -> Found:
         elif calls[0] == end:
             profiler.stop()
 
-    options = [*scale.model, "data.cache=device", "callbacks=[default,ema]", *for_steps(end)]
+    options = [*scale.model, "data.cache.kind=device", "callbacks=[default,ema]", *for_steps(end)]
     with before_each(Classification, "training_step", watch):
         train(given.folder / "run", waves(scale, given.folder, *options))
     path = given.folder / "trace.json"

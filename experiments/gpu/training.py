@@ -24,7 +24,7 @@ def compiled(given: Assignment) -> Found:
 def measured(given: Assignment, *options: str) -> Found:
     """So many steps on images that the device holds: speed, memory, and a loss that falls."""
     scale = given.scale
-    options = (*scale.model, "data.cache=device", *for_steps(scale.steps), *options)
+    options = (*scale.model, "data.cache.kind=device", *for_steps(scale.steps), *options)
     run = train(given.folder / "run", waves(scale, given.folder, *options))
     first, last = losses(run)
     speed = images_per_second(run)
@@ -57,7 +57,7 @@ def graphs_and_breaks() -> tuple[int, int]:
 def progressive(given: Assignment) -> Found:
     """Compiled, with images that grow: each size is another graph."""
     scale = given.scale
-    options = ["compile=true", "resolution=progressive", "data.cache=device", *for_steps(scale.steps)]
+    options = ["compile=true", "resolution=progressive", "data.cache.kind=device", *for_steps(scale.steps)]
     run = train(given.folder / "run", waves(scale, given.folder, *scale.small, *options))
     first, last = losses(run)
     graphs, breaks = graphs_and_breaks()

@@ -20,7 +20,7 @@ from vitlab.run.saved_run import SavedRun
 
 NAMES = ["val/knn_acc1", "val/5shot_acc1"]
 OPTIONS = [*BARE, "trainer.max_epochs=2", "global_batch_size=256", "model.drop_rate=0.1", "mixing=mixup"]
-FEW = ["data.labels_per_class=52", "global_batch_size=128"]  # 4 steps an epoch, as OPTIONS makes of all
+FEW = ["data.split.labels_per_class=52", "global_batch_size=128"]  # 4 steps an epoch, as OPTIONS makes of all
 PROBED = "callbacks=[default,feature_probe]"
 
 
@@ -56,7 +56,7 @@ def same(a, b):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.ci), 1])
 def test_training_is_what_it_would_be_without(cli, workers):
-    options = [*OPTIONS, *FEW, f"data.num_workers={workers}"]
+    options = [*OPTIONS, *FEW, f"data.loading.num_workers={workers}"]
     plain = cli("train", *options, folder="plain")
     probed = cli("train", *options, PROBED, folder="probed")
     assert (plain.status, probed.status) == (0, 0), probed.err

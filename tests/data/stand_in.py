@@ -4,6 +4,11 @@ from types import SimpleNamespace
 
 import torch
 
+from vitlab.config.renamed import ROOMS
+from vitlab.data import Cache, ImageDataModule, Images, Loading, Order, Splits
+
+KINDS = {"images": Images, "split": Splits, "order": Order, "loading": Loading, "cache": Cache}
+
 
 def stand_in(**changes):
     settings = {
@@ -20,3 +25,11 @@ def stand_in(**changes):
         "fit_loop": SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=-1)),
     }
     return SimpleNamespace(**settings | changes)
+
+
+def datamodule_of(**options):
+    """A datamodule, whose rooms' keywords lie beside its own, by the names that they had once."""
+    for room, kind in KINDS.items():
+        names = {new: old for new, old in ROOMS[room].items() if new != "_target_"}
+        options[room] = kind(**{new: options.pop(old) for new, old in names.items()})
+    return ImageDataModule(**options)

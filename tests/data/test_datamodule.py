@@ -10,14 +10,13 @@ from conftest import vit_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from stand_in import stand_in
+from stand_in import datamodule_of, stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import (
     CenterCrop,
     Digits,
     Folder,
-    ImageDataModule,
     Mixing,
     ProgressiveResolution,
     ShiftedCrop,
@@ -97,7 +96,7 @@ def datamodule(source=None, trainer=None, **changes):
         "on_bad_image": "error",
         "seed": 0,
     }
-    module = ImageDataModule(source=source or waves(), **settings | changes)
+    module = datamodule_of(source=source or waves(), **settings | changes)
     module.trainer = trainer or stand_in()
     return module
 
@@ -144,32 +143,35 @@ def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_si
             r"data\.in_chans is 3.*1 channel\(s\); set data\.in_chans=1",
         ),
         ({"image_mode": "RGB"}, r"data\.in_chans is 1.*3 channel\(s\); set data\.in_chans=3"),
-        ({"image_mode": "RBG"}, r"data\.image_mode 'RBG'.*L, RGB or null"),
+        ({"image_mode": "RBG"}, r"data\.images\.mode 'RBG'.*L, RGB or null"),
         ({"num_classes": 3}, r"data\.num_classes is 3.*data\.num_classes=4"),
-        ({"on_bad_image": "ignore"}, r"data\.on_bad_image 'ignore'.*error, skip"),
+        ({"on_bad_image": "ignore"}, r"data\.loading\.on_bad_image 'ignore'.*error, skip"),
         ({"global_batch_size": 141}, "global_batch_size 141 .*140 images"),
         ({"train_transform": v2.Pad(1)}, r"train crop and transform .*10x10, and data\.image_size is 8"),
         ({"train_crop": WHOLE.at(9)}, r"train crop and transform .*9x9, and data\.image_size is 8"),
         ({"eval_crop": WHOLE.at(6)}, r"val crop and transform .*6x6, and data\.image_size is 8"),
-        ({"cache": "ram"}, r"data\.cache 'ram' is not one of: none, encoded, decoded, device"),
-        ({"repeats": 0}, r"data\.repeats 0 is not at least 1"),
-        ({"shuffle_window": 0}, r"data\.shuffle_window 0 is not at least 1"),
-        ({"num_workers": -1}, r"data\.num_workers -1 is not at least 0"),
-        ({"prefetch_batches": 0}, r"data\.prefetch_batches 0 is not at least 1"),
-        ({"stall_timeout": -1}, r"data\.stall_timeout -1 is not at least 0"),
-        ({"cache_size": 0}, r"data\.cache_size 0 is not at least 1"),
-        ({"train_crop": budget(patch_size=2)}, r"data\.train_crop\.patch_size is 2, and the model's is 4"),
-        ({"eval_crop": budget(patch_size=2)}, r"data\.eval_crop\.patch_size is 2, and the model's is 4"),
+        ({"cache": "ram"}, r"data\.cache\.kind 'ram' is not one of: none, encoded, decoded, device"),
+        ({"repeats": 0}, r"data\.order\.repeats 0 is not at least 1"),
+        ({"shuffle_window": 0}, r"data\.order\.shuffle_window 0 is not at least 1"),
+        ({"num_workers": -1}, r"data\.loading\.num_workers -1 is not a number of processes from 0"),
+        ({"prefetch_batches": 0}, r"data\.loading\.prefetch_batches 0 is not at least 1"),
+        ({"stall_timeout": -1}, r"data\.loading\.stall_timeout -1 is not at least 0"),
+        ({"cache_size": 0}, r"data\.cache\.size 0 is not at least 1"),
+        ({"train_crop": budget(patch_size=2)}, r"crop\.train\.patch_size is 2, and the model's is 4"),
+        ({"eval_crop": budget(patch_size=2)}, r"crop\.eval\.patch_size is 2, and the model's is 4"),
         ({"train_crop": budget(), "mixing": MIXING}, "different sizes cannot be mixed; set mixing=none"),
-        ({"class_balance": -0.1}, r"data\.class_balance -0.1 is not in \[0, 1\]"),
-        ({"class_balance": 1.5}, r"data\.class_balance 1.5 is not in \[0, 1\]"),
-        ({"class_balance": 0.5, "shuffle_window": 2}, r"data\.class_balance 0.5 .*data\.shuffle_window 2"),
-        ({"labels_per_class": 0}, r"data\.labels_per_class 0 is not at least 1"),
-        ({"labels_per_class": 36}, r"data\.labels_per_class is 36, and '0 degrees' has 35 training image"),
+        ({"class_balance": -0.1}, r"data\.order\.class_balance -0.1 is not in \[0, 1\]"),
+        ({"class_balance": 1.5}, r"data\.order\.class_balance 1.5 is not in \[0, 1\]"),
+        (
+            {"class_balance": 0.5, "shuffle_window": 2},
+            r"data\.order\.class_balance 0.5 .*data\.order\.shuffle_window 2",
+        ),
+        ({"labels_per_class": 0}, r"data\.split\.labels_per_class 0 is not at least 1"),
+        ({"labels_per_class": 36}, r"data\.split\.labels_per_class is 36, and '0 degrees' has 35 training image"),
         ({"labels_per_class": 7}, "global_batch_size 32 .*28 images"),
-        ({"val_fraction": 0.9}, r"data\.val_fraction"),
-        ({"val_fraction": -0.3}, r"data\.val_fraction"),
-        ({"test_fraction": 1.2}, r"data\.test_fraction"),
+        ({"val_fraction": 0.9}, r"data\.split\.val_fraction"),
+        ({"val_fraction": -0.3}, r"data\.split\.val_fraction"),
+        ({"test_fraction": 1.2}, r"data\.split\.test_fraction"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -211,7 +213,7 @@ def test_the_seed_of_a_run_does_not_change_its_splits():
 
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_an_empty_split_is_refused(split):
-    with pytest.raises(DataError, match=rf"{split} split holds no image; see data\.{split}_fraction"):
+    with pytest.raises(DataError, match=rf"{split} split holds no image; see data\.split\.{split}_fraction"):
         ready(**{f"{split}_fraction": 0.0})
 
 
@@ -373,7 +375,7 @@ def bad_batch(num_good):
 
 
 def test_a_bad_image_ends_the_run_in_a_sentence_with_the_way_out():
-    with pytest.raises(DataError, match=r"cannot read a\.png: torn; .*data\.on_bad_image=skip"):
+    with pytest.raises(DataError, match=r"cannot read a\.png: torn; .*data\.loading\.on_bad_image=skip"):
         ready().on_before_batch_transfer(bad_batch(3), 0)
 
 
@@ -525,7 +527,7 @@ def test_repeats_take_an_image_several_times_each_differently():
 
 
 def test_a_window_of_shards_wants_shards():
-    with pytest.raises(ConfigError, match=r"data\.shuffle_window is a number of shards"):
+    with pytest.raises(ConfigError, match=r"data\.order\.shuffle_window is a number of shards"):
         ready(shuffle_window=4)
 
 
@@ -578,9 +580,9 @@ def test_several_classes_are_mixed():
 
 
 def test_several_classes_are_no_matter_of_balance_and_few_labels():
-    with pytest.raises(ConfigError, match=r"data\.class_balance 0.5 is for images with one class each"):
+    with pytest.raises(ConfigError, match=r"data\.order\.class_balance 0.5 is for images with one class each"):
         ready(many_waves(), class_balance=0.5)
-    with pytest.raises(ConfigError, match=r"data\.labels_per_class counts images with one class each"):
+    with pytest.raises(ConfigError, match=r"data\.split\.labels_per_class counts images with one class each"):
         ready(many_waves(), labels_per_class=2)
 
 

@@ -23,7 +23,7 @@ def made():
 
     def datamodule(*overrides):
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = compose("train", [*overrides, "data.num_workers=0"], return_hydra_config=True)
+            cfg = compose("train", [*overrides, "data.loading.num_workers=0"], return_hydra_config=True)
         HydraConfig.instance().set_config(cfg)
         found = build(cfg.data, "data")
         found.prepare_data()
@@ -81,14 +81,14 @@ def test_images_that_cannot_be_read_are_missing_or_refused(made, tmp_path, worke
         Image.fromarray(np.full((8, 8, 3), 20 * k, dtype=np.uint8)).save(folder / f"{k:02}.png")
     options = ["data=folder", f"data.source.root={tmp_path / 'images'}", "data.num_classes=2", "data.image_size=8"]
     options += [f"data.source.index_root={tmp_path / 'index'}", "model=vit_mu4", "global_batch_size=2"]
-    whole = made(*options, "data.on_bad_image=skip")
+    whole = made(*options, "data.loading.on_bad_image=skip")
     victims = [2, 3, 5]  # a whole batch, and one of a batch
     for victim in victims:
         (tmp_path / "images" / whole.splits["train"].name(victim)).write_bytes(b"no picture")
-    whole.reading = whole.reading._replace(num_workers=workers)
+    whole.loading.num_workers = workers
     found = places_of(evaluation_batches(whole, "train", batch_size=2, device=CPU))
     assert found == [[0, 1], [4], *[[place, place + 1] for place in range(6, len(whole.splits["train"]) - 1, 2)]]
     assert whole.skipped == {"train": {}, "val": {}, "test": {}}  # those of the run itself
     strict = made(*options)
-    with pytest.raises(DataError, match=r"cannot read .*png.*data.on_bad_image=skip"):
+    with pytest.raises(DataError, match=r"cannot read .*png.*data.loading.on_bad_image=skip"):
         places_of(evaluation_batches(strict, "train", batch_size=2, device=CPU))

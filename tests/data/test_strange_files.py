@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(60)
 
 FOLDER = ["data=folder", "data.source.root=images", "data.source.index_root=null"]
 LISTING = ["data=listing", "data.source.file=table.csv"]
-SIZES = ["data.num_classes=2", "data.image_size=8", "data.num_workers=0", "crop=whole"]
+SIZES = ["data.num_classes=2", "data.image_size=8", "data.loading.num_workers=0", "crop=whole"]
 FROZEN = Path(__file__).parents[1] / "earlier_version" / "run"
 HUGE = 10**12
 
@@ -129,8 +129,8 @@ def test_what_a_table_names_is_only_read_if_it_is_a_file(tmp_path, monkeypatch, 
 def test_what_is_no_file_can_be_skipped(cli, tmp_path, table):
     pipe(tmp_path / "x.jpg")
     table(("x.jpg", "cat"))
-    refused(cli("pack", *LISTING, "output=out", *SIZES), "x.jpg", "a pipe", "data.on_bad_image=skip")
-    skipped = cli("pack", *LISTING, "output=out2", "data.on_bad_image=skip", *SIZES)
+    refused(cli("pack", *LISTING, "output=out", *SIZES), "x.jpg", "a pipe", "data.loading.on_bad_image=skip")
+    skipped = cli("pack", *LISTING, "output=out2", "data.loading.on_bad_image=skip", *SIZES)
     assert skipped.status == 0, skipped.err
 
 
@@ -534,7 +534,7 @@ def sparse_member(name, size):
 )
 def test_a_tar_that_claims_any_size_is_refused(cli, tmp_path, end, words):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0"}, end)
-    refused(cli("pack", "index=tars", "data.num_workers=0"), "tars/train-0.tar", words)
+    refused(cli("pack", "index=tars", "data.loading.num_workers=0"), "tars/train-0.tar", words)
 
 
 @pytest.mark.parametrize(
@@ -550,26 +550,26 @@ def test_a_tar_that_claims_any_size_is_refused(cli, tmp_path, end, words):
 )
 def test_a_class_of_a_tar_beyond_all_bounds_is_refused(cli, tmp_path, name, label, words):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0", "x.png": PNG, name: label})
-    refused(cli("pack", "index=tars", "data.num_workers=0"), words)
+    refused(cli("pack", "index=tars", "data.loading.num_workers=0"), words)
 
 
 @pytest.mark.parametrize("make", [pipe, device])
 def test_a_tar_is_a_file(cli, tmp_path, make):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0"})
     make(tmp_path / "tars" / "train-1.tar")
-    refused(cli("pack", "index=tars", "data.num_workers=0"), "tars/train-1.tar", "no file", "remove it")
+    refused(cli("pack", "index=tars", "data.loading.num_workers=0"), "tars/train-1.tar", "no file", "remove it")
 
 
 @pytest.mark.parametrize("make", [pipe, directory, lambda path: path.write_bytes(b"\xff\xfe\x00")])
 def test_class_names_are_read_from_a_text_file(cli, tmp_path, make):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0"})
     make(tmp_path / "names.txt")
-    run = cli("pack", "index=tars", "class_names=names.txt", "data.num_workers=0")
+    run = cli("pack", "index=tars", "class_names=names.txt", "data.loading.num_workers=0")
     assert (run.status, "class_names=names.txt cannot be read" in run.err) == (2, True), run.err
 
 
 def test_tars_whose_names_are_no_utf_8_are_indexed(cli, tmp_path):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0"})
     os.rename(tmp_path / "tars" / "train-0.tar", os.fsencode(tmp_path / "tars") + b"/\xff.tar")
-    assert cli("pack", "index=tars", "data.num_workers=0").status == 0
+    assert cli("pack", "index=tars", "data.loading.num_workers=0").status == 0
     assert Shards(root=str(tmp_path / "tars")).open()["train"].load(0) == PNG

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from stand_in import stand_in
+from stand_in import datamodule_of, stand_in
 
-from vitlab.data import Digits, ImageDataModule, Mixing, MultiCrop, RandomResizedCrop, WholeImage
+from vitlab.data import Digits, Mixing, MultiCrop, RandomResizedCrop, WholeImage
 from vitlab.data.images.crops import Crop
 from vitlab.errors import ConfigError
 
@@ -57,7 +57,7 @@ def datamodule(**changes):
         "on_bad_image": "error",
         "seed": 0,
     }
-    module = ImageDataModule(**options | changes)
+    module = datamodule_of(**options | changes)
     module.trainer = stand_in()
     module.setup()
     return module
@@ -111,7 +111,7 @@ def test_one_view_is_the_crop_alone():
     ("changes", "words"),
     [
         ({"mixing": MIXED}, "several views of an image cannot be mixed"),
-        ({"eval_crop": multi_crop()}, "data.eval_crop takes several views"),
+        ({"eval_crop": multi_crop()}, "data.images.eval_crop takes several views"),
     ],
 )
 def test_what_takes_one_view_refuses_more(changes, words):

@@ -18,7 +18,13 @@ from vitlab.tasks import MaskedAutoencoding
 SIZES = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 ENCODER = [f"model.encoder.{key}={value}" for key, value in SIZES.items()]
 MODEL = ["model=mae_xs4", *ENCODER, "model.decoder_dim=24", "model.decoder_depth=1", "model.decoder_heads=2"]
-QUIET = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.num_workers=0", "global_batch_size=128"]
+QUIET = [
+    "trainer=cpu",
+    "trainer.precision=32-true",
+    "logger=none",
+    "data.loading.num_workers=0",
+    "global_batch_size=128",
+]
 MAE = [*MODEL, *QUIET, "task=masked_autoencoding"]
 BARE_MAE = [*MAE, *BARE, "~callbacks.reconstruction"]
 VIT = ["model=vit_xs4", *[f"model.{key}={value}" for key, value in SIZES.items()], *QUIET, *BARE, "trainer.max_steps=1"]
@@ -108,7 +114,11 @@ def test_what_is_refused_in_one_sentence(cli, options, words):
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_exact(cli, monkeypatch):
     options = [*BARE_MAE, "trainer.max_epochs=2", "model.encoder.drop_path_rate=0.1"]
-    options += ["data.labels_per_class=26", "global_batch_size=32", "data.device_batch_size=16"]  # 8 steps an epoch
+    options += [
+        "data.split.labels_per_class=26",
+        "global_batch_size=32",
+        "data.device_batch_size=16",
+    ]  # 8 steps an epoch
     options += ["callbacks.latest_state.every_n_steps=2", "callbacks=[default,ema]", "callbacks.ema.decay=0.8"]
     assert cli("train", *options, folder="whole", tiny=False).status == 0
     step, calls = MaskedAutoencoding.training_step, []

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
 from vitlab.spelling import instead_of
 
@@ -69,6 +70,7 @@ def check_value(hint: Any, value: Any, key: str) -> None:
     if not finite(value):
         raise ConfigError(f"{key} {shown(value)} is not finite")
     if not accepts(hint, value):
+        refuse_old(key)
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}")
 
 
@@ -86,6 +88,7 @@ def check_names(target: Callable[..., Any], function: Callable[..., Any], node: 
 
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
     """The refusal of a key that nobody reads."""
+    refuse_old(dotted(key, name))
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
     return ConfigError(f"{dotted(key, name)}: {kind}{instead_of(name, known, dotted(key, '')) or '; leave it out'}")
 
@@ -127,7 +130,7 @@ def matches(hint: Any, value: Any) -> bool:
         return isinstance(value, list) and all(accepts(arguments[0], one) for one in value)
     if origin is dict:
         return isinstance(value, dict)
-    if origin is Callable:
+    if origin is Callable or of_ours(hint):
         return isinstance(value, dict) and "_target_" in value
     if hint not in PLAIN:
         return True
@@ -136,6 +139,11 @@ def matches(hint: Any, value: Any) -> bool:
     if value == "":
         return False
     return isinstance(value, PLAIN[hint][0])
+
+
+def of_ours(hint: Any) -> bool:
+    """Whether it is a class of this project, which a node of its own builds."""
+    return isinstance(hint, type) and hint.__module__.startswith("vitlab.")
 
 
 def describe(hint: Any, several: bool = False) -> str:
@@ -152,7 +160,7 @@ def in_words(hint: Any, several: bool) -> str:
         return " or ".join(map(str, arguments))
     if origin in (list, Sequence):
         return f"a list of {describe(arguments[0], several=True)}"
-    if origin is Callable:
+    if origin is Callable or of_ours(hint):
         return "what a _target_ builds"
     _, one, many = PLAIN[origin or hint]
     return many if several else one

@@ -10,12 +10,13 @@ from hydra.errors import HydraException
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.references import literal
+from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
 
 SPLITS = ("train", "val", "test")
 TEXTS = {  # keys whose value is the name of a file, a folder, or a run
     *("images", "run", "resume", "output", "index", "class_names", "name", "hydra.run.dir", "hydra.sweep.dir"),
-    *("model.pretrained", "teacher.pretrained", "data.cache_root"),
+    *("model.pretrained", "teacher.pretrained", "data.cache.root"),
     *(f"data.source.{key}" for key in ("root", "file", "name", "index_root")),
     *(f"data.source.{key}.{split}" for key in ("images", "labels") for split in SPLITS),
 }
@@ -50,6 +51,7 @@ def as_text(word: str, several: bool) -> str:
     if not found["key"]:
         raise ConfigError(f"cannot read {word!r}: an override is KEY=VALUE, and this one has no key")
     key, value = found["key"], found["value"]
+    refuse_old(key)
     if QUOTED.fullmatch(value) or (several and "," in value):
         return word
     if key in TEXTS and value != "null":

@@ -12,12 +12,9 @@ from vitlab.errors import ConfigError
 FIXED_CHOICES = ("task", "optimizer")  # whose state means nothing to another; their values may change
 FIXED = ("model", "data", "crop", "seed", "global_batch_size")
 MOVABLE = (
-    "data.num_workers",
-    "data.prefetch_batches",
-    "data.stall_timeout",
+    "data.loading",
     "data.device_batch_size",
-    "data.on_bad_image",
-    "data.cache_root",
+    "data.cache.root",
     "data.source.root",
     "data.source.file",
     "data.source.images",

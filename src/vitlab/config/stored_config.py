@@ -10,6 +10,7 @@ from vitlab.config.annotations import as_plain
 from vitlab.config.build import parts
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
+from vitlab.config.renamed import in_rooms
 from vitlab.errors import CheckpointError, ConfigError
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
@@ -55,6 +56,8 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{calls[0]}:...}}, which no saved config does"
                 )
+        if isinstance(config.get("data"), dict):
+            config = {**config, "data": in_rooms(config["data"])}
         cfg = OmegaConf.create(config)
         check_references(cfg, deep=True)
         for _, node in parts(cfg, "config"):

@@ -13,9 +13,14 @@ datamodule.py is Lightning's view of it, delivery.py brings batches to a device,
 
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.resolution import ProgressiveResolution
+from vitlab.data.cache import Cache
 from vitlab.data.datamodule import ImageDataModule
+from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
 from vitlab.data.images.crops import CenterCrop, MultiCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.images.images import Images
+from vitlab.data.order.order import Order
+from vitlab.data.pools.splits import Splits
 from vitlab.data.sources import (
     Arrays,
     Digits,
@@ -31,6 +36,7 @@ from vitlab.data.sources import (
 
 __all__ = [
     "Arrays",
+    "Cache",
     "CenterCrop",
     "Digits",
     "Folder",
@@ -38,14 +44,18 @@ __all__ = [
     "HuggingFace",
     "ImageDataModule",
     "ImageNet",
+    "Images",
     "Listing",
+    "Loading",
     "Mixing",
     "MultiCrop",
+    "Order",
     "ProgressiveResolution",
     "RandomErasing",
     "RandomResizedCrop",
     "Shards",
     "ShiftedCrop",
+    "Splits",
     "Synthetic",
     "SyntheticMultilabel",
     "TokenBudget",

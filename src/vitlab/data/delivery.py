@@ -1,6 +1,7 @@
 """How the batches of a split come to a device: from worker processes, through a ring, or from what the device holds."""
 
-from typing import NamedTuple
+import os
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
@@ -10,29 +11,54 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader, batches_ahead, workers_for
 from vitlab.data.loading.ring import BatchesInRing
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
+from vitlab.errors import ConfigError, DataError
+
+MOST_WORKERS, WORKERS_PER_CORE = 256, 16  # the larger holds: a run may have been configured for a larger machine
+ON_BAD_IMAGE = ("error", "skip")
 
 
-class Reading(NamedTuple):
-    """The keys of conf/data/_images.yaml that say how much is read at once; None is chosen by what the machine has."""
+class Loading:
+    """`num_workers` processes read, each keeps `prefetch_batches` ready; None is chosen by what the machine has. One
+    that is silent for `stall_timeout` seconds is stuck; 0: none is. `on_bad_image`: "error" raises DataError for a file
+    that cannot be read, "skip" leaves it out and counts it. Raises ConfigError for values out of range."""
 
-    num_workers: int | None
-    prefetch_batches: int | None
-    stall_timeout: float
-    from_device: bool  # data.cache=device
+    def __init__(
+        self, *, num_workers: int | None, prefetch_batches: int | None, stall_timeout: float, on_bad_image: str
+    ):
+        most = max(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1))
+        if num_workers is not None and not 0 <= num_workers <= most:
+            raise ConfigError(
+                f"data.loading.num_workers {num_workers} is not a number of processes from 0 to {most}; null: one for "
+                "each core"
+            )
+        if prefetch_batches is not None and prefetch_batches < 1:
+            raise ConfigError(f"data.loading.prefetch_batches {prefetch_batches} is not at least 1")
+        if stall_timeout < 0:
+            raise ConfigError(f"data.loading.stall_timeout {stall_timeout} is not at least 0")
+        if on_bad_image not in ON_BAD_IMAGE:
+            raise ConfigError(f"data.loading.on_bad_image '{on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
+        self.num_workers = num_workers
+        self.prefetch_batches = prefetch_batches
+        self.stall_timeout = stall_timeout
+        self.on_bad_image = on_bad_image
 
     def loader(
         self,
         split: ImageSplit,
         order: TrainingOrder | EvaluationOrder,
         *,
-        batch_bytes: int,
+        batch_size: int,
         processes: int,
         device: torch.device,
+        from_device: bool = False,
+        in_this_process: bool = False,
     ) -> Loader:
-        """The batches of a split in this order, for one of `processes` on this machine."""
-        workers = workers_for(self.num_workers, processes)
-        if self.from_device and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
+        """The batches of a split in this order, for one of `processes` on this machine; cut out on the device where
+        `from_device` is true."""
+        workers = 0 if in_this_process else workers_for(self.num_workers, processes)
+        if from_device and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
             split, workers = CropsOnly.of(split), 0
+        batch_bytes = batch_size * split.in_chans * sum(crop.image_size**2 for crop in split.crop.views())
         ready, fits = batches_ahead(self.prefetch_batches, workers, processes, batch_bytes)
         dataset: Dataset = split
         if workers and fits:
@@ -40,3 +66,11 @@ class Reading(NamedTuple):
         return Loader(
             dataset, order, num_workers=workers, prefetch_batches=ready, stall_timeout=self.stall_timeout, device=device
         )
+
+    def check_readable(self, batch: Any) -> None:
+        """Raise DataError for a file of a worker's batch that could not be read, unless such files are to be
+        skipped."""
+        if batch.unreadable and self.on_bad_image == "error":
+            raise DataError(
+                f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.loading.on_bad_image=skip"
+            )

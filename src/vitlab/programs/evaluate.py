@@ -2,6 +2,7 @@
 
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -29,7 +30,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.trainer.get("limit_test_batches") in (0, False):
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
-    changes = {**given, "data": {"cache": "none", **given["data"]}}  # evaluation reads the originals
+    cache = {"kind": "none", **given["data"].get("cache", {})}  # evaluation reads the originals
+    changes = {**given, "data": {**given["data"], "cache": cache}}
     saved = SavedRun.open(cfg.run, changes)
     check_kept(plain(saved.config)["data"], "data")
     datamodule = saved.datamodule()
@@ -69,8 +71,8 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
         return Path(cfg.output).absolute()
     if cfg.trainer.get("limit_test_batches") in (0, False):
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
-    given = plain(cfg)["data"].items()  # a source elsewhere may hold other pixels by the same names
-    changed = {key: value for key, value in given if key != "cache" and not movable(f"data.{key}")}
+    given = flat(plain(cfg)["data"], "data").items()  # a source elsewhere may hold other pixels by the same names
+    changed = {key: value for key, value in given if key != "data.cache.kind" and not movable(key)}
     changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
     if fingerprint != saved.checkpoint["run"]["fingerprint"]:
         changed["fingerprint"] = fingerprint
@@ -79,3 +81,11 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
         return saved.folder
     images = [blake2b(str(changed).encode(), digest_size=4).hexdigest()] if changed else []
     return saved.folder / "_".join(["evaluation", saved.path.stem, *images])
+
+
+def flat(node: dict[str, Any], key: str) -> dict[str, Any]:
+    """The values below a key, by their whole names."""
+    found: dict[str, Any] = {}
+    for name, value in node.items():
+        found |= flat(value, f"{key}.{name}") if isinstance(value, dict) else {f"{key}.{name}": value}
+    return found

@@ -36,7 +36,7 @@ def export(cfg: DictConfig) -> Path:
         names = [f"{number} {name}" for number, name in enumerate(names)]
     task = saved.task()
     data = plain(saved.config)["data"]
-    preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["eval_crop"]))
+    preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
     made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
     write(output, made)

@@ -9,7 +9,6 @@ from rich.console import Console
 from vitlab.config.build import build
 from vitlab.config.job import Job
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
-from vitlab.data.checks import ON_BAD_IMAGE, one_of
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.pools.file_content import content
 from vitlab.data.shards.webdataset import index_tars
@@ -28,6 +27,7 @@ def pack(cfg: DictConfig) -> Path:
         console.print(f"train from it: python src/train.py data=shards data.source.root={folder} data.num_classes=...")
         return folder
     check_pack(cfg)
+    loading = build(cfg.data.loading, "data.loading")
     source = build(cfg.data.source, "data.source")
     source.prepare()
     pools = source.open()
@@ -38,10 +38,10 @@ def pack(cfg: DictConfig) -> Path:
         pools,
         source.class_names,
         output,
-        Reencoding(cfg.data.image_mode, cfg.shorter_side, cfg.longest_side),
+        Reencoding(cfg.data.images.mode, cfg.shorter_side, cfg.longest_side),
         shard_bytes=round(cfg.shard_size * MEGABYTE),
-        num_workers=workers_for(cfg.data.num_workers, processes=1),
-        on_bad_image=cfg.data.on_bad_image,
+        num_workers=workers_for(loading.num_workers, processes=1),
+        on_bad_image=loading.on_bad_image,
     )
     for line in told(index, output):
         console.print(line)
@@ -54,7 +54,6 @@ def check_pack(cfg: DictConfig) -> None:
         raise ConfigError("output is the folder that the shards go to; set output=DIR")
     if cfg.shard_size <= 0:
         raise ConfigError(f"shard_size {cfg.shard_size} is not a number of megabytes above 0")
-    one_of("on_bad_image", cfg.data.on_bad_image, ON_BAD_IMAGE)
 
 
 def index_only(cfg: DictConfig) -> Path:
@@ -70,7 +69,9 @@ def index_only(cfg: DictConfig) -> Path:
     folder = Path(root if cfg.output is None else cfg.output)
     if cfg.output is None and not folder.is_dir():
         raise DataError(f"index={root}: there is no such folder")
-    index = index_tars(root, folder, class_names=names, num_workers=workers_for(cfg.data.num_workers, processes=1))
+    index = index_tars(
+        root, folder, class_names=names, num_workers=workers_for(cfg.data.loading.num_workers, processes=1)
+    )
     for line in told(index, folder):
         print(line)
     return folder

@@ -60,7 +60,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         skipped += len(read) - len(good)
         if good:
             samples = [Sample((image,), place) for place, (_, image) in enumerate(good)]
-            batch = collate(samples, None, datamodule.eval_crop.mixed_patch_size())
+            batch = collate(samples, None, datamodule.images.eval_crop.mixed_patch_size())
             batch = datamodule.transfer_batch_to_device(batch, device, 0)
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
                 view = datamodule.preprocessing.finished(batch).view
@@ -100,8 +100,8 @@ def alternatives(pattern: str) -> list[str]:
 def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
     """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
     try:
-        mode = datamodule.image_mode or MODES.get(datamodule.in_chans)
-        return evaluated_image(content(path), datamodule.eval_crop, mode)
+        mode = datamodule.images.mode or MODES.get(datamodule.in_chans)
+        return evaluated_image(content(path), datamodule.images.eval_crop, mode)
     except DAMAGE as error:
         return f"{path}: {error}"
 

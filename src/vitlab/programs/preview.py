@@ -99,7 +99,7 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
     """What a user wants to know of the data before a run."""
     splits = datamodule.splits
     choices: dict[str, Any] = Job.current().choices
-    crop = datamodule.train_crop
+    crop = datamodule.images.train_crop
     size = crop.output_size()
     pixels = "mixed sizes" if size is None else f"{size[1]}x{size[0]} pixels"
     return {
@@ -108,5 +108,5 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",
-        "cache": datamodule.cache,
+        "cache": datamodule.cache.kind,
     }

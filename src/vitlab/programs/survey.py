@@ -40,7 +40,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     datamodule.prepare_data()
     datamodule.setup()
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
-    workers = workers_for(datamodule.reading.num_workers, processes=1)
+    workers = workers_for(datamodule.loading.num_workers, processes=1)
     found = {name: survey_split(name, split, workers) for name, split in splits.items()}
     groups = repeated({name: f.digests for name, f in found.items()})
     mean, std = mean_and_std(found["train"].moments)

@@ -37,7 +37,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     datamodule = saved.datamodule()
-    if paths and datamodule.eval_crop.output_size() is None:
+    if paths and datamodule.images.eval_crop.output_size() is None:
         raise ConfigError(f"views are drawn of images of one size, and run={cfg.run} was evaluated on different ones")
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)] if paths else []
     read = [read_image(path, datamodule) for path in chosen]

@@ -57,7 +57,7 @@ def classes(datamodule: ImageDataModule) -> str:
     told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
     if isinstance(datamodule.targets, SeveralClasses):
         return f"{told}, several an image"
-    return f"{told}, balanced: {between(shares)} an epoch" if datamodule.class_balance else told
+    return f"{told}, balanced: {between(shares)} an epoch" if datamodule.order.class_balance else told
 
 
 def between(numbers: Any) -> str:

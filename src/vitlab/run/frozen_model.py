@@ -29,15 +29,7 @@ from vitlab.run.precision import is_bf16, speed_up_float32_products
 from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.saved_run import SavedRun
 
-SEEN = ("image_size", "in_chans", "mean", "std", "eval_crop", "patch_size")  # how a run sees images, whatever they are
-OF_TRAINING = {  # left out
-    "cache": "none",
-    "train_transform": None,
-    "shuffle_window": None,
-    "class_balance": 0.0,
-    "labels_per_class": None,
-    "cache_size": 1,
-}
+SEEN = ("image_size", "in_chans", "mean", "std", "patch_size")  # how a run sees images, whatever they are
 
 
 @dataclass(frozen=True)
@@ -57,8 +49,8 @@ class FrozenModel:
     @classmethod
     def open(cls, cfg: DictConfig, few_labels: bool = False) -> "FrozenModel":
         """Open the model of `cfg.run`, a run folder or checkpoint, on its own images or those of data=, as it saw its
-        own; without a run, that of model= on the images of data=. With `few_labels` data.labels_per_class holds. Raises
-        ConfigError, CheckpointError or DataError."""
+        own; without a run, that of model= on the images of data=. With `few_labels` data.split.labels_per_class holds.
+        Raises ConfigError, CheckpointError or DataError."""
         is_bf16(cfg.precision)  # refuses another one now
         chosen = Job.current().choices.get("data")
         if cfg.run is not None:
@@ -90,7 +82,7 @@ class FrozenModel:
             "model": node,
             "source": data["source"],
             "fingerprint": datamodule.fingerprint,
-            "preprocessing": {key: data[key] for key in SEEN},
+            "preprocessing": {**{key: data[key] for key in SEEN}, "eval_crop": data["images"]["eval_crop"]},
             "precision": cfg.precision,
         }
         return cls(model.to(device).eval(), datamodule, device, facts, folder, chosen)
@@ -111,7 +103,7 @@ def check_overrides() -> None:
     for override in Job.current().overrides:
         key = override.lstrip("+~").split("=")[0]
         head, _, name = key.partition(".")
-        if head in ("model", "crop") or (head == "data" and name.split(".")[0] in (*SEEN, "image_mode", "train_crop")):
+        if head in ("model", "crop") or (head == "data" and name.split(".")[0] in (*SEEN, "images")):
             raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
 
 
@@ -123,9 +115,9 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
         assert isinstance(merged, DictConfig)
         return plain(merged)
     view = {key: own[key] for key in SEEN}
-    view["image_mode"] = own["image_mode"] or MODES.get(own["in_chans"])
-    others = (key for key in cfg.data if key not in {*view, "cache_size", "train_crop"})
-    return {**{str(key): resolved(cfg.data, str(key)) for key in others}, **view}
+    view["images"] = {**own["images"], "mode": own["images"]["mode"] or MODES.get(own["in_chans"])}
+    others = (key for key in cfg.data if key not in {*view, "cache"})
+    return {**{str(key): resolved(cfg.data, str(key)) for key in others}, **view, "cache": own["cache"]}
 
 
 def resolved(node: DictConfig, key: str) -> Any:
@@ -136,7 +128,9 @@ def resolved(node: DictConfig, key: str) -> Any:
 
 def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
     """A datamodule that only evaluates: nothing of what is done to training images; nothing is opened yet."""
-    node = {**data, **OF_TRAINING, "train_crop": data["eval_crop"], "global_batch_size": 1, "device_batch_size": None}
-    if few_labels:
-        node["labels_per_class"] = data["labels_per_class"]
+    images = {**data["images"], "train_crop": data["images"]["eval_crop"], "train_transform": None}
+    split = data["split"] if few_labels else {**data["split"], "labels_per_class": None}
+    node = {**data, "images": images, "split": split, "global_batch_size": 1, "device_batch_size": None}
+    node["order"] = {**data["order"], "class_balance": 0.0, "shuffle_window": None}
+    node["cache"] = {**data["cache"], "kind": "none", "size": 1}
     return build(OmegaConf.create(literal(node)), "data")

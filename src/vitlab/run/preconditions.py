@@ -76,7 +76,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: ImageDataModule, trainer
             f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
             "false"
         )
-    if cfg.compile and datamodule.mixed_sizes:
+    if cfg.compile and datamodule.images.mixed_sizes:
         raise ConfigError("compile=true would compile anew for every batch of mixed sizes; set it to false")
     devices = trainer.world_size
     for split in ("val", "test"):
@@ -136,7 +136,8 @@ def check_trainer(node: DictConfig) -> None:
         )
     if node.get("overfit_batches", 0):
         raise ConfigError(
-            "trainer.overfit_batches would train on other images in each epoch; take few with data.labels_per_class"
+            "trainer.overfit_batches would train on other images in each epoch; take few with "
+            "data.split.labels_per_class"
         )
     if node.use_distributed_sampler:
         raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")

@@ -79,7 +79,7 @@ class Distillation(Classification):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        if datamodule.train_crop.output_size() is None:
+        if datamodule.images.train_crop.output_size() is None:
             raise ConfigError("a teacher sees images of one size; task=distillation takes no crop=native")
         assert self.teacher is not None, "a run that learns has its teacher"
         known = self.teacher.class_names

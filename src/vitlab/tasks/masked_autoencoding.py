@@ -55,7 +55,7 @@ class MaskedAutoencoding(Task):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        if datamodule.mixed_sizes:
+        if datamodule.images.mixed_sizes:
             raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")
 
     def forward(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,8 +67,8 @@ class SelfDistillation(Task):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        crop = datamodule.train_crop
-        if not isinstance(crop, MultiCrop) or datamodule.num_views < 2:
+        crop = datamodule.images.train_crop
+        if not isinstance(crop, MultiCrop) or datamodule.images.num_views < 2:
             raise ConfigError("task=self_distillation compares views of an image; choose crop=multi_crop")
         self.num_large = crop.num_large
 

@@ -94,10 +94,10 @@ class Task(pl.LightningModule):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
-        if datamodule.num_views > 1 and not self.compares_views:
+        if datamodule.images.num_views > 1 and not self.compares_views:
             raise ConfigError(
-                f"the crop gives {datamodule.num_views} views of each image, and {type(self).__name__} takes one; "
-                "choose another crop="
+                f"the crop gives {datamodule.images.num_views} views of each image, and {type(self).__name__} takes "
+                "one; choose another crop="
             )
         self.num_steps, self.record = num_steps, record
 

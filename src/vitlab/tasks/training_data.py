@@ -13,7 +13,7 @@ class TrainingData(Protocol):
 
     trainer: Any
     global_batch_size: int
-    train_crop: Any
+    images: Any
     preprocessing: Any
 
     @property
@@ -24,11 +24,5 @@ class TrainingData(Protocol):
 
     @property
     def targets(self) -> Targets: ...
-
-    @property
-    def num_views(self) -> int: ...
-
-    @property
-    def mixed_sizes(self) -> bool: ...
 
     def class_shares(self) -> np.ndarray: ...

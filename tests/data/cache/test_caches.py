@@ -131,7 +131,7 @@ def test_decoded_pixels_of_the_right_size_are_what_they_were(tmp_path, channels)
 
 
 def test_a_wrong_number_of_channels_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"photo 0 has 1 channels, and data.in_chans is 3; set data.image_mode"):
+    with pytest.raises(DataError, match=r"photo 0 has 1 channels, and data.in_chans is 3; set data.images.mode"):
         decode(Photos(mode="L"), tmp_path, image_mode=None)
     pool = ArrayPool(np.zeros((3, 8, 8, 5), dtype=np.uint8), OneClass(np.arange(3)), "satellite")
     with pytest.raises(DataError, match="satellite image 0 has 5 channels, and a JPEG or PNG holds at most 4"):
@@ -208,7 +208,7 @@ def test_a_full_disk_leaves_nothing_that_looks_valid(tmp_path, monkeypatch, cach
 
 def test_a_decoded_cache_says_how_much_room_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 5 * 10**6, 5 * 10**6))
-    with pytest.raises(StorageError, match=r"needs 0\.02 GB in .*, where 0\.01 GB are free; .*data.cache_root"):
+    with pytest.raises(StorageError, match=r"needs 0\.02 GB in .*, where 0\.01 GB are free; .*data.cache.root"):
         decode(Photos(200), tmp_path, size=200)
     assert not list(tmp_path.rglob("*.bin"))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from stand_in import stand_in
+from stand_in import datamodule_of, stand_in
 from torchvision.transforms import v2
 
-from vitlab.data import CenterCrop, ImageDataModule, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
 from vitlab.data.loading.dataset import ImageSplit
@@ -161,7 +161,7 @@ def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mod
 
 def test_a_split_that_is_transformed_is_refused():
     with pytest.raises(
-        ConfigError, match=r"set augmentation=none and data\.train_transform=null, or data\.cache=decoded"
+        ConfigError, match=r"set augmentation=none and data\.images\.train_transform=null, or data\.cache\.kind=decoded"
     ):
         CropsOnly.of(split_of(SHIFTED, transform=v2.RandomGrayscale()))
 
@@ -182,7 +182,7 @@ def datamodule(cache):
         "train": ArrayPool(pictures(60), OneClass(np.arange(60) % 4), "train"),
         "val": ArrayPool(pictures(30)[::-1].copy(), OneClass(np.arange(30) % 4), "val"),
     }
-    module = ImageDataModule(
+    module = datamodule_of(
         source=SimpleNamespace(class_names=list("abcd"), in_chans=3, prepare=lambda: None, open=lambda: pools),
         image_size=16,
         image_mode=None,

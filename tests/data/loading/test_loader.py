@@ -128,7 +128,7 @@ def test_a_worker_that_is_killed_ends_the_run_in_a_sentence_within_seconds(ends,
     status, words, seconds = ends[which]
     assert status == 3, words
     assert words.strip().startswith("DataError: a data worker died (")
-    assert "data.num_workers or data.prefetch_batches lower" in words
+    assert "data.loading.num_workers or data.loading.prefetch_batches lower" in words
     assert len(words.strip().splitlines()) == 1
     assert seconds < 20
 
@@ -137,8 +137,10 @@ def test_a_worker_that_is_killed_ends_the_run_in_a_sentence_within_seconds(ends,
 def test_a_worker_that_hangs_ends_the_run_in_a_sentence_that_names_the_key(ends):
     status, words, seconds = ends["hangs"]
     assert status == 3, words
-    assert words.strip().startswith("DataError: no batch came from the data workers within data.stall_timeout seconds")
-    assert "set data.stall_timeout higher" in words
+    assert words.strip().startswith(
+        "DataError: no batch came from the data workers within data.loading.stall_timeout seconds"
+    )
+    assert "set data.loading.stall_timeout higher" in words
     assert len(words.strip().splitlines()) == 1
     assert seconds < 30
 
@@ -168,7 +170,7 @@ DIED = "DataLoader worker (pid 42) is killed by signal: Killed. "
         (DIED, "a data worker died (DataLoader worker (pid 42) is killed by signal: Killed.)"),
         ("DataLoader worker (pid(s) 42, 43) exited unexpectedly", "worker (pid(s) 42, 43) exited unexpectedly"),
         ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that\ndataloader's", "Bus error"),
-        ("DataLoader timed out after 300 seconds", "data.stall_timeout"),
+        ("DataLoader timed out after 300 seconds", "data.loading.stall_timeout"),
         (
             "unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)",
             "shared memory",

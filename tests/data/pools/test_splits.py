@@ -143,7 +143,7 @@ def test_the_seed_draws_the_few():
 
 
 def test_more_labels_than_there_are_images_of_a_class_are_refused():
-    with pytest.raises(ConfigError, match=r"data\.labels_per_class is 3, and 'b' has 2 training image"):
+    with pytest.raises(ConfigError, match=r"data\.split\.labels_per_class is 3, and 'b' has 2 training image"):
         few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 3, 0, ["a", "b"])
     with pytest.raises(ConfigError, match="'c' has 0"):
         few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 1, 0, ["a", "b", "c"])

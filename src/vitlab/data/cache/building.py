@@ -41,7 +41,7 @@ def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Pat
                 raise
             raise StorageError(
                 f"the disk is full: {building} holds the part of a cache that is done, and the next run goes on with it"
-                "; make room, remove it, or set data.cache_root to another disk"
+                "; make room, remove it, or set data.cache.root to another disk"
             ) from error
         flush_folder(building)
         os.rename(building, place)

@@ -147,8 +147,8 @@ def reserved(path: Path, needed: int) -> bool:
         path.unlink(missing_ok=True)
         raise StorageError(
             f"the decoded cache needs {needed / GIGABYTE:,.2f} GB in {path.parent.parent}, where "
-            f"{free / GIGABYTE:,.2f} GB are free; make room, set data.cache_root to another disk, or use "
-            "data.cache=encoded"
+            f"{free / GIGABYTE:,.2f} GB are free; make room, set data.cache.root to another disk, or use "
+            "data.cache.kind=encoded"
         ) from error
     return False
 
@@ -191,7 +191,7 @@ class Decoder:
         if pixels.shape[2] != self.in_chans:
             raise DataError(
                 f"{self.pool.name(i)} has {pixels.shape[2]} channels, and data.in_chans is {self.in_chans}; "
-                "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
+                "set data.images.mode (L: 1 channel, RGB: 3) to convert every image"
             )
         if pixels.shape[:2] != (self.size, self.size):
             pixels = resize(pixels, self.size)

@@ -54,11 +54,13 @@ class CropsOnly(ImageSplit):
     def of(cls, split: ImageSplit) -> "CropsOnly":
         if split.transform is not None:
             raise ConfigError(
-                "data.cache=device crops, shifts, flips and mixes on the device, and transforms nothing else; set "
-                "augmentation=none and data.train_transform=null, or data.cache=decoded"
+                "data.cache.kind=device crops, shifts, flips and mixes on the device, and transforms nothing else; set "
+                "augmentation=none and data.images.train_transform=null, or data.cache.kind=decoded"
             )
         if split.crop.output_size() is None or split.pool.pixels is None:
-            raise ConfigError("data.cache=device holds images of one size; use data.cache=decoded for a token budget")
+            raise ConfigError(
+                "data.cache.kind=device holds images of one size; use data.cache.kind=decoded for a token budget"
+            )
         return cls(
             split.pool,
             split.indices,
@@ -125,7 +127,7 @@ def held_on(device: torch.device, split: ImageSplit) -> Tensor:
     """The images of a split, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None
     size = len(split) * split.pool.pixels[0].nbytes / 10**9
-    with refusing(lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache=decoded"):
+    with refusing(lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache.kind=decoded"):
         images = torch.from_numpy(np.ascontiguousarray(split.pool.pixels[split.indices]))
         images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
         return images.contiguous().to(device)

@@ -78,7 +78,7 @@ def encoded_anew(image: Image.Image) -> bytes:
         image.save(file, "PNG")
     else:
         raise DamagedImage(
-            f"neither JPEG nor PNG keeps pixels of mode {image.mode}; convert it with data.image_mode=RGB"
+            f"neither JPEG nor PNG keeps pixels of mode {image.mode}; convert it with data.images.mode=RGB"
         )
     return file.getvalue()
 

@@ -4,7 +4,7 @@ B images, C channels, H W image height and width
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torchvision.transforms.v2 import functional as F
 from vitlab.data.batches.raw_batch import RawBatch, Sample, Unreadable, collate
 from vitlab.data.images.crops import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
+from vitlab.data.images.images import Transform
 from vitlab.data.images.resampling import as_image, resampled
 from vitlab.data.order.key import Key
 from vitlab.data.pools.packed_names import readable
@@ -24,7 +25,6 @@ from vitlab.data.targets import Targets
 from vitlab.errors import DataError
 from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
 
-Transform = Callable[[Any], Any]
 Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
 
 
@@ -150,7 +150,7 @@ class ImageSplit(Dataset):
         if images[0].shape[0] != self.in_chans:
             raise DataError(
                 f"{self.name(key.index)} has {images[0].shape[0]} channels, and data.in_chans is {self.in_chans}; "
-                "set data.image_mode (L: 1 channel, RGB: 3) to convert every image"
+                "set data.images.mode (L: 1 channel, RGB: 3) to convert every image"
             )
         return Sample(tuple(images), key.index)
 

@@ -135,13 +135,13 @@ def worker_trouble(error: Exception) -> DataError | None:
         return None
     if found and "timed out" in found.group():
         return DataError(
-            "no batch came from the data workers within data.stall_timeout seconds: a disk or a network share hangs, "
-            "or reading is slower than that; look there, or set data.stall_timeout higher"
+            "no batch came from the data workers within data.loading.stall_timeout seconds: a disk or a network share "
+            "hangs, or reading is slower than that; look there, or set data.loading.stall_timeout higher"
         )
     what = found.group() if found else "with a batch"
     return DataError(
         f"a data worker died ({what}): most often memory ran out, or shared memory ({SHARED_MEMORY}); set "
-        "data.num_workers or data.prefetch_batches lower"
+        "data.loading.num_workers or data.loading.prefetch_batches lower"
     )
 
 

@@ -11,6 +11,36 @@ from vitlab.seeding import counted_seed
 SPLIT_SEED = 0  # fixed: a split does not change with the seed of a run
 
 
+class Splits:
+    """Splits that a source does not bring are carved from its training pool, `val_fraction` and `test_fraction` of it.
+    `labels_per_class`: train on so many images of each class; None: on all. val and test stay whole.
+
+    Raises ConfigError for values out of range, and fractions that leave nothing.
+    """
+
+    def __init__(self, *, val_fraction: float, test_fraction: float, labels_per_class: int | None):
+        for key, fraction in {"val_fraction": val_fraction, "test_fraction": test_fraction}.items():
+            if not 0 <= fraction < 1:
+                raise ConfigError(f"data.split.{key} {fraction} is not in [0, 1)")
+        if val_fraction + test_fraction >= 1:
+            raise ConfigError(
+                f"data.split.val_fraction {val_fraction} and data.split.test_fraction {test_fraction} leave nothing to "
+                "train on"
+            )
+        if labels_per_class is not None and labels_per_class < 1:
+            raise ConfigError(f"data.split.labels_per_class {labels_per_class} is not at least 1")
+        self.fractions = val_fraction, test_fraction
+        self.labels_per_class = labels_per_class
+
+    def divide(self, pools: dict[str, Pool], seed: int, class_names: list[str]) -> dict[str, tuple[Pool, np.ndarray]]:
+        """Each split's pool, and its places in it, few labels drawn by `seed`. Raises DataError for an empty split."""
+        parts = divide(pools, *self.fractions)
+        if self.labels_per_class is not None:
+            pool, indices = parts["train"]
+            parts["train"] = pool, few_of_each(pool.targets, indices, self.labels_per_class, seed, class_names)
+        return parts
+
+
 def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) -> dict[str, tuple[Pool, np.ndarray]]:
     """Each split's pool, and its places in it: a pool of its own, or what is carved for it from the training pool.
     Raises DataError for an empty one."""
@@ -22,7 +52,7 @@ def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) ->
         pool = pools["train"] if split in carved else pools[split]
         parts[split] = pool, carved.get(split, np.arange(len(pool)))
         if not len(parts[split][1]):
-            key = f"data.{split}_fraction" if split in missing else "its folder"
+            key = f"data.split.{split}_fraction" if split in missing else "its folder"
             raise DataError(f"the {split} split holds no image; see {key}")
     return parts
 
@@ -43,14 +73,15 @@ def few_of_each(
     """
     if not isinstance(targets, OneClass):
         raise ConfigError(
-            f"data.labels_per_class counts images with one class each, and this data has images {targets.kind}; set it "
-            "to null"
+            f"data.split.labels_per_class counts images with one class each, and this data has images {targets.kind}; "
+            "set it to null"
         )
     counts = targets[indices].counts(len(class_names))
     if counts.min() < labels_per_class:
         k = int(counts.argmin())
         raise ConfigError(
-            f"data.labels_per_class is {labels_per_class}, and '{class_names[k]}' has {counts[k]} training image(s)"
+            f"data.split.labels_per_class is {labels_per_class}, and '{class_names[k]}' has {counts[k]} training "
+            "image(s)"
         )
     shuffled = np.random.RandomState(counted_seed("labels", seed) % 2**32).permutation(indices)
     grouped = shuffled[np.argsort(targets.values[shuffled], kind="stable")]  # class after class, each in random order

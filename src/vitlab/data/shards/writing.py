@@ -151,7 +151,8 @@ def write_split(
             if isinstance(encoded, DamagedImage):
                 if on_bad_image == "error":
                     raise DataError(
-                        f"cannot read {pool.name(i)}: {encoded}; mend or remove it, or set data.on_bad_image=skip"
+                        f"cannot read {pool.name(i)}: {encoded}; mend or remove it, or set "
+                        "data.loading.on_bad_image=skip"
                     )
             elif shard is not None and not shard.takes(encoded, shard_bytes):
                 shard.close()

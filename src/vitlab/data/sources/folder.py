@@ -19,7 +19,7 @@ class Folder:
     passed over. Links lead to what lies in `root`, unless `allow_outside`. The names are kept in an index below
     `index_root`, which makes the next start fast (null: no index); a file rewritten in place is only noticed after that
     index is deleted.
-    `in_chans` is None: files may differ, so data.image_mode says what they are converted to.
+    `in_chans` is None: files may differ, so data.images.mode says what they are converted to.
     """
 
     in_chans = None

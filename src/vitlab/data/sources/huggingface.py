@@ -25,7 +25,7 @@ class HuggingFace:
     each split is called there (null: it has none). Images are read as they are stored and decoded with all others.
     Class names are those of a ClassLabel column, else the training labels, sorted, numbers by their value. A column of
     lists gives an image several classes, or none.
-    `in_chans` is None: images may differ, so data.image_mode says what they are converted to.
+    `in_chans` is None: images may differ, so data.images.mode says what they are converted to.
     """
 
     in_chans = None

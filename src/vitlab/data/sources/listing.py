@@ -26,7 +26,7 @@ class Listing:
     Labels are names or whole numbers; `class_names` null: those of the training rows, sorted, numbers by their value.
     Given names are what the labels say, or what whole numbers count from 0. With a `label_separator` an image may have
     several classes, which stand in its label with that between them, or none. A file that is missing is met when it is
-    read. `in_chans` is None: files may differ, so data.image_mode says what they are converted to.
+    read. `in_chans` is None: files may differ, so data.images.mode says what they are converted to.
     """
 
     in_chans = None

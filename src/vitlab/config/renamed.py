@@ -1,0 +1,66 @@
+"""Keys that had another name: saved configs are brought to the new ones, and a command line is told of them."""
+
+from typing import Any
+
+from vitlab.errors import ConfigError
+
+ROOMS = {  # of `data`, whose keys lay beside each other
+    "images": {
+        "_target_": "vitlab.data.Images",
+        "mode": "image_mode",
+        "train_crop": "train_crop",
+        "eval_crop": "eval_crop",
+        "train_transform": "train_transform",
+    },
+    "split": {
+        "_target_": "vitlab.data.Splits",
+        "val_fraction": "val_fraction",
+        "test_fraction": "test_fraction",
+        "labels_per_class": "labels_per_class",
+    },
+    "order": {
+        "_target_": "vitlab.data.Order",
+        "class_balance": "class_balance",
+        "repeats": "repeats",
+        "shuffle_window": "shuffle_window",
+    },
+    "loading": {
+        "_target_": "vitlab.data.Loading",
+        "num_workers": "num_workers",
+        "prefetch_batches": "prefetch_batches",
+        "stall_timeout": "stall_timeout",
+        "on_bad_image": "on_bad_image",
+    },
+    "cache": {"_target_": "vitlab.data.Cache", "kind": "cache", "root": "cache_root", "size": "cache_size"},
+}
+NEW = {
+    f"data.{old}": f"data.{room}.{new}"
+    for room, keys in ROOMS.items()
+    for new, old in keys.items()
+    if new != "_target_"
+}
+
+
+def new_name(key: str) -> str | None:
+    """The name that a key has now; None where it is no old one."""
+    old = next((old for old in NEW if f"{key}.".startswith(f"{old}.") and (old != "data.cache" or key == old)), None)
+    return None if old is None else NEW[old] + key.removeprefix(old)
+
+
+def refuse_old(key: str) -> None:
+    """Raise ConfigError for a key that has another name now."""
+    if (new := new_name(key)) is not None:
+        raise ConfigError(f"{key} is {new} now")
+
+
+def in_rooms(data: dict[str, Any]) -> dict[str, Any]:
+    """The data node of a saved config with the keys that it has now."""
+    if "loading" in data:
+        return data
+    old = {key.removeprefix("data.") for key in NEW}
+    rooms = {
+        room: {"_target_": keys["_target_"]}
+        | {new: data[old] for new, old in keys.items() if new != "_target_" and old in data}
+        for room, keys in ROOMS.items()
+    }
+    return {**{key: value for key, value in data.items() if key not in old}, **rooms}

@@ -1,0 +1,57 @@
+"""Which cache training images come from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vitlab.data.cache.decoded import decoded
+from vitlab.data.cache.device import holds_pixels
+from vitlab.data.cache.encoded import encoded
+from vitlab.data.pools.pool import Pool
+from vitlab.errors import ConfigError
+
+
+class Cache:
+    """A `kind` of CACHES below the folder `root`; images are `size` pixels in it: of the shorter side (encoded), of
+    both sides (decoded, device). Raises ConfigError for another kind, and a size below 1."""
+
+    def __init__(self, *, kind: str, root: str, size: int):
+        if kind not in CACHES:
+            raise ConfigError(f"data.cache.kind '{kind}' is not one of: {', '.join(CACHES)}")
+        if size < 1:
+            raise ConfigError(f"data.cache.size {size} is not at least 1")
+        self.kind = kind
+        self.root = Path(root)
+        self.size = size
+
+    @property
+    def on_device(self) -> bool:
+        return self.kind == "device"
+
+    def cached(self, pool: Pool, *, mode: str | None, in_chans: int, num_workers: int) -> Pool:
+        """The same pool out of the cache, which is built by so many processes if it is not there."""
+        settings = {"size": self.size, "image_mode": mode, "in_chans": in_chans, "num_workers": num_workers}
+        return CACHES[self.kind](pool, self.root, **settings)
+
+
+def uncached(pool: Pool, root: Path, **settings: Any) -> Pool:
+    """Read images as the source gives them, each time anew."""
+    return pool
+
+
+def small_files(pool: Pool, root: Path, *, size: int, image_mode: str | None, in_chans: int, num_workers: int) -> Pool:
+    """Image files whose shorter side has at most `size` pixels."""
+    return encoded(pool, root, shorter_side=size, image_mode=image_mode, num_workers=num_workers)
+
+
+def held_pixels(pool: Pool, root: Path, **settings: Any) -> Pool:
+    """Pixels of one size: the source's own, or those of a decoded cache."""
+    return pool if holds_pixels(pool, settings["in_chans"]) else decoded(pool, root, **settings)
+
+
+CACHES: dict[str, Callable[..., Pool]] = {
+    "none": uncached,
+    "encoded": small_files,
+    "decoded": decoded,
+    "device": held_pixels,
+}
