@@ -63,7 +63,7 @@ def budget(**changes):
     return TokenBudget(**settings | changes)
 
 
-MIXING = Mixing(num_classes=4, rate=1.0, cutmix_rate=0.0, mixup_alpha=1.0, cutmix_alpha=1.0)
+MIXING = Mixing(rate=1.0, cutmix_rate=0.0, mixup_alpha=1.0, cutmix_alpha=1.0)
 
 
 def datamodule(source=None, trainer=None, **changes):

@@ -9,7 +9,7 @@ from vitlab.data import Digits, Mixing, MultiCrop, RandomResizedCrop, WholeImage
 from vitlab.data.images.crops import Crop
 from vitlab.errors import ConfigError
 
-MIXED = Mixing(num_classes=10, rate=1.0, cutmix_rate=0.0, mixup_alpha=0.2, cutmix_alpha=1.0)
+MIXED = Mixing(rate=1.0, cutmix_rate=0.0, mixup_alpha=0.2, cutmix_alpha=1.0)
 
 
 def box(image_size: int, scale: list[float]) -> Crop:

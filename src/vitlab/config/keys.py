@@ -47,6 +47,7 @@ class Train:
     callbacks: dict
     logger: dict
     teacher: dict | None = None  # of a task that has one
+    found: dict | None = None  # of a saved run: what null has come to mean in its data
 
 
 @dataclass(kw_only=True)
@@ -198,6 +199,8 @@ def check_nodes(cfg: DictConfig) -> None:
             check_collection(node, group)
         elif group == "trainer":
             check_known(node, group, trainer_keys())
+        elif group == "found":
+            check_known(node, group, ("num_classes", "mean", "std"))
         elif "_target_" not in node and not (group == "data" and cfg.get("run")):  # which changes the run's own
             check_known(node, group, OF_A_RUN if group == "teacher" else ())
         for name in WEIGHTS.keys() & node.keys() if group in ("model", "teacher") else ():

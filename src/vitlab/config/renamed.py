@@ -41,6 +41,9 @@ NEW = {
 }
 
 
+GONE = {"vitlab.data.Mixing": {"num_classes"}}  # keys that constructors took once
+
+
 def new_name(key: str) -> str | None:
     """The name that a key has now; None where it is no old one."""
     old = next((old for old in NEW if f"{key}.".startswith(f"{old}.") and (old != "data.cache" or key == old)), None)

@@ -8,9 +8,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.config.annotations import as_plain
 from vitlab.config.build import parts
+from vitlab.config.found import with_found
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
-from vitlab.config.renamed import in_rooms
+from vitlab.config.renamed import GONE, in_rooms
 from vitlab.errors import CheckpointError, ConfigError
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
@@ -58,12 +59,17 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
                 )
         if isinstance(config.get("data"), dict):
             config = {**config, "data": in_rooms(config["data"])}
-        cfg = OmegaConf.create(config)
+        found = config.get("found") or {}
+        if not isinstance(found, dict):
+            raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
+        cfg = with_found(OmegaConf.create(config), found)
         check_references(cfg, deep=True)
         for _, node in parts(cfg, "config"):
             for key, value in ADDED.get(node["_target_"], {}).items():
                 if key not in node:
                     node[key] = value
+            for key in GONE.get(node["_target_"], set()) & node.keys():
+                del node[key]
     except (OmegaConfBaseException, RecursionError) as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
     return cfg

@@ -59,11 +59,13 @@ def check_targets(
 
 
 def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes: int | None) -> None:
-    """Compare the names, and the labels, with the number of classes that is configured."""
-    if num_classes is None or len(class_names) != num_classes:
-        found, stated = len(class_names), "null" if num_classes is None else num_classes
+    """Compare the names with the number of classes that is configured, None: whatever is there; and the labels."""
+    found = len(class_names)
+    if num_classes is None:
+        num_classes = found
+    if found != num_classes:
         raise ConfigError(
-            f"data.num_classes is {stated}, but the data has {found} classes; set data.num_classes={found}"
+            f"data.num_classes is {num_classes}, but the data has {found} classes; set data.num_classes={found}"
         )
     for split, pool in pools.items():
         values = pool.targets.values

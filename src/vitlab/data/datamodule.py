@@ -3,8 +3,11 @@
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes
 """
 
+from typing import Any
+
 import numpy as np
 import pytorch_lightning as pl
+from torch import Tensor
 
 from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.batch_size import divide_batch, largest_share
@@ -14,6 +17,7 @@ from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache, CropBatch, DeviceImages
 from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets
+from vitlab.data.colours import measured_colours
 from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import check_augmentation
 from vitlab.data.images.images import Images, Transform
@@ -52,8 +56,8 @@ class ImageDataModule(pl.LightningDataModule):
         image_size: int,
         in_chans: int,
         num_classes: int | None,
-        mean: list[float],
-        std: list[float],
+        mean: list[float] | None,
+        std: list[float] | None,
         patch_size: int | None,
         global_batch_size: int,
         device_batch_size: int | None,
@@ -74,7 +78,11 @@ class ImageDataModule(pl.LightningDataModule):
             check_augmentation("augmentation", augmentation, in_chans)
         if mixing is not None:
             check_mixing(images)
-        self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
+        if (mean is None) != (std is None):
+            raise ConfigError("data.mean and data.std go together; give both, or set both to null: they are measured")
+        self.patch_size = patch_size
+        if mean is not None and std is not None:
+            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
         self.source = source
         self.image_size = image_size
         self.in_chans = in_chans
@@ -95,6 +103,7 @@ class ImageDataModule(pl.LightningDataModule):
         self.training: ImageSplit  # the training split, from the cache if there is one
         self.held = DeviceImages()
         self.fingerprint = ""
+        self.found: dict[str, Any] = {}  # what null has come to mean, by the keys of `data`
         self.test_split = "test"
         self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
 
@@ -131,8 +140,9 @@ class ImageDataModule(pl.LightningDataModule):
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
         parts = self.split.divide(pools, self.seed, self.class_names)
         self.splits = {name: self._split(name, *part) for name, part in parts.items()}
+        self._find()
         if self.mixing is not None:
-            self.targets[:1].shares(self.targets[:1].collate(), self.mixing.num_classes)  # refuses what cannot be mixed
+            self._shares(self.targets[:1].collate())  # refuses what cannot be mixed
         workers = workers_for(self.loading.num_workers, processes=1)
         train = self.splits["train"]
         self.training = train.from_pool(
@@ -149,6 +159,20 @@ class ImageDataModule(pl.LightningDataModule):
                 f"global_batch_size {self.global_batch_size} is larger than the training split of "
                 f"{len(self.splits['train'])} images; make it smaller"
             )
+
+    def _find(self) -> None:
+        """Count classes and measure colours where the config leaves them open."""
+        if self.num_classes is None and isinstance(self.targets, Classes):
+            self.num_classes = self.found["num_classes"] = len(self.class_names)
+        if not hasattr(self, "preprocessing"):
+            workers = workers_for(self.loading.num_workers, processes=1)
+            mean, std = measured_colours(self.evaluated("train"), workers)
+            self.found |= {"mean": mean, "std": std}
+            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=self.in_chans, patch_size=self.patch_size)
+
+    def _shares(self, target: Any) -> Tensor:
+        assert self.num_classes is not None or not isinstance(self.targets, Classes)
+        return self.splits["train"].pool.targets.shares(target, self.num_classes or 0)
 
     def _split(self, name: str, pool: Pool, indices: np.ndarray) -> ImageSplit:
         return ImageSplit(
@@ -280,8 +304,7 @@ class ImageDataModule(pl.LightningDataModule):
             return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
-        shares = self.training.pool.targets.shares(batch.target, self.mixing.num_classes)
-        return self.preprocessing.mixed(batch, shares, self.mixing, seed)
+        return self.preprocessing.mixed(batch, self._shares(batch.target), self.mixing, seed)
 
     def _split_in_use(self) -> str:
         trainer = self._trainer()

@@ -11,12 +11,11 @@ from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from vitlab.data.images.crops import Crop
 from vitlab.data.images.decoding import DAMAGE, MODES, opened
+from vitlab.data.images.moments import moments_of
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import Pool, Stored
@@ -203,17 +202,3 @@ def mode_of(stored: Stored) -> str:
         channels = stored.shape[2] if stored.ndim == 3 else 1
         return MODES.get(channels, f"{channels} channels")
     return Image.open(BytesIO(stored)).mode
-
-
-def moments_of(image: Tensor) -> np.ndarray:
-    """uint8 (C, H, W) -> (3, C)"""
-    values = image.flatten(1).to(torch.int64)  # (C, H·W)
-    number = torch.full((len(values),), values.shape[1])
-    return torch.stack([number, values.sum(dim=1), values.square().sum(dim=1)]).numpy()
-
-
-def mean_and_std(moments: np.ndarray) -> tuple[list[float], list[float]]:
-    """Give mean and standard deviation of each channel, of values in [0, 1]."""
-    number, total, squares = moments.astype(float)
-    mean = total / number
-    return (mean / 255).tolist(), (np.sqrt(np.maximum(squares / number - mean**2, 0)) / 255).tolist()

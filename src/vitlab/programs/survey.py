@@ -17,7 +17,8 @@ from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.build import build
 from vitlab.data.batches.raw_batch import Sample
-from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, mean_and_std, repeated, together
+from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
+from vitlab.data.images.moments import mean_and_std
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.loading.parallel import cut, in_order

@@ -15,6 +15,7 @@ from vitlab.atomic_files import write_whole
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.checkpoints import file
 from vitlab.config.build import plain
+from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.references import literal
 from vitlab.distributed.launcher import need_no_others
@@ -65,6 +66,7 @@ def build(start: Start) -> Parts:
     datamodule.prepare_data()
     datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
+    cfg = with_found(cfg, datamodule.found)
     model = build_model(cfg.model)
     if cfg.data.patch_size is None:
         try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
@@ -94,7 +96,7 @@ def begin(start: Start, parts: Parts) -> None:
     print_overlap(parts.datamodule.splits)
     transfer = load_pretrained(model, cfg.model) if start.state is None else None
     if trainer.is_global_zero:
-        resolved = OmegaConf.create(literal(start.kept(plain(cfg))))
+        resolved = OmegaConf.create(literal(start.kept(plain(with_found(cfg, parts.datamodule.found)))))
         write_whole(start.folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step)
         if transfer is not None:

@@ -26,6 +26,7 @@ def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, traine
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
         "classes": classes(datamodule),
+        **({"found": found(datamodule)} if datamodule.found else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
         f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
         "device": f"{devices}, precision {trainer.precision}",
@@ -47,6 +48,11 @@ def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, traine
     if frozen := [p.numel() for p in task.parameters() if id(p) not in learning]:
         groups.add_row("frozen", str(len(frozen)), f"{sum(frozen):,}", "", "")
     console.print(groups)
+
+
+def found(datamodule: ImageDataModule) -> str:
+    """What null has come to mean, as it could be typed."""
+    return " ".join(f"data.{key}={value}".replace(", ", ",") for key, value in datamodule.found.items())
 
 
 def classes(datamodule: ImageDataModule) -> str:

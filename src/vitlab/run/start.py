@@ -42,8 +42,11 @@ class Start:
 
     def record(self, datamodule: ImageDataModule, device_batch_size: int) -> dict[str, Any]:
         """What rebuilds the run from a checkpoint, in plain types."""
+        config = {**portable(self.cfg), "resume": None, "break_lock": False}
+        if datamodule.found:
+            config["found"] = datamodule.found
         record = {
-            "config": {**portable(self.cfg), "resume": None, "break_lock": False},
+            "config": config,
             "choices": self.choices,
             "class_names": list(datamodule.class_names),
             "device_batch_size": device_batch_size,

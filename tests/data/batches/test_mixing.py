@@ -11,7 +11,7 @@ SHARES = torch.eye(B)  # every image its own class: a row of the mixed target sa
 
 
 def mixing(**changes):
-    settings = {"num_classes": B, "rate": 1.0, "cutmix_rate": 0.5, "mixup_alpha": 0.8, "cutmix_alpha": 1.0}
+    settings = {"rate": 1.0, "cutmix_rate": 0.5, "mixup_alpha": 0.8, "cutmix_alpha": 1.0}
     return Mixing(**settings | changes)
 
 
@@ -112,7 +112,7 @@ HOT = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0
 @pytest.mark.parametrize("cutmix_rate", [0.0, 1.0])
 def test_several_classes_are_mixed_as_the_images_are(images, cutmix_rate, seed):
     single, shares = mixing(cutmix_rate=cutmix_rate)(images, SHARES, seed)
-    mixed, target = mixing(cutmix_rate=cutmix_rate, num_classes=3)(images, HOT, seed)
+    mixed, target = mixing(cutmix_rate=cutmix_rate)(images, HOT, seed)
     assert torch.equal(mixed, single)
     torch.testing.assert_close(target, shares @ HOT)
     assert (target <= 1 + 1e-6).all()
@@ -120,8 +120,8 @@ def test_several_classes_are_mixed_as_the_images_are(images, cutmix_rate, seed):
 
 def test_several_classes_that_are_not_mixed_stay(images):
     copy = HOT.clone()
-    mixed, target = mixing(rate=0.0, num_classes=3)(images, HOT, 0)
+    mixed, target = mixing(rate=0.0)(images, HOT, 0)
     assert torch.equal(mixed, images)
     assert torch.equal(target, HOT)
-    mixing(num_classes=3)(images, HOT, 0)
+    mixing()(images, HOT, 0)
     assert torch.equal(HOT, copy)

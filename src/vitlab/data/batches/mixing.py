@@ -19,15 +19,14 @@ class Mixing:
     distribution.
     """
 
-    def __init__(self, *, num_classes: int, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):
+    def __init__(self, *, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):
         for key, value in {"rate": rate, "cutmix_rate": cutmix_rate}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"mixing {key} {value} is not a probability")
-        self.num_classes = num_classes
         self.rate = rate
         self.cutmix_rate = cutmix_rate
-        self.mixup = v2.MixUp(alpha=mixup_alpha, num_classes=num_classes)
-        self.cutmix = v2.CutMix(alpha=cutmix_alpha, num_classes=num_classes)
+        self.mixup = v2.MixUp(alpha=mixup_alpha)
+        self.cutmix = v2.CutMix(alpha=cutmix_alpha)
 
     def __call__(self, images: Tensor, shares: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         with seeded_cpu(seed):  # torchvision draws on the CPU: nothing waits for the device

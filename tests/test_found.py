@@ -1,0 +1,96 @@
+"""What null in a config has come to mean: found before the run, kept with it, read by all that come after."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from vitlab.checkpoints import file
+from vitlab.data import Digits
+from vitlab.data.colours import measured_colours
+from vitlab.data.images.moments import mean_and_std, moments_of
+
+FOLDER = ["data=folder", "data.source.root=images", "data.source.index_root=index", "data.image_size=16"]
+FOLDER += ["data.mean=null", "data.std=null", "mixing=mixup", "global_batch_size=16", "data.in_chans=1"]
+FOLDER += ["data.images.mode=L", "data.loading.num_workers=0", "trainer.max_steps=3"]
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A few digits of three classes as PNGs."""
+    pool = Digits().open()["train"]
+    counts = dict.fromkeys(range(3), 0)
+    for i, k in enumerate(pool.targets.tolist()):
+        if k < 3 and counts[k] < 40:
+            folder = tmp_path / "images" / "train" / f"digit {k}"
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pool.load(i)).save(folder / f"{i}.png")
+            counts[k] += 1
+    return tmp_path / "images"
+
+
+def test_classes_and_colours_are_found_and_kept(cli, images, tmp_path):
+    run = cli("train", *FOLDER, folder="run")
+    assert run.status == 0, run.err
+    (line,) = [line for line in run.out.splitlines() if line.startswith("found")]
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    found = saved["found"]
+    assert (found["num_classes"], saved["data"]["num_classes"], saved["model"]["num_classes"]) == (3, 3, 3)
+    assert f"data.num_classes=3 data.mean=[{found['mean'][0]}]" in line
+    checkpoint = file.read(tmp_path / "run" / "checkpoints" / "latest.ckpt")["run"]["config"]
+    assert checkpoint["found"] == found
+    assert checkpoint["data"]["mean"] is None
+
+    assert cli("evaluate", "run=run").status == 0
+    one = next(images.rglob("*.png"))
+    assert cli("predict", "run=run", f"images={one}", "output=said.csv").status == 0
+    tested = json.loads((tmp_path / "run" / "result.json").read_text())["test"]
+    again = json.loads((tmp_path / "run" / "evaluation_test.json").read_text())
+    assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-5)
+
+
+def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monkeypatch):
+    assert cli("train", *FOLDER, folder="run").status == 0
+    before = yaml.safe_load(Path("run/config.yaml").read_text())["found"]
+
+    def never(*args):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("vitlab.data.datamodule.measured_colours", never)
+    run = cli("train", "resume=run", "trainer.max_steps=5")
+    assert run.status == 0, run.err
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["found"] == before
+
+
+def test_one_of_mean_and_std_is_refused(cli, images):
+    run = cli("train", *FOLDER[:-1], "data.std=[0.5]")
+    assert run.status == 2
+    assert "data.mean and data.std go together" in run.err
+
+
+def test_measured_colours_are_those_of_the_pixels():
+    random = np.random.RandomState(0)
+    from vitlab.data import WholeImage
+    from vitlab.data.loading.dataset import ImageSplit
+    from vitlab.data.pools.pool import ArrayPool
+    from vitlab.data.targets import Nothing
+
+    pixels = random.randint(0, 256, (70, 8, 8, 3), dtype=np.uint8)
+    crop = WholeImage(image_size=8, interpolation="bilinear")
+    split = ImageSplit(
+        ArrayPool(pixels, Nothing.times(70), "noise"),
+        np.arange(70),
+        image_mode=None,
+        in_chans=3,
+        crop=crop,
+        transform=None,
+        seed=0,
+    )
+    expected = [(pixels / 255).mean(axis=(0, 1, 2)), (pixels / 255).std(axis=(0, 1, 2))]
+    for workers in (0, 1):
+        np.testing.assert_allclose(measured_colours(split, workers), expected, atol=1e-4)
+    one = split[0, 0].image
+    np.testing.assert_allclose(mean_and_std(moments_of(one))[0], one.double().mean(dim=(1, 2)) / 255)
