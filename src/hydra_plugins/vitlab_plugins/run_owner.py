@@ -10,8 +10,8 @@ from omegaconf import DictConfig, read_write
 from hydra_plugins.vitlab_plugins.run_guard import refuse
 from vitlab.checkpoints.run_folder import check_unused, make_new, run_folder
 from vitlab.checkpoints.run_lock import take
-from vitlab.config.job import other_rank
 from vitlab.config.redaction import Redaction
+from vitlab.distributed.environment import other_rank
 from vitlab.errors import VitlabError
 
 

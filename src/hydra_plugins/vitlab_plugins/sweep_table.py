@@ -9,7 +9,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.job import other_rank
+from vitlab.distributed.environment import other_rank
 from vitlab.errors import VitlabError
 from vitlab.reports.sweep import add_outcome
 

@@ -18,11 +18,12 @@ from omegaconf import DictConfig, OmegaConf
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.home import CONF
-from vitlab.config.job import Job, other_rank
+from vitlab.config.job import Job
 from vitlab.config.keys import COMMANDS, check_keys, check_known, check_nodes, trainer_keys
 from vitlab.config.recipe import settle
 from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
+from vitlab.distributed.environment import other_rank
 from vitlab.errors import ConfigError, VitlabError
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on

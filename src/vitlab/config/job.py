@@ -1,6 +1,5 @@
 """What Hydra knows of the job that runs."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,3 @@ class Job:
         folder = Path(hydra.runtime.output_dir if started else hydra.sweep.dir)
         as_written: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
         return cls(str(hydra.job.config_name), folder, as_written, choices, sweep)
-
-
-def other_rank() -> bool:
-    """Whether this is a process that another one of the same run has started."""
-    return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "RANK", "SLURM_PROCID"))

@@ -14,7 +14,6 @@ from torch import nn
 from vitlab.config.build import build
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.errors import ConfigError
-from vitlab.layers import Block
 from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
@@ -94,7 +93,7 @@ def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) 
         "weights_per_token": sum(c.weights for part, c in parts.items() if part.startswith("blocks"))
         // (h * w + model.num_prefix_tokens),
     }
-    heads = cast(int, cast(Block, model.blocks[0]).attn.num_heads)
+    heads = cast(Any, model.blocks[0]).attn.num_heads
     own = (size, model.patch_embed.patch_size)
     for image, patch in sorted({*SEQUENCES, own}):
         cost = sequence_cost(image, patch, **widths)

@@ -1,13 +1,12 @@
 """What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
 
-import os
-
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.job import Job
 from vitlab.config.references import check_references
 from vitlab.data import ImageDataModule
+from vitlab.distributed.environment import launched
 from vitlab.errors import ConfigError, DistributedError
 from vitlab.tasks import Task
 
@@ -23,7 +22,6 @@ OURS = {  # keys of the trainer that a run sets itself
     "plugins": "a run has its own",
 }
 PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, None)
-OF_A_LAUNCHER = ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR")  # environment
 
 
 def check_values(cfg: DictConfig) -> None:
@@ -151,7 +149,7 @@ def check_trainer(node: DictConfig) -> None:
             f"trainer.precision={node.precision} is not among what images are made for; use bf16-mixed, 16-mixed or "
             "32-true"
         )
-    if node.get("num_nodes", 1) > 1 and not any(name in os.environ for name in OF_A_LAUNCHER):
+    if node.get("num_nodes", 1) > 1 and not launched():
         raise ConfigError(
             f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "
             f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES src/train.py ..."

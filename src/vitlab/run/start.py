@@ -12,11 +12,12 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import check_unused, run_folder
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.build import plain
-from vitlab.config.job import Job, other_rank
+from vitlab.config.job import Job
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import portable
 from vitlab.data import ImageDataModule
+from vitlab.distributed.environment import other_rank
 from vitlab.errors import ConfigError
 from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.provenance import versions
