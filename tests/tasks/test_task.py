@@ -7,13 +7,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import BARE, vit_options
+from one_process import one_process
 from test_resume import Killed
 from timm.optim import Lamb
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from vitlab.checkpoints import file
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.targets import OneClass
+from vitlab.distributed.sharding import whole
 from vitlab.errors import ConfigError
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer, torchvision_model
@@ -193,3 +197,34 @@ def test_the_optimizer_takes_the_parameters_that_stand_where_they_stood():
     own = dict(model.named_parameters())
     for group, own_names in zip(optimizer.param_groups, names, strict=True):
         assert [id(parameter) for parameter in group["params"]] == [id(own[name]) for name in own_names]
+
+
+def test_gradients_of_a_sharded_model_are_clipped_to_their_whole_norm():
+    task, sharded = (task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10))) for _ in range(2))
+    sharded.load_state_dict(task.state_dict())
+    with one_process() as mesh:
+        fully_shard(sharded.model, mesh=mesh)
+        for one in (task, sharded):
+            one.model(100 * torch.ones(8, 1, 2, 2)).pow(2).mean().backward()
+            one.clip_gradients(1.0)
+        norms = [one.grad_norm.compute().item() for one in (task, sharded)]
+        assert norms[0] > 10
+        assert norms[1] == pytest.approx(norms[0], rel=1e-6)
+        for parameter, own in zip(task.parameters(), sharded.parameters(), strict=True):
+            torch.testing.assert_close(whole(own.grad), parameter.grad)
+
+
+def test_parts_learn_whose_parameters_a_strategy_has_replaced():
+    """Also while it has gathered them: what module.parameters() gives then is in no optimizer."""
+    task = task_of(VisionTransformer(**vit_options(drop_rate=0.5)), trained="head", unfreeze_step=3)
+    task._trainer = SimpleNamespace(global_step=3)
+    with one_process() as mesh:
+        fully_shard(task.model, mesh=mesh)
+        task.num_steps = 5
+        task.configure_optimizers()
+        with torch.no_grad():
+            task.model(torch.randn(4, 1, 32, 32))  # and stays gathered
+        assert not any(isinstance(parameter, DTensor) for parameter in task.parameters())
+        assert all(module.training for module in task.train().model.modules())
+        task._trainer.global_step = 2
+        assert not any(module.training for module in task.train().model.blocks.modules())

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Checkpoint
 from torch import nn
 
 from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
+from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError
 
 
@@ -59,7 +59,7 @@ class LatestState(Checkpoint):
 
 def check_finite(module: nn.Module, step: int) -> None:
     """Raise NonFiniteError if any weight is NaN or infinite."""
-    if not torch.isfinite(nn.utils.get_total_norm(module.parameters())):
+    if not whole(nn.utils.get_total_norm(own_parameters(module).values())).isfinite():
         raise NonFiniteError(
             f"the weights are no longer finite at step {step}; the last good state is kept: lower optimizer.lr, "
             "lengthen the warm-up, or use trainer.precision=32-true"

@@ -16,6 +16,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
+from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
@@ -110,7 +111,8 @@ class Task(pl.LightningModule):
         groups = [group for group in self.groups if group["from_step"] <= step]
         if {name for group in groups for name in group["names"]} <= head_names(self.model):
             self.model.eval()
-        learning = {id(parameter) for group in groups for parameter in group["params"]}
+        own, named = dict(self.named_parameters()), zip(self.groups, self.learning, strict=True)
+        learning = {id(own[name]) for group, names in named if group["from_step"] <= step for name in names}
         for module in self.model.modules() if mode else ():
             parameters = [id(parameter) for parameter in module.parameters()]
             if parameters and learning.isdisjoint(parameters):
@@ -156,7 +158,7 @@ class Task(pl.LightningModule):
 
     def keep_norm(self, norm: Tensor) -> None:
         """For train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
-        self.grad_norm.update(norm)
+        self.grad_norm.update(whole(norm))
 
     def training_metrics(self) -> dict[str, float]:
         """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
@@ -228,7 +230,7 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Take the parameters by name: a strategy may have put others, of a part of each tensor, in their place."""
-        own = dict(self.named_parameters())
+        own = own_parameters(self)
         for group, names in zip(self.groups, self.learning, strict=True):
             group["params"] = [own[name] for name in names]
         optimizer = self.optimization.optimizer(self.groups)
