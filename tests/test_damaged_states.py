@@ -67,6 +67,7 @@ CASES = {
     "callbacks.BestModel.step": replaced("abc", "callbacks", "BestModel", "step"),
     "loops": deleted("loops"),
     "current_model_state": deleted("current_model_state"),
+    "model.head.bias is (1,) in it": replaced(torch.zeros(1), "current_model_state", "model.head.bias"),
     "optimizer_states.0.state": deleted(*OPTIMIZER, "state"),
     "of 'no decay' has gaps": deleted(*OPTIMIZER, "state", 0, "exp_avg"),
     "exp_avg of 'no decay'": replaced(torch.zeros(3), *OPTIMIZER, "state", 0, "exp_avg"),

@@ -10,7 +10,8 @@ EPOCHS, STEPS = 3, 4  # and optimizer steps of each
 class Line(pl.LightningModule):
     """A linear model that writes down its weights: after each step, in validation, at the next step's start.
 
-    `norms` are the running means of its BatchNorm after each step, and `validated_norms` those in validation.
+    `norms` are the running means of its BatchNorm after each step, `validated_norms` those in validation, and `outputs`
+    what it says of the last batch there.
     """
 
     def __init__(self, folder, num_steps):
@@ -20,7 +21,7 @@ class Line(pl.LightningModule):
         self.layer = torch.nn.Linear(3, 1)
         self.folder, self.num_steps = folder, num_steps
         self.after_step, self.validated, self.restored = {}, {}, {}
-        self.norms, self.validated_norms = {}, {}
+        self.norms, self.validated_norms, self.outputs = {}, {}, {}
 
     def weight(self):
         return self.layer.weight.detach().clone()
@@ -36,6 +37,7 @@ class Line(pl.LightningModule):
     def validation_step(self, batch, batch_idx):
         self.validated[self.global_step] = self.weight()
         self.validated_norms[self.global_step] = self.norm.running_mean.clone()
+        self.outputs[self.global_step] = self.layer(self.norm(batch[0]))
 
     def on_train_epoch_end(self):
         self.trainer.save_checkpoint(self.folder / f"{self.global_step}.ckpt")
@@ -44,21 +46,22 @@ class Line(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.5)
 
 
-def fitted(folder, average, accumulation=1, epochs=EPOCHS, resume=None):
-    """A Line, trained for some epochs of STEPS optimizer steps, whose checkpoints are <step>.ckpt."""
+def fitted(folder, average, accumulation=1, epochs=EPOCHS, resume=None, kind=Line, others=()):
+    """A Line, trained for some epochs of STEPS optimizer steps, whose checkpoints are <step>.ckpt, with other callbacks
+    around the average."""
     data = TensorDataset(torch.randn(STEPS * accumulation * 2, 3, generator=torch.Generator().manual_seed(0)))
     trainer = pl.Trainer(
         max_epochs=epochs,
         accumulate_grad_batches=accumulation,
         accelerator="cpu",
-        callbacks=[average],
+        callbacks=[*others[:1], average, *others[1:]],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    model = Line(folder, EPOCHS * STEPS)
+    model = kind(folder, EPOCHS * STEPS)
     trainer.fit(model, DataLoader(data, batch_size=2), DataLoader(data, batch_size=4), ckpt_path=resume)
     return model
 
@@ -85,6 +88,4 @@ def check_places(model, average, mean_after):
             assert torch.equal(model.restored[step], raw)  # training goes on with the weights themselves
     last, mean = model.after_step[EPOCHS * STEPS], mean_after(EPOCHS * STEPS)
     torch.testing.assert_close(model.weight(), last if mean is None else mean)
-    assert (average.state_dict_of_average() is None) == (mean is None)
-    if mean is not None:
-        torch.testing.assert_close(average.state_dict_of_average()["layer.weight"], mean)
+    assert (average.averages == {}) == (mean is None)

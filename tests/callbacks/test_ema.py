@@ -53,7 +53,7 @@ def test_the_average_is_torchs(tmp_path):
     average.copy_(model.after_step[1])
     for step in range(2, EPOCHS * STEPS + 1):
         torchs([average], [model.after_step[step]], None)
-    torch.testing.assert_close(ema.state_dict_of_average()["layer.weight"], average, atol=0, rtol=0)
+    torch.testing.assert_close(model.weight(), average, atol=0, rtol=0)
 
 
 def test_the_average_is_what_is_validated_kept_as_the_best_and_tested(cli):

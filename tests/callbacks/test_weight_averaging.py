@@ -3,10 +3,16 @@
 from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
-from line import EPOCHS, STEPS, fitted
+from line import EPOCHS, STEPS, Line, fitted
+from one_process import one_process
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from vitlab.callbacks import EMA, SWA, ChecksRun, LatestState
+from vitlab.distributed.sharding import fill, whole
 from vitlab.errors import ConfigError
 
 AVERAGES = {
@@ -59,3 +65,193 @@ def test_only_one_average_can_take_the_place_of_the_weights():
         check_all(AVERAGES["ema"](), LatestState(every_n_steps=1), AVERAGES["swa"]())
     with pytest.raises(ConfigError, match="nothing would be averaged"):
         check_all(SWA(start_ratio=0.0, every_n_steps=13))
+
+
+class Saving(pl.Callback):
+    """Saves a checkpoint whenever Lightning says something, as <moment>.ckpt."""
+
+    def __init__(self, folder, *moments):
+        for moment in moments:
+            setattr(
+                self, moment, lambda trainer, *args, moment=moment: trainer.save_checkpoint(folder / f"{moment}.ckpt")
+            )
+
+
+def check_both(path, model, step):
+    """The average of a Line after a step, and its weights, each in its place."""
+    saved, after = torch.load(path, weights_only=True), model.after_step
+    mean = after[1]
+    for number in range(2, step + 1):
+        mean = torch.lerp(mean, after[number], 1 - 0.7)
+    assert torch.equal(saved["state_dict"]["layer.weight"], mean)
+    assert torch.equal(saved["current_model_state"]["layer.weight"], after[step])
+    assert int(saved["averaging_state"]["n_averaged"]) == step
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    "moment",
+    ["on_validation_batch_start", "on_validation_epoch_end", "on_validation_end", "on_train_end", "on_fit_end"],
+)
+def test_whenever_a_checkpoint_is_saved_it_has_both_in_their_places(tmp_path, moment, before):
+    saving = Saving(tmp_path, moment)
+    model = fitted(tmp_path, AVERAGES["ema"](), others=[saving] if before else [pl.Callback(), saving])
+    check_both(tmp_path / f"{moment}.ckpt", model, EPOCHS * STEPS)
+
+
+class Breaking(Line):
+    """Stops in the midst of the second validation."""
+
+    error: type[BaseException] = RuntimeError
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        if batch_idx and self.global_step == 2 * STEPS:
+            raise self.error("stopped")
+
+
+class Stopping(Breaking):
+    error = KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("kind", [Breaking, Stopping])
+def test_a_validation_that_breaks_off_leaves_the_weights_in_their_place(tmp_path, kind, before):
+    saving, made = Saving(tmp_path, "on_exception"), []
+    with pytest.raises((RuntimeError, SystemExit, KeyboardInterrupt)):
+        fitted(
+            tmp_path,
+            AVERAGES["ema"](),
+            kind=lambda *args: made.append(kind(*args)) or made[0],
+            others=[saving] if before else [pl.Callback(), saving],
+        )
+    assert not torch.equal(made[0].validated[2 * STEPS], made[0].after_step[2 * STEPS])
+    assert torch.equal(made[0].weight(), made[0].after_step[2 * STEPS])
+    check_both(tmp_path / "on_exception.ckpt", made[0], 2 * STEPS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tensor", range(8))  # four for the averages, and four back
+def test_a_swap_that_breaks_off_leaves_the_weights_in_their_place(tmp_path, monkeypatch, tensor):
+    made, filled = [], []
+
+    def breaking(own, value):
+        filled.append(own)
+        if len(filled) == tensor + 1:
+            raise KeyboardInterrupt
+        fill(own, value)
+
+    monkeypatch.setattr("vitlab.callbacks.weight_averaging.fill", breaking)
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        fitted(
+            tmp_path,
+            AVERAGES["ema"](),
+            kind=lambda *args: made.append(Line(*args)) or made[0],
+            others=[Saving(tmp_path, "on_exception")],
+        )
+    assert torch.equal(made[0].weight(), made[0].after_step[STEPS])
+    check_both(tmp_path / "on_exception.ckpt", made[0], STEPS)
+
+
+class Sharded(Line):
+    """Its parameters are replaced by parts of them, after the callbacks were set up. Each layer is a root of its own,
+    and stays gathered after a forward pass that has no backward pass."""
+
+    def configure_model(self):
+        mesh = init_device_mesh("cpu", (1,))
+        for layer in (self.norm, self.layer):
+            fully_shard(layer, mesh=mesh)
+
+    def weight(self):
+        return whole(self.layer.weight).detach().clone()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", AVERAGES)
+def test_sharded_weights_are_averaged_validated_and_saved_like_whole_ones(tmp_path, name):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "sharded").mkdir()
+    plain = fitted(tmp_path / "whole", AVERAGES[name]())
+    with one_process():
+        sharded = fitted(tmp_path / "sharded", AVERAGES[name](), kind=Sharded)
+        assert isinstance(sharded.layer.weight, DTensor)
+        for seen in ("after_step", "validated", "outputs", "restored"):
+            assert same(getattr(sharded, seen), getattr(plain, seen)), seen
+        assert torch.equal(sharded.weight(), plain.weight())
+    for step in (STEPS, 2 * STEPS, 3 * STEPS):
+        states = [torch.load(tmp_path / kind / f"{step}.ckpt", weights_only=True) for kind in ("whole", "sharded")]
+        for key in ("state_dict", "current_model_state", "averaging_state"):
+            assert same(states[0][key], states[1][key]), key
+        assert not any(isinstance(value, DTensor) for value in states[1]["state_dict"].values())
+
+
+class Stateless(Line):
+    """Its optimizer has no state, which a strategy would have to shard."""
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Resumed(Sharded, Stateless):
+    """Lightning's strategies for sharded models read the weights into what is sharded already."""
+
+    def load_state_dict(self, state, **options):
+        for name, value in self.state_dict().items():
+            fill(value, state[name])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", AVERAGES)
+def test_sharded_weights_resume_from_whole_ones(tmp_path, name):
+    plain = fitted(tmp_path, AVERAGES[name](), kind=Stateless)
+    (tmp_path / "resumed").mkdir()
+    with one_process():
+        resumed = fitted(tmp_path / "resumed", AVERAGES[name](), kind=Resumed, resume=tmp_path / f"{2 * STEPS}.ckpt")
+        assert torch.equal(resumed.validated[3 * STEPS], plain.validated[3 * STEPS])
+        assert torch.equal(resumed.weight(), plain.weight())
+
+
+class Tied(Line):
+    """One weight under two names."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.copy = torch.nn.Linear(3, 1)
+        self.copy.weight = self.layer.weight
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_weight_with_two_names_is_one(tmp_path):
+    saving = Saving(tmp_path, "on_validation_end")
+    model = fitted(tmp_path, AVERAGES["ema"](), kind=Tied, others=[saving])
+    check_both(tmp_path / "on_validation_end.ckpt", model, EPOCHS * STEPS)
+    saved = torch.load(tmp_path / "on_validation_end.ckpt", weights_only=True)
+    for key in ("state_dict", "current_model_state"):
+        assert torch.equal(saved[key]["copy.weight"], saved[key]["layer.weight"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_fit_averages_its_own_weights(tmp_path):
+    """One callback may serve several fits; nothing of an earlier model gets into a later one."""
+    average = AVERAGES["ema"]()
+    first, second = fitted(tmp_path, average), fitted(tmp_path, average)
+    assert same(first.validated, second.validated)
+    assert torch.equal(first.weight(), second.weight())
+
+
+class Frozen(Line):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.still = torch.nn.Parameter(torch.arange(3), requires_grad=False)  # whole numbers have no average
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_does_not_learn_is_not_averaged(tmp_path):
+    average, saving = AVERAGES["ema"](), Saving(tmp_path, "on_validation_end")
+    model = fitted(tmp_path, average, kind=Frozen, others=[saving])
+    assert average.averages.keys() == {"norm.weight", "norm.bias", "layer.weight", "layer.bias"}
+    saved = torch.load(tmp_path / "on_validation_end.ckpt", weights_only=True)
+    for key in ("state_dict", "current_model_state"):
+        assert torch.equal(saved[key]["still"], model.still)

@@ -11,6 +11,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 from vitlab.callbacks.latest_state import check_finite
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
+from vitlab.distributed.sharding import whole_state
 from vitlab.errors import CheckpointError
 
 
@@ -68,9 +69,10 @@ class BestModel(Callback):
             return
         check_finite(pl_module, trainer.global_step)
         self.score, self.step = score, trainer.global_step
+        weights = self._weights(trainer)
         if trainer.is_global_zero:
             checkpoint = {
-                "state_dict": self._weights(trainer),
+                "state_dict": weights,
                 "global_step": self.step,
                 "epoch": trainer.current_epoch,
                 "score": {self.monitor: score},
@@ -80,9 +82,8 @@ class BestModel(Callback):
         trainer.strategy.barrier("best model written")
 
     def _weights(self, trainer: pl.Trainer) -> dict[str, Any]:
+        weights = trainer.lightning_module.state_dict()
         for callback in trainer.callbacks:
             if isinstance(callback, WeightAverage):
-                average = callback.state_dict_of_average()
-                if average is not None:
-                    return average
-        return trainer.lightning_module.state_dict()
+                weights.update(callback.averages)
+        return whole_state(weights)

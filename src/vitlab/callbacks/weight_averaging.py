@@ -4,15 +4,17 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import WeightAveraging
-from torch import Tensor
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor, nn
 
+from vitlab.distributed.sharding import fill, own_parameters, whole_state
 from vitlab.errors import ConfigError
+from vitlab.tasks import LinearProbe
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
 
-class WeightAverage(WeightAveraging):
+class WeightAverage(Callback):
     """θ̄ ← θ̄ + share·(θ - θ̄) after the optimizer steps that are `due`; a kind of average says which, and the share.
 
     From its first update on, the average takes the place of the weights in validation, in the best model, at test
@@ -21,9 +23,14 @@ class WeightAverage(WeightAveraging):
     """
 
     def __init__(self) -> None:
-        super().__init__(use_buffers=False)
-        self._latest_update_step: int = 0
+        self.forget()
+
+    def forget(self) -> None:
+        self.latest_step = 0
         self.count = 0  # of weights in the average, on the host: nothing waits for the device
+        self.weights: dict[str, nn.Parameter] = {}  # what learns, by name, while it does
+        self.averages: dict[str, Tensor] = {}  # from the first update on
+        self.aside: dict[str, Tensor] = {}  # the weights, while averages are in their place
 
     def due(self, step: int) -> bool:
         """Whether the weights after `step` optimizer steps, from 1, enter the average."""
@@ -47,68 +54,102 @@ class WeightAverage(WeightAveraging):
             raise ConfigError(
                 "callbacks.ema and callbacks.swa both take the place of the weights; leave out one of them"
             )
+        if isinstance(task, LinearProbe):
+            raise ConfigError(
+                "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "
+                "and callbacks.swa"
+            )
         self.plan(task.num_steps)
 
-    @property
-    def updated(self) -> bool:
-        return self.count > 0
+    # -- training
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self.plan(pl_module.num_steps)
-        self._device = trainer.strategy.root_device  # where the weights will be: averaging copies nothing
-        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            self.forget()
+            self.plan(pl_module.num_steps)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """After a resume the averages are in place, as a checkpoint has them for all who load it."""
+        self.weights = learning(pl_module)
+        if self.count:
+            self.averages = copies(self.weights)
+        self.restore(pl_module)
 
     @torch.no_grad()
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Lightning's update asks the device for its count at every step; this one counts on the host."""
         step = trainer.global_step
-        if step <= self._latest_update_step:
-            return
-        assert self._average_model is not None
-        if self.due(step):
-            share = self.share(step) if self.updated else 1.0
-            average, current = list(self._average_model.module.parameters()), list(pl_module.parameters())
+        if step > self.latest_step and self.due(step):
+            share = self.share(step) if self.count else 1.0
             if share == 1:
-                torch._foreach_copy_(average, current)
+                self.averages = copies(self.weights)
             else:
-                torch._foreach_lerp_(average, current, share)
+                torch._foreach_lerp_(list(self.averages.values()), list(self.weights.values()), share)
             self.count = 1 if share == 1 else self.count + 1
-            self._average_model.n_averaged.fill_(self.count)
-        if self.updated:
-            for kept, buffer in zip(self._average_model.module.buffers(), pl_module.buffers(), strict=True):
-                kept.copy_(buffer)
-        self._latest_update_step = step
+        self.latest_step = step
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Nothing: averages count optimizer steps."""
-
-    def state_dict_of_average(self) -> dict[str, Tensor] | None:
-        """The averaged weights under the task's names; None before the first update."""
-        assert self._average_model is not None
-        return self._average_model.module.state_dict() if self.updated else None
+    # -- evaluation
 
     @torch.no_grad()
-    def _swap_models(self, pl_module: pl.LightningModule) -> None:
-        if self.updated:
-            super()._swap_models(pl_module)
+    def place(self, module: nn.Module) -> None:
+        """Put averages in the place of the weights. These are whole in one of the two places at every moment, and the
+        averages always are: whatever breaks off, the next checkpoint has both."""
+        if self.averages and not self.aside:
+            weights = learning(module)
+            self.aside = copies(weights)
+            for name, weight in weights.items():
+                fill(weight, self.averages[name])
 
-    def _copy_average_to_current(self, pl_module: pl.LightningModule) -> None:
-        if self.updated:
-            super()._copy_average_to_current(pl_module)
+    @torch.no_grad()
+    def restore(self, module: nn.Module) -> None:
+        """Put the weights back, until training is over."""
+        if self.weights and self.aside:
+            for name, weight in learning(module).items():
+                fill(weight, self.aside[name])
+            self.aside = {}
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        super().on_load_checkpoint(trainer, pl_module, checkpoint)
-        state = checkpoint["callbacks"].get(self.state_key)
-        if self._average_model is not None and state and self.goes_on(checkpoint["global_step"], state):
-            self.count = int(self._average_model.n_averaged)
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.place(pl_module)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.restore(pl_module)
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self.restore(pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.place(pl_module)
+        self.weights = {}
+
+    # -- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"latest_update_step": self.latest_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.latest_step = state_dict["latest_update_step"]
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        super().on_save_checkpoint(trainer, pl_module, checkpoint)
-        if not self.updated and "current_model_state" in checkpoint:
-            checkpoint["state_dict"] = checkpoint["current_model_state"]
+        state = checkpoint["state_dict"]
+        checkpoint["state_dict"] = whole_state({**state, **self.averages})
+        checkpoint["current_model_state"] = whole_state({**state, **self.aside})
+        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self.count)}
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        state = checkpoint["callbacks"].get(self.state_key)
+        self.aside = checkpoint.get("current_model_state", {})
+        if self.aside and state and self.goes_on(checkpoint["global_step"], state):
+            self.count = int(checkpoint["averaging_state"]["n_averaged"])
+
+
+def learning(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in own_parameters(module).items() if parameter.requires_grad}
+
+
+def copies(weights: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in weights.items()}

@@ -23,7 +23,7 @@ def check_continuation(
             "the data is no longer what the run was trained on (other files, or another number of them); "
             "restore it, or start a new run"
         )
-    check_weights(checkpoint, task)
+    check_weights(checkpoint["state_dict"], task)
     averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
     if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
         raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
@@ -48,6 +48,8 @@ def check_continuation(
     if any(kept is not None for kept in checkpoint["lr_schedulers"][0]["lr_lambdas"]):
         raise CheckpointError("the checkpoint is damaged: lr_schedulers.0.lr_lambdas holds more than nothing")
     check_callback_states(checkpoint, trainer)
+    if "current_model_state" in checkpoint:
+        check_weights(checkpoint["current_model_state"], task)
     if task.num_steps < first_step:
         raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
 
@@ -87,9 +89,9 @@ def check_callback_states(checkpoint: dict[str, Any], trainer: pl.Trainer) -> No
             check_like(checkpoint.get("averaging_state"), {"n_averaged": torch.tensor(0)}, "averaging_state")
 
 
-def check_weights(checkpoint: dict[str, Any], task: Module) -> None:
-    """Raise CheckpointError unless the checkpoint's weights are those of this model."""
-    saved = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+def check_weights(state: dict[str, Tensor], task: Module) -> None:
+    """Raise CheckpointError unless the weights of a checkpoint are those of this model."""
+    saved = {name: tuple(value.shape) for name, value in state.items()}
     own = {name: tuple(value.shape) for name, value in task.state_dict().items()}
     odd = sorted(name for name in saved.keys() | own.keys() if saved.get(name) != own.get(name))
     if odd:

@@ -50,7 +50,7 @@ class SavedRun:
     def task(self) -> Any:
         """The task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
         task = build_task(self.config, build_model(self.config.model))
-        check_weights(self.checkpoint, task)
+        check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         return task
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pytorch_lightning.callbacks import WeightAveraging
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -89,11 +88,6 @@ class LinearProbe(Classification):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        if any(isinstance(callback, WeightAveraging) for callback in datamodule.trainer.callbacks):
-            raise ConfigError(
-                "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "
-                "and callbacks.swa"
-            )
         devices = datamodule.trainer.world_size * datamodule.trainer.accumulate_grad_batches
         if isinstance(self.norm, nn.BatchNorm1d) and datamodule.global_batch_size == devices:
             raise ConfigError(

@@ -3,7 +3,7 @@
 B batch, C channels, H W image height and width, K classes
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +21,7 @@ class Teacher:
     """Images (B, C, H, W), in the student's normalisation -> logits (B, K), in evaluation mode and without gradient.
 
     The images are normalised as the teacher `wants` them, and resized to `image_size` pixels. A teacher is no module:
-    it is in no state dict, learns nothing, and copies of a task share it. `class_names` are those it was trained on,
-    None where nobody knows.
+    it is in no state dict, and learns nothing. `class_names` are those it was trained on, None where nobody knows.
     """
 
     def __init__(
@@ -34,9 +33,6 @@ class Teacher:
         self.factor, self.offset = (
             None if value is None else value.view(1, -1, 1, 1) for value in renormalization(given, wanted)
         )
-
-    def __deepcopy__(self, memo: Any) -> "Teacher":
-        return self
 
     def to(self, device: torch.device) -> "Teacher":
         self.model.to(device)

@@ -1,0 +1,125 @@
+"""What every rank holds a part of, as one: norms, checks, averages, states."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from one_process import one_process
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from vitlab.callbacks.latest_state import check_finite
+from vitlab.distributed.sharding import fill, whole, whole_state
+from vitlab.errors import NonFiniteError
+
+
+@pytest.fixture
+def mesh():
+    with one_process() as mesh:
+        yield mesh
+
+
+def test_a_sharded_tensor_becomes_a_plain_one_and_a_plain_one_stays(mesh):
+    value = torch.randn(5, 3)
+    sharded = distribute_tensor(value, mesh, [Shard(0)])
+    assert type(whole(sharded)) is torch.Tensor
+    assert torch.equal(whole(sharded), value)
+    assert whole(value) is value
+    state = whole_state({"a": sharded, "b": value, "extra": "words"})
+    assert torch.equal(state["a"], value)
+    assert state["b"] is value
+    assert state["extra"] == "words"
+
+
+def test_a_tensor_is_filled_in_place_whether_it_is_sharded_or_not(mesh):
+    value = torch.randn(5, 3)
+    sharded = distribute_tensor(value, mesh, [Shard(0)])
+    for given in (value, sharded):
+        own = distribute_tensor(torch.zeros(5, 3), mesh, [Shard(0)])
+        fill(own, given)
+        assert isinstance(own, DTensor)
+        assert torch.equal(whole(own), value)
+    plain = torch.zeros(5, 3)
+    fill(plain, value)
+    assert torch.equal(plain, value)
+
+
+def test_weights_that_are_not_finite_are_found_in_a_sharded_model(mesh):
+    model = nn.Linear(4, 3)
+    fully_shard(model, mesh=mesh)
+    check_finite(model, 1)
+    fill(model.weight.detach(), torch.full((3, 4), float("nan")))
+    with pytest.raises(NonFiniteError, match="step 2"):
+        check_finite(model, 2)
+
+
+TWO = """
+import json, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from types import SimpleNamespace
+from vitlab.callbacks import EMA
+from vitlab.callbacks.latest_state import check_finite
+from vitlab.distributed.sharding import own_parameters, whole
+from vitlab.errors import NonFiniteError
+
+rank = int(sys.argv[2])
+if rank >= 0:
+    dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=rank, world_size=2)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 1))  # neither 7 nor 1 is shared evenly
+model.num_steps = 3
+if rank >= 0:
+    mesh = init_device_mesh("cpu", (2,))
+    fully_shard(model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+optimizer, ema = torch.optim.SGD(model.parameters(), lr=0.1), EMA(decay=0.7, start_step=0)
+trainer = SimpleNamespace(global_step=0)
+ema.setup(trainer, model, "fit")
+ema.on_train_start(trainer, model)
+norms = []
+for trainer.global_step in (1, 2, 3):
+    model(torch.ones(4, 5)).square().mean().backward()
+    norms.append(float(whole(nn.utils.clip_grad_norm_(model.parameters(), 1.0))))
+    optimizer.step()
+    optimizer.zero_grad()
+    ema.on_train_batch_end(trainer, model, None, None, 0)
+ema.on_validation_epoch_start(trainer, model)
+with torch.no_grad():
+    seen = float(model(torch.ones(1, 5)))
+checkpoint = {"state_dict": model.state_dict()}
+ema.on_save_checkpoint(trainer, model, checkpoint)
+ema.on_validation_epoch_end(trainer, model)
+with torch.no_grad():
+    own = float(model(torch.ones(1, 5)))
+check_finite(model, 3)
+own_parts = own_parameters(model)["0.weight"].detach()
+(whole(own_parts) if rank < 0 else own_parts.to_local())[: 1 if rank < 1 else 0] = float("nan")  # in the first's part
+try:
+    check_finite(model, 4)
+    refused = False
+except NonFiniteError:
+    refused = True
+states = {key: {n: v.tolist() for n, v in checkpoint[key].items()} for key in ("state_dict", "current_model_state")}
+print(json.dumps({"norms": norms, "seen": seen, "own": own, "refused": refused, **states}))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_with_half_the_weights_each_are_one_with_all(tmp_path):
+    commands = [[sys.executable, "-c", TWO, str(tmp_path / "store"), str(rank)] for rank in (-1, 0, 1)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    one, *two = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    assert one["seen"] != one["own"]
+    for found in two:
+        for key in ("norms", "seen", "own"):
+            assert found[key] == pytest.approx(one[key], rel=1e-5), key
+        for key in ("state_dict", "current_model_state"):
+            for name, value in one[key].items():
+                torch.testing.assert_close(torch.tensor(found[key][name]), torch.tensor(value))
+    assert all(found["refused"] for found in (one, *two))
