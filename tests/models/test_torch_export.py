@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 from conftest import vit_options
+from texts import captioner, transformer
 from tiny import POSITIONS, VARIANTS, randomized
 
-from vitlab.models import DistilledVisionTransformer, MaskedAutoencoder, VisionTransformer, small_resnet
-from vitlab.models.transformer import Transformer
+from vitlab.models import DistilledVisionTransformer, MaskedAutoencoder, Transformer, VisionTransformer, small_resnet
 
 SIZES = (1, 3, 7)
 BATCH = torch.export.Dim("batch")
@@ -60,7 +60,7 @@ def some_patches(B):
 def pairs_of_sentences(B):
     draw = torch.Generator().manual_seed(B)
     read, written = (torch.randint(9, (B, length), generator=draw) for length in (6, 4))
-    return {"read": read, "written": written, "present": torch.arange(6).expand(B, -1) < 5}
+    return {"written": written, "words": read, "present": torch.arange(6).expand(B, -1) < 5}
 
 
 @pytest.mark.parametrize(("variant", "strict"), each(VARIANTS))
@@ -105,6 +105,10 @@ def test_a_small_resnet(strict):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_transformer(strict):
-    torch.manual_seed(0)
-    model = Transformer(vocabulary=9, embed_dim=16, depth=1, num_heads=2, mlp_dim=32)
-    check_export(model, pairs_of_sentences, strict)
+    check_export(transformer(depth=1), pairs_of_sentences, strict)
+
+
+@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_captioner(strict):
+    model = captioner(encoder=SMALL, norm_first=True, position="rotary_1d")
+    check_export(model, lambda B: {"written": pairs_of_sentences(B)["written"], **images(B)}, strict)

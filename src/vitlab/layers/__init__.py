@@ -6,6 +6,7 @@ from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
+from vitlab.layers.key_value_cache import Growing, KeptMemory, Memory, Whole
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
 from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
@@ -26,6 +27,10 @@ from vitlab.layers.position_embedding import (
 )
 from vitlab.layers.relative_position import RelativePosition, offsets
 from vitlab.layers.rotary_position import CenteredRotaryPosition, RegisterRotaryPosition, RotaryPosition
+from vitlab.layers.sequence_attention import CausalAttention, MemoryAttention, SequenceAttention
+from vitlab.layers.sequence_block import DecoderBlock, EncoderBlock, PreNormDecoderBlock, PreNormEncoderBlock
+from vitlab.layers.sequence_position import SEQUENCE_POSITIONS, SEQUENCE_TURNS, NoTurn
+from vitlab.layers.token_embedding import TokenEmbedding
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
@@ -37,34 +42,49 @@ __all__ = [
     "POOLS",
     "POSITIONS",
     "PRODUCTS",
+    "SEQUENCE_POSITIONS",
+    "SEQUENCE_TURNS",
     "Attention",
     "AttentionPooling",
     "Block",
+    "CausalAttention",
     "CenteredRotaryPosition",
     "ClassTokenPooling",
     "ClippedGELU",
     "ConvolutionalStem",
     "CrossAttention",
+    "DecoderBlock",
     "DropPath",
+    "EncoderBlock",
     "Grid",
     "Grids",
+    "Growing",
+    "KeptMemory",
     "LayerScale",
     "Learned1D",
     "Learned2D",
     "MeanPooling",
+    "Memory",
+    "MemoryAttention",
     "MixedGrids",
     "NoPosition",
+    "NoTurn",
     "PatchEmbedding",
     "Pooling",
     "Position",
     "PositionedBlock",
+    "PreNormDecoderBlock",
+    "PreNormEncoderBlock",
     "QuickGELU",
     "RegisterRotaryPosition",
     "RelativePosition",
     "RotaryPosition",
+    "SequenceAttention",
     "SinCos1D",
     "SinCos2D",
     "SwiGLU",
+    "TokenEmbedding",
+    "Whole",
     "attention_weights",
     "auto_attention",
     "causal_mask",

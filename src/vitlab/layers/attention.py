@@ -3,6 +3,7 @@
 B batch, N tokens, D embed_dim, h heads, d head width (D/h)
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -55,6 +56,13 @@ PRODUCTS: dict[str, Callable[..., Tensor]] = {
 def split(x: Tensor, num_heads: int) -> Tensor:
     """The width of each token shared out among the heads. (B, N, D) -> (B, h, N, d)"""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+class Unscaled(nn.Module):
+    """Queries (…, d) times √d, by which attention divides again: what is left is softmax(QKᵀ)V."""
+
+    def forward(self, q: Tensor) -> Tensor:
+        return q * math.sqrt(q.shape[-1])
 
 
 class NoPosition(nn.Module):

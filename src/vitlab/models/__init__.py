@@ -1,6 +1,9 @@
 """Architectures, one file each."""
 
+from vitlab.models.captioner import Captioner
+from vitlab.models.decoder import Decoder, Looks
 from vitlab.models.deit import DistilledVisionTransformer
+from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
@@ -9,13 +12,20 @@ from vitlab.models.small_resnet import small_resnet
 from vitlab.models.stages import stages
 from vitlab.models.timm_model import timm_model
 from vitlab.models.torchvision_model import torchvision_model
+from vitlab.models.transformer import TextEncoder, Transformer
 from vitlab.models.vit import VisionTransformer
 
 __all__ = [
+    "Captioner",
+    "Decoder",
     "DistilledVisionTransformer",
+    "EncoderDecoder",
+    "Looks",
     "MaskedAutoencoder",
     "ParameterKinds",
     "SelfDistilled",
+    "TextEncoder",
+    "Transformer",
     "VisionTransformer",
     "encoder_of",
     "head_names",

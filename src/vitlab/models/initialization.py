@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from vitlab.layers import (
     Attention,
     AttentionPooling,
+    CausalAttention,
     CrossAttention,
     LayerScale,
+    MemoryAttention,
     PositionedBlock,
     RelativePosition,
+    SequenceAttention,
     SwiGLU,
 )
 
@@ -28,9 +31,8 @@ def normal(weight: Tensor) -> None:
 
 SCHEMES: dict[str, Callable[[Tensor], object]] = {"normal": normal, "xavier": nn.init.xavier_uniform_}
 STACKED: dict[type[nn.Module], tuple[str, int]] = {  # where one weight holds several matrices
-    Attention: ("qkv", 3),
-    AttentionPooling: ("kv", 2),
-    CrossAttention: ("kv", 2),
+    **dict.fromkeys((Attention, SequenceAttention, CausalAttention), ("qkv", 3)),
+    **dict.fromkeys((CrossAttention, MemoryAttention, AttentionPooling), ("kv", 2)),
     SwiGLU: ("fc1", 2),
 }
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from vitlab.models.representation import head_names
 
-ATTENTION = {"attn", "self_attention"}  # as timm and torchvision call the layers, and the tokens and tables
+ATTENTION = {"attn", "cross_attn", "self_attention"}  # as we, timm and torchvision call the layers, tokens and tables
 TABLES = {"cls_token", "class_token", "dist_token", "reg_token"}
 TABLES |= {"pos_embed", "pos_embedding", "relative_position_bias_table"}
 

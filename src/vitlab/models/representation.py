@@ -7,18 +7,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vitlab.models.captioner import Captioner
+from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.vit import VisionTransformer
 
-OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled)
+OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner)
 OURS = (VisionTransformer, *OF_AN_ENCODER)
 
 
 def heads_of(model: nn.Module) -> list[nn.Linear]:
     """The linear layers that give the logits, in the order in which a distilled model has them: those of our models,
     those that a model of timm names, else the last one. None where there is no such layer."""
-    if isinstance(model, OURS):
+    if isinstance(model, (*OURS, EncoderDecoder)):
         return model.heads()
     of_timm: Any = model
     named = of_timm.get_classifier() if hasattr(model, "get_classifier") else None
@@ -28,10 +30,9 @@ def heads_of(model: nn.Module) -> list[nn.Linear]:
 
 
 def head_names(model: nn.Module) -> set[str]:
-    """Names of the head's parameters."""
-    heads = {id(head) for head in heads_of(model)}
-    modules = ((path, module) for path, module in model.named_modules() if id(module) in heads)
-    return {f"{path}.{name}".lstrip(".") for path, module in modules for name, _ in module.named_parameters()}
+    """Names of the head's parameters, by which the model itself knows them."""
+    own = {id(parameter) for head in heads_of(model) for parameter in head.parameters()}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in own}
 
 
 def represent(model: nn.Module, *inputs: Any) -> Tensor:

@@ -1,0 +1,77 @@
+"""What a decoder block works on beside its own tokens: those written before, and what was read. A text that is taught
+is there as a whole; one that is being written grows, and keys and values that were computed once are kept.
+
+B batch, R sequences, M tokens, N memories, E width of a memory, h heads, d head width
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vitlab.layers.written_attention import padding_mask
+
+KeysAndValues = tuple[Tensor, Tensor]
+
+
+class Whole:
+    """A sequence that is there as a whole: nothing stands before it. `present` (R, M) is false where a shorter one is
+    filled up."""
+
+    length = 0  # tokens before those in hand
+
+    def __init__(self, present: Tensor | None = None):
+        self.attn_mask = None if present is None else padding_mask(present)
+
+    def extended(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Keys and values (R, h, M, d) of the tokens in hand -> those of all tokens, 2 x (R, h, length + M, d)."""
+        return k, v
+
+
+class Growing(Whole):
+    """A sequence of at most `capacity` tokens, written one after the other: those before keep their keys and values."""
+
+    def __init__(self, capacity: int):
+        super().__init__()
+        self.capacity = capacity
+        self.length = 0
+        self.kept = torch.empty(0)
+
+    def extended(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        if self.length == 0:
+            R, h, _, d = k.shape
+            self.kept = k.new_empty(2, R, h, self.capacity, d)
+        begin, self.length = self.length, self.length + k.shape[2]
+        self.kept[0, :, :, begin : self.length] = k
+        self.kept[1, :, :, begin : self.length] = v
+        k, v = self.kept[:, :, :, : self.length]
+        return k, v
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with some of the sequences, by their numbers, (R') of any order and how often each."""
+        self.kept = self.kept[:, rows]
+
+
+class Memory:
+    """What was read, (B, N, E). `attn_mask`, as in `Attention`, hides what only fills it up."""
+
+    def __init__(self, tokens: Tensor, attn_mask: Tensor | None = None):
+        self.tokens = tokens
+        self.attn_mask = attn_mask
+
+    def keys_and_values(self, make: Callable[[Tensor], KeysAndValues]) -> KeysAndValues:
+        """What a layer makes of it. -> 2 x (B, h, N, d)"""
+        return make(self.tokens)
+
+
+class KeptMemory(Memory):
+    """The same for one layer, which makes its keys and values once."""
+
+    def __init__(self, memory: Memory):
+        super().__init__(memory.tokens, memory.attn_mask)
+        self.kept: KeysAndValues | None = None
+
+    def keys_and_values(self, make: Callable[[Tensor], KeysAndValues]) -> KeysAndValues:
+        if self.kept is None:
+            self.kept = make(self.tokens)
+        return self.kept

@@ -1,0 +1,65 @@
+"""Image to text: a Vision Transformer reads, a decoder writes (Li et al., 2021, arXiv:2109.10282, TrOCR, section 2).
+
+B batch, C channels, H W image height and width, P patch_size, N patches, T tokens (prefix and patches), E the encoder's
+width, M tokens of a text, V vocab_size
+"""
+
+from torch import Tensor, nn
+
+from vitlab.layers import Grids, without_fill
+from vitlab.models.decoder import Decoder
+from vitlab.models.encoder_decoder import EncoderDecoder, Read
+from vitlab.models.vit import VisionTransformer
+
+
+class Captioner(EncoderDecoder):
+    """Images (B, C, H, W) or patches (B, N, C·P·P), and texts so far (B, M) -> logits of the token after each
+    (B, M, V).
+
+    The decoder looks at all tokens of the encoder behind its last norm, the class token among them; the encoder's heads
+    are taken off. Raises ValueError for an encoder that is no Vision Transformer, or has other weights than its head's
+    that no text trains, and for a decoder of another memory_dim than its width.
+    """
+
+    encoder: VisionTransformer
+
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module):
+        super().__init__()
+        self.encoder, self.decoder = checked(encoder, decoder)
+        for name in ("head", "head_dist"):
+            if hasattr(self.encoder, name):  # of which a distilled encoder has two
+                setattr(self.encoder, name, nn.Identity())  # they would get no gradient
+
+    def read(self, x: Tensor, grid: Grids | None = None) -> Read:
+        """Images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another one than the encoder was
+        made for, or differ -> tokens (B, T, E), and a mask of what only fills up."""
+        x, grid = self.encoder.embed(x, grid)
+        mask = without_fill(None, grid, self.encoder.num_prefix_tokens)
+        x = self.encoder.fc_norm(self.encoder.encode(x, grid, mask))  # the last norm, wherever pooling puts it
+        return Read(x, mask)
+
+    def forward(
+        self, written: Tensor, x: Tensor, grid: Grids | None = None, written_present: Tensor | None = None
+    ) -> Tensor:
+        """(B, M), and what `read` takes -> (B, M, V). `written_present` (B, M) is false where a text is only filled up,
+        behind its end; a causal decoder does not ask."""
+        return self.decoder(written, *self.read(x, grid), written_present)
+
+    def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """What the encoder makes of images (B, C, H, W) or patches (B, N, C·P·P). -> (B, E)"""
+        return self.encoder.represent(x, grid)
+
+
+def checked(encoder: nn.Module, decoder: nn.Module) -> tuple[VisionTransformer, Decoder]:
+    if not isinstance(encoder, VisionTransformer):
+        raise ValueError(f"encoder is a {type(encoder).__name__}; a captioner reads with a Vision Transformer")
+    if not isinstance(decoder, Decoder):
+        raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")
+    if any(True for _ in encoder.attn_pool.parameters()):
+        raise ValueError("encoder.pool 'map' has weights that no text trains; use cls or mean")
+    if not isinstance(encoder.pre_logits, nn.Identity):
+        raise ValueError("encoder.representation_dim makes a layer that no text trains; set it to null")
+    width = encoder.head.in_features
+    if decoder.memory_dim != width:
+        raise ValueError(f"decoder.memory_dim is {decoder.memory_dim}, and the encoder's embed_dim {width}; give one")
+    return encoder, decoder

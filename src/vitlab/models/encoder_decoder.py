@@ -1,0 +1,64 @@
+"""An encoder that reads and a decoder that writes (Sutskever et al., 2014, arXiv:1409.3215; with attention between them
+Bahdanau et al., 2014, arXiv:1409.0473): what models share, whatever they read.
+
+B batch, N tokens of what is read, E their width, M tokens of a text, V vocab_size
+"""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from vitlab.models.decoder import Decoder, Looks
+from vitlab.models.writing import CachedWriting, Writing
+
+
+class Read(NamedTuple):
+    """What an encoder has read, (B, N, E), and an `attn_mask`, as in `Attention`, that hides what only fills it up."""
+
+    tokens: Tensor
+    attn_mask: Tensor | None
+
+
+class EncoderDecoder(nn.Module):
+    """A kind says how it reads: `read` gives the memory of its inputs.
+
+    Parameters of the encoder come before the decoder's in layers: 0 its embeddings, then the blocks of both one after
+    the other, and what follows the last.
+    """
+
+    encoder: Any
+    decoder: Decoder
+
+    def read(self, *inputs: Any) -> Read:
+        raise NotImplementedError
+
+    def writing(self, *inputs: Any, cached: bool = True) -> Writing:
+        """Begin a text of each input. Not `cached`, or with a decoder that is not causal, whose earlier tokens look at
+        later ones, all of it is computed anew with each token."""
+        kind = CachedWriting if cached and self.decoder.causal else Writing
+        return kind(self.decoder, *self.read(*inputs))
+
+    def looks(self, written: Tensor, *inputs: Any) -> Looks:
+        """Where the decoder looks while it writes what comes after each token of `written` (B, M)."""
+        return self.decoder.looks(written, *self.read(*inputs))
+
+    @property
+    def depth(self) -> int:
+        return self.encoder.depth + self.decoder.depth
+
+    def heads(self) -> list[nn.Linear]:
+        return self.decoder.heads()
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of the parameters that take no weight decay: biases, norms, tokens and position embeddings."""
+        parts = {"encoder": self.encoder, "decoder": self.decoder}
+        return {f"{key}.{name}" for key, part in parts.items() for name in part.no_weight_decay()}
+
+    def layer_of(self, name: str) -> int:
+        """The layer a parameter belongs to: 0 the encoder's embeddings, 1 to depth the blocks of the encoder and then
+        the decoder's, depth+1 what follows them. The encoder's last norm and the decoder's embeddings are of the layer
+        between both."""
+        part, _, within = name.partition(".")
+        if part == "encoder":
+            return min(self.encoder.layer_of(within), self.encoder.depth)
+        return self.encoder.depth + self.decoder.layer_of(within)
