@@ -67,7 +67,7 @@ def test_rooms_are_named_by_nouns_of_the_field():
 # -- who may import whom
 
 
-@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models", "counting", "features"])
+@pytest.mark.parametrize("room", ["layers", "losses", "optim", "models", "counting", "features", "decoding"])
 def test_the_mathematics_needs_torch_alone(room):
     libraries = {"vitlab/models/timm_model.py": {"timm"}, "vitlab/models/torchvision_model.py": {"torchvision"}}
     libraries |= {"vitlab/models/small_resnet.py": {"torchvision"}}
@@ -93,6 +93,8 @@ def test_weights_need_few_libraries():
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
         ("features", {"models", "data", "seeding", "errors"}),
+        ("decoding", {"vocabulary"}),
+        ("vocabulary", {"errors"}),
         ("tasks", {"models", "layers", "losses", "optim", "data", "seeding", "distributed", "errors"}),
     ],
 )

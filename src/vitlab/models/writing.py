@@ -5,10 +5,11 @@ V vocab_size
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vitlab.layers import Growing, KeptMemory, Memory, Whole
-from vitlab.models.decoder import Decoder
+from vitlab.models.decoder import Decoder, Looks
 
 
 class Writing:
@@ -18,6 +19,7 @@ class Writing:
         self.decoder = decoder
         self.memory = Memory(memory, memory_mask)
         self.num_texts, self.device = memory.shape[0], memory.device
+        self.vocab_size = decoder.head.out_features
         self.tokens = torch.empty(self.num_texts, 0, dtype=torch.long, device=self.device)
 
     def reserve(self, max_length: int) -> None:
@@ -38,6 +40,15 @@ class Writing:
         memory, one memory's after the other's."""
         self.tokens = self.tokens[rows]
 
+    def looks(self, tokens: Tensor) -> Looks:
+        """Where the decoder looked while it wrote what follows each of `tokens` (B, M), when it knew no later ones."""
+        lengths = range(1, tokens.shape[1] + 1)
+        steps = [self.decoder.looks(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
+        filled = [
+            F.pad(step.written[..., -1:, :], (0, tokens.shape[1] - m)) for m, step in zip(lengths, steps, strict=True)
+        ]
+        return Looks(torch.cat(filled, dim=-2), torch.cat([step.memory[..., -1:, :] for step in steps], dim=-2))
+
 
 class CachedWriting(Writing):
     """The same with a causal decoder, whose blocks keep keys and values of the memory and of earlier tokens."""
@@ -53,3 +64,6 @@ class CachedWriting(Writing):
     def take(self, rows: Tensor) -> None:
         for sequence in self.sequences:
             sequence.take(rows)
+
+    def looks(self, tokens: Tensor) -> Looks:
+        return self.decoder.looks(tokens, self.memory.tokens, self.memory.attn_mask)

@@ -1,0 +1,71 @@
+"""What every way to decode begins with, and what it gives.
+
+B texts, R texts in the making (B, or as many of each), M tokens of the longest, V vocab_size, L layers, h heads,
+N tokens of what was read
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from vitlab.vocabulary import SpecialTokens
+
+
+class Writing(Protocol):
+    """Texts in the making, at first one of each input: `following` takes the last token of each (R,) and gives the
+    logits of the next (R, V); `take` goes on with some of them, by their numbers (R')."""
+
+    num_texts: int
+    vocab_size: int
+    device: torch.device
+
+    def reserve(self, max_length: int) -> None: ...
+    def following(self, tokens: Tensor) -> Tensor: ...
+    def take(self, rows: Tensor) -> None: ...
+    def looks(self, tokens: Tensor) -> Any: ...
+
+
+class Texts(NamedTuple):
+    """Tokens (B, M) behind the one that begins, each text's end among them, then padding; `present` (B, M) where they
+    are no padding; `log_probs` (B, M) float32, of each token, in nats, 0 for padding. `looks` is where the decoder
+    looked while it wrote each, (B, L, h, M, ·) at what was written and at what was read, if that was asked for."""
+
+    tokens: Tensor
+    present: Tensor
+    log_probs: Tensor
+    looks: Any = None
+
+
+class Decoding(Protocol):
+    """A way to decode: `special` are the tokens that begin, end and fill up."""
+
+    def __call__(self, writing: Writing, special: SpecialTokens, *, looks: bool = False) -> Texts: ...
+
+
+def check_max_length(max_length: int) -> None:
+    """Raise ValueError for texts without a token."""
+    if max_length < 1:
+        raise ValueError(f"max_length {max_length} is not at least 1, the token that ends an empty text")
+
+
+def begin(writing: Writing, special: SpecialTokens, max_length: int) -> Tensor:
+    """The first token of each text. -> (B,) Raises ValueError for a vocabulary of other tokens than the decoder's, and
+    for texts longer than it can write."""
+    if max(special) >= writing.vocab_size:
+        raise ValueError(
+            f"the vocabulary's token {max(special)} is none of the {writing.vocab_size} that the decoder tells apart"
+        )
+    writing.reserve(max_length)
+    return torch.full((writing.num_texts,), special.begin, device=writing.device)
+
+
+def finished(
+    writing: Writing, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, looks: bool
+) -> Texts:
+    """Texts (B, T) of which the first `lengths` (B,) tokens count."""
+    M = int(lengths.max())
+    present = torch.arange(M, device=tokens.device) < lengths[:, None]
+    tokens = tokens[:, :M].masked_fill(~present, special.padding)
+    read = torch.cat([torch.full_like(tokens[:, :1], special.begin), tokens[:, :-1]], dim=1)
+    return Texts(tokens, present, log_probs[:, :M].masked_fill(~present, 0), writing.looks(read) if looks else None)

@@ -1,0 +1,165 @@
+"""Texts as numbers and back: by their characters, or by the pieces of a file that the `tokenizers` library reads.
+
+A vocabulary knows three tokens that no text holds: one begins, one ends, one fills up what is shorter.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from vitlab.errors import CheckpointError, ConfigError, DataError, in_one_line
+
+CHARACTERS, TOKENIZER = "characters", "tokenizer"
+
+
+class SpecialTokens(NamedTuple):
+    """Numbers of the tokens that begin and end a text, and of the one that stands where there is none."""
+
+    begin: int
+    end: int
+    padding: int
+
+
+class Vocabulary(Protocol):
+    """What gives the numbers of a text's tokens, the end among them, and the text of such numbers."""
+
+    @property
+    def special(self) -> SpecialTokens: ...
+    def __len__(self) -> int: ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, tokens: Iterable[int]) -> str: ...
+    def state(self) -> dict[str, Any]: ...
+
+
+class CharacterVocabulary:
+    """A token for each of some characters, in their order, behind padding 0, begin 1 and end 2.
+
+    Raises ConfigError for no characters, and for one that stands there twice or is more than one.
+    """
+
+    special = SpecialTokens(begin=1, end=2, padding=0)
+
+    def __init__(self, characters: Sequence[str]):
+        self.characters = "".join(characters)
+        if not characters:
+            raise ConfigError("a vocabulary has at least one character, and this one has none")
+        if any(len(character) != 1 for character in characters) or len(set(characters)) != len(characters):
+            raise ConfigError(f"a vocabulary has characters, each once, and not {list(characters)}")
+        self.numbers = {character: len(self.special) + i for i, character in enumerate(self.characters)}
+
+    @classmethod
+    def found_in(cls, texts: Iterable[str]) -> "CharacterVocabulary":
+        """The characters that occur, in the order of Unicode. Raises ConfigError for texts without any."""
+        return cls(sorted(set().union(*texts)))
+
+    def __len__(self) -> int:
+        return len(self.special) + len(self.characters)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CharacterVocabulary) and self.characters == other.characters
+
+    def encode(self, text: str) -> list[int]:
+        """Number the characters of a text, and its end. Raises DataError, which names it, for an unknown one."""
+        unknown = [character for character in text if character not in self.numbers]
+        if unknown:
+            raise DataError(
+                f"the character {unknown[0]!r} of the text {text!r} is not among the {len(self.characters)} of the "
+                f"vocabulary, {self.characters!r}"
+            )
+        return [*(self.numbers[character] for character in text), self.special.end]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Give the text of the tokens before the first end; other special tokens are no part of it."""
+        written = takewhile(lambda token: token != self.special.end, tokens)
+        first = len(self.special)
+        return "".join(self.characters[token - first] for token in written if token >= first)
+
+    def state(self) -> dict[str, Any]:
+        """What `vocabulary_of` makes it of again, in plain types."""
+        return {"kind": CHARACTERS, "characters": self.characters}
+
+
+class TokenizerVocabulary:
+    """The pieces of a tokenizer.json, whose whole content is `content`; `special` are numbers of its own tokens.
+
+    Raises ConfigError where the `tokenizers` library is missing, CheckpointError for a content that it cannot read, or
+    that has no tokens of these numbers.
+    """
+
+    def __init__(self, content: str, special: SpecialTokens):
+        self.content = content
+        self.special = SpecialTokens(*special)
+        self.tokenizer = tokenizer_of(content)
+        if not 0 <= min(special) <= max(special) < len(self):
+            raise CheckpointError(f"a tokenizer of {len(self)} tokens has none of the numbers {list(special)}")
+        model = json.loads(content)["model"]
+        self.unknown = model.get("unk_id", self.tokenizer.token_to_id(model.get("unk_token") or ""))
+
+    @classmethod
+    def from_file(cls, path: Path, *, begin: str, end: str, padding: str) -> "TokenizerVocabulary":
+        """Read a tokenizer.json, whose special tokens are called so, as in "<s>". Raises as the class, and
+        CheckpointError for a file that cannot be read, or has no such token."""
+        try:
+            content = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{path} is no tokenizer that can be read: {in_one_line(error)}") from error
+        tokenizer = tokenizer_of(content)
+        numbers = [tokenizer.token_to_id(word) for word in (begin, end, padding)]
+        if None in numbers:
+            raise CheckpointError(f"{path} has no token {(begin, end, padding)[numbers.index(None)]!r}")
+        return cls(content, SpecialTokens(*numbers))
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenizerVocabulary) and self.state() == other.state()
+
+    def encode(self, text: str) -> list[int]:
+        """Number the pieces of a text, and its end. Raises DataError, which names it, for a part that is in none."""
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        pieces = zip(encoding.ids, encoding.offsets, strict=True)
+        lost = [text[begin:end] for token, (begin, end) in pieces if token == self.unknown]
+        if self.unknown is None:  # such a tokenizer leaves out what it does not know
+            lost = [character for character in text if not character.isspace() and not self.knows(character)]
+        if lost:
+            raise DataError(f"{lost[0]!r} of the text {text!r} is in no piece of the tokenizer")
+        return [*encoding.ids, self.special.end]
+
+    def knows(self, character: str) -> bool:
+        return bool(self.tokenizer.encode(character, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Give the text of the tokens before the first end; other special tokens are no part of it."""
+        pieces = list(takewhile(lambda token: token != self.special.end, tokens))
+        return self.tokenizer.decode([token for token in pieces if token not in self.special], skip_special_tokens=True)
+
+    def state(self) -> dict[str, Any]:
+        """What `vocabulary_of` makes it of again, in plain types."""
+        return {"kind": TOKENIZER, "content": self.content, "special": list(self.special)}
+
+
+def tokenizer_of(content: str) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise ConfigError("a tokenizer's file needs tokenizers: pip install tokenizers") from error
+    try:
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:  # the library raises a plain one
+        raise CheckpointError(f"this is no tokenizer.json of the tokenizers library: {in_one_line(error)}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True  # "</s>" within a text is four characters
+    return tokenizer
+
+
+def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
+    """The inverse of `state`. Raises CheckpointError for one of no kind that is known here."""
+    if state.get("kind") == CHARACTERS:
+        return CharacterVocabulary(state["characters"])
+    if state.get("kind") == TOKENIZER:
+        return TokenizerVocabulary(state["content"], SpecialTokens(*state["special"]))
+    raise CheckpointError(f"a vocabulary of kind {state.get('kind')!r} is not one of: {CHARACTERS}, {TOKENIZER}")
