@@ -2,6 +2,7 @@
 
 from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.losses.distillation import hard_distillation, soft_distillation
+from vitlab.losses.next_token import next_token_cross_entropy, teacher_forced
 from vitlab.losses.reconstruction import masked_reconstruction, normalized_patches, restored_patches
 from vitlab.losses.self_distillation import self_distillation, teacher_targets
 
@@ -9,6 +10,7 @@ __all__ = [
     "focal_cross_entropy",
     "hard_distillation",
     "masked_reconstruction",
+    "next_token_cross_entropy",
     "normalized_patches",
     "restored_patches",
     "self_distillation",
@@ -16,4 +18,5 @@ __all__ = [
     "soft_distillation",
     "softmax_cross_entropy",
     "teacher_targets",
+    "teacher_forced",
 ]
