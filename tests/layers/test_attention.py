@@ -235,20 +235,22 @@ def test_bf16_autocast_agrees_with_float32(product, position, kind):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "products", "tokens", "written"),
+    ("dtype", "products", "queries", "tokens", "written"),
     [
-        (torch.bfloat16, "none", 640, True),
-        (torch.bfloat16, "none", 641, False),
-        (torch.float32, "none", 17, False),
-        (torch.float32, "bf16", 256, True),
-        (torch.float32, "bf16", 257, False),
+        (torch.bfloat16, "none", 640, 640, True),
+        (torch.bfloat16, "none", 641, 641, False),
+        (torch.float32, "none", 17, 17, False),
+        (torch.float32, "bf16", 256, 256, True),
+        (torch.float32, "bf16", 257, 257, False),
+        (torch.float32, "none", 1, 577, True),
+        (torch.float32, "none", 2, 577, False),
     ],
 )
-def test_auto_takes_the_way_that_was_measured_to_be_faster(dtype, products, tokens, written):
+def test_auto_takes_the_way_that_was_measured_to_be_faster(dtype, products, queries, tokens, written):
     before = torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = products
     try:
-        assert written_is_faster(torch.empty(1, 1, tokens, 8, dtype=dtype)) is written
+        assert written_is_faster(torch.empty(1, 1, tokens, 8, dtype=dtype), queries) is written
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = before
 

@@ -29,17 +29,19 @@ def auto_attention(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
 ) -> Tensor:
     """AV by the faster of both ways."""
-    way = written_attention if written_is_faster(v) else fused_attention
+    way = written_attention if written_is_faster(v, q.shape[-2]) else fused_attention
     return way(q, k, v, attn_mask, dropout_p, is_causal)
 
 
-def written_is_faster(v: Tensor) -> bool:
+def written_is_faster(v: Tensor, num_queries: int) -> bool:
     """Whether the equations one by one take less time than torch's kernel, as measured in
-    experiments/benchmarks/attention.md: on a CPU they do where products of matrices go through bfloat16, until the N·N
-    weights outgrow the caches. In bfloat16 they round the scores, and their error is twice the kernel's: 0.4 % for 65
-    tokens."""
+    experiments/benchmarks/attention.md: on a CPU they do for a single query, and where products of matrices go through
+    bfloat16, until the N·N weights outgrow the caches. In bfloat16 they round the scores, and their error is twice the
+    kernel's: 0.4 % for 65 tokens."""
     if v.device.type != "cpu" or torch.compiler.is_compiling():
         return False
+    if num_queries == 1:
+        return True
     if v.dtype == torch.bfloat16:
         return v.shape[-2] <= 640
     through_bf16 = torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # type: ignore[attr-defined]
