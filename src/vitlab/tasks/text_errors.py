@@ -34,7 +34,7 @@ class TextErrors(Metric):
         self.wanted.append(self.filled(wanted))
 
     def filled(self, tokens: Tensor) -> Tensor:
-        """Of one length in all batches and on all devices. -> (B, max_length)"""
+        """Make them of one length, in all batches and on all devices. -> (B, max_length)"""
         missing = self.max_length - tokens.shape[1]
         assert missing >= 0, f"a text of {tokens.shape[1]} tokens where {self.max_length} are the most"
         return F.pad(tokens.int(), (0, missing), value=self.vocabulary.special.padding)
