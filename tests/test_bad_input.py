@@ -59,7 +59,7 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 image(s)", "4 devices"]),
         (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),
         (["+trainer.overfit_batches=1"], 2, ["trainer.overfit_batches"]),
-        (["data=folder", "data.source.root=images"], 2, ["data.num_classes has no value", "data.num_classes="]),
+        (["data=folder", "data.source.root=images"], 3, ["there is no folder images", "train/<class>/*"]),
         (["recipe=few_labels_mae"], 2, ["model.pretrained has no value", "weights of vit_mu4, or to null"]),
         (["recipe=digits_distilled"], 2, ["teacher.pretrained has no value", "a run of recipe=digits_resnet"]),
         (["callbacks.best_model.monitor=val/loss"], 2, ["callbacks.best_model.monitor is val/loss", "monitor alone"]),

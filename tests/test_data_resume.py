@@ -50,9 +50,9 @@ def options_of(source):
 
 def record(log, pause=0.0, kill_at=None):
     """Write step, places and a checksum of the pixels of every training batch; returns how to undo it."""
-    from vitlab.tasks import Classification
+    from vitlab.tasks import Task
 
-    step, count = Classification.training_step, [0]
+    step, count = Task.training_step, [0]
 
     def recorded(self, batch, batch_idx):
         count[0] += 1
@@ -63,8 +63,8 @@ def record(log, pause=0.0, kill_at=None):
         time.sleep(pause)
         return step(self, batch, batch_idx)
 
-    Classification.training_step = recorded
-    return lambda: setattr(Classification, "training_step", step)
+    Task.training_step = recorded
+    return lambda: setattr(Task, "training_step", step)
 
 
 class Killed(BaseException):

@@ -167,7 +167,7 @@ def has_key(cfg, key: str) -> bool:
 def steps_of(cfg, images: int) -> int:
     if cfg.trainer.max_steps >= 0:
         return cfg.trainer.max_steps
-    return cfg.trainer.max_epochs * (round(images * (1 - cfg.data.val_fraction)) // cfg.global_batch_size)
+    return cfg.trainer.max_epochs * (round(images * (1 - cfg.data.split.val_fraction)) // cfg.global_batch_size)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -315,9 +315,9 @@ def shrunk(name):
         cfg.optimizer.global_batch_size = cfg.global_batch_size  # the rates stay
         cfg.global_batch_size = 16
         channels = cfg.data.in_chans
-        cfg.data.update({"num_classes": 10, "image_size": 32, "num_workers": 0, "val_fraction": 0.1})
-        cfg.data.cache_root = CACHE.name
-        cfg.data.labels_per_class = cfg.data.labels_per_class and 10
+        cfg.data.update({"num_classes": 10, "image_size": 32})
+        cfg.data.loading.num_workers, cfg.data.split.val_fraction, cfg.data.cache.root = 0, 0.1, CACHE.name
+        cfg.data.split.labels_per_class = cfg.data.split.labels_per_class and 10
         cfg.data.source = {
             "_target_": "vitlab.data.Synthetic",
             "num_samples": 400,

@@ -137,10 +137,10 @@ def test_a_loss_in_which_classes_compete_is_refused(loss):
 def test_data_of_another_kind_of_label_is_refused():
     with pytest.raises(ConfigError, match="may have several classes; set task=multilabel"):
         task_of(Classification, monitor="val/acc1").plan(
-            1, SimpleNamespace(targets=SeveralClasses([]), num_views=1), {}
+            1, SimpleNamespace(targets=SeveralClasses([]), images=SimpleNamespace(num_views=1)), {}
         )
     with pytest.raises(ConfigError, match="images with one class each; set task=classification"):
-        task_of().plan(1, SimpleNamespace(targets=OneClass([]), num_views=1), {})
+        task_of().plan(1, SimpleNamespace(targets=OneClass([]), images=SimpleNamespace(num_views=1)), {})
 
 
 # -- the report, and whole runs

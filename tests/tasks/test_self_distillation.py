@@ -140,7 +140,7 @@ def test_bad_settings_are_refused(changes, words):
 
 
 def test_one_view_is_refused():
-    data = SimpleNamespace(num_views=1, train_crop=None, targets=Nothing.times(3))
+    data = SimpleNamespace(images=SimpleNamespace(num_views=1, train_crop=None), targets=Nothing.times(3))
     with pytest.raises(ConfigError, match="choose crop=multi_crop"):
         task_of().plan(1, data, {})
 

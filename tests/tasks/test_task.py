@@ -28,6 +28,9 @@ QUICK = [*BARE, "data=synthetic", "data.num_classes=4", "data.source.num_samples
 EVERY_STEP = [*QUICK, "callbacks.latest_state.every_n_steps=1", "schedule.warmup_ratio=0", "schedule=constant"]
 
 
+ONE_VIEW = SimpleNamespace(num_views=1)
+
+
 def task_of(model, algorithm=torch.optim.SGD, class_weights=None, **changes):
     options = {"lr": 0.1, "lr_scaling": "none", "lr_scaling_batch": 256, "global_batch_size": 64, "weight_decay": 0.0}
     options |= {"layer_decay": 1.0, "head_multiplier": 1.0, "backbone_multiplier": 1.0, "trained": "all"}
@@ -149,7 +152,12 @@ def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone()
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
     task.plan(
         5,
-        SimpleNamespace(class_shares=lambda: counts, targets=OneClass([]), num_views=1, splits={"train": range(200)}),
+        SimpleNamespace(
+            class_shares=lambda: counts,
+            targets=OneClass([]),
+            images=ONE_VIEW,
+            splits={"train": range(200)},
+        ),
         {},
     )
     assert (task.class_factors * counts).sum() / counts.sum() == pytest.approx(1.0)
@@ -165,7 +173,10 @@ def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone()
 def test_balanced_class_weights_need_images_of_every_class():
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), class_weights="balanced")
     data = SimpleNamespace(
-        class_shares=lambda: torch.arange(10), class_names=list("abcdefghij"), targets=OneClass([]), num_views=1
+        class_shares=lambda: torch.arange(10),
+        class_names=list("abcdefghij"),
+        targets=OneClass([]),
+        images=ONE_VIEW,
     )
     with pytest.raises(ConfigError, match="'a' has none"):
         task.plan(5, data, {})

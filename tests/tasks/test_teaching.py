@@ -209,7 +209,10 @@ def data_of(names, size=32):
     crop = SimpleNamespace(output_size=lambda: size)
     preprocessing = SimpleNamespace(patch_size=4)
     return SimpleNamespace(
-        targets=OneClass([]), num_views=1, class_names=names, train_crop=crop, preprocessing=preprocessing
+        targets=OneClass([]),
+        images=SimpleNamespace(num_views=1, train_crop=crop),
+        class_names=names,
+        preprocessing=preprocessing,
     )
 
 

@@ -17,6 +17,6 @@ __all__ = [
     "sigmoid_cross_entropy",
     "soft_distillation",
     "softmax_cross_entropy",
-    "teacher_targets",
     "teacher_forced",
+    "teacher_targets",
 ]
