@@ -89,7 +89,7 @@ def test_weights_need_few_libraries():
         ("losses", set()),
         ("optim", set()),
         ("models", {"layers"}),
-        ("weights", {"models", "layers", "errors", "checkpoints", "atomic_files"}),
+        ("weights", {"models", "layers", "errors", "checkpoints", "atomic_files", "vocabulary"}),
         ("views", {"models", "layers", "errors"}),
         ("counting", {"layers"}),
         ("features", {"models", "data", "seeding", "errors"}),
@@ -184,6 +184,10 @@ def test_lightning_stays_where_training_is_organised():
     importers = importers_of("pytorch_lightning", "lightning_fabric")
     assert outside(importers, *rooms, "vitlab/data/datamodule.py") == []
     assert outside(importers_of("torchmetrics"), "vitlab/tasks/", "vitlab/callbacks/") == []
+
+
+def test_tokenizers_stay_in_one_file():
+    assert importers_of("tokenizers") == {"vitlab/vocabulary.py"}
 
 
 def test_wandb_stays_in_one_file():

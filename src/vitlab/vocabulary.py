@@ -141,13 +141,32 @@ class TokenizerVocabulary:
         return {"kind": TOKENIZER, "content": self.content, "special": list(self.special)}
 
 
-def tokenizer_of(content: str) -> Any:
+def library() -> Any:
+    """The `tokenizers` library. Raises ConfigError without it."""
     try:
-        from tokenizers import Tokenizer
+        import tokenizers
     except ImportError as error:
         raise ConfigError("a tokenizer's file needs tokenizers: pip install tokenizers") from error
+    return tokenizers
+
+
+def byte_pairs(words: Path, merges: Path) -> str:
+    """The content of a tokenizer.json for pieces of bytes in the two files of GPT-2 and RoBERTa. Raises ConfigError
+    without the `tokenizers` library, CheckpointError for files that it cannot read."""
+    parts = library()
     try:
-        tokenizer = Tokenizer.from_str(content)
+        tokenizer = parts.Tokenizer(parts.models.BPE.from_file(str(words), str(merges)))
+    except Exception as error:  # the library raises a plain one
+        raise CheckpointError(f"{words} and {merges} are no pieces of a tokenizer: {in_one_line(error)}") from error
+    tokenizer.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = parts.decoders.ByteLevel()
+    return tokenizer.to_str()
+
+
+def tokenizer_of(content: str) -> Any:
+    parts = library()
+    try:
+        tokenizer = parts.Tokenizer.from_str(content)
     except Exception as error:  # the library raises a plain one
         raise CheckpointError(f"this is no tokenizer.json of the tokenizers library: {in_one_line(error)}") from error
     tokenizer.no_padding()

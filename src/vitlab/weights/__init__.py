@@ -2,5 +2,6 @@
 
 from vitlab.weights.transfer import load
 from vitlab.weights.transfer_table import Report
+from vitlab.weights.trocr import read_tokenizer
 
-__all__ = ["Report", "load"]
+__all__ = ["Report", "load", "read_tokenizer"]

@@ -15,9 +15,13 @@ from vitlab.layers import (
     POOLS,
     POSITIONS,
     PRODUCTS,
+    SEQUENCE_POSITIONS,
+    SEQUENCE_TURNS,
     NoPosition,
+    NoTurn,
+    PreNormDecoderBlock,
 )
-from vitlab.models import MaskedAutoencoder, VisionTransformer
+from vitlab.models import Captioner, Decoder, MaskedAutoencoder, VisionTransformer
 from vitlab.weights.form import Source
 
 OPTIONS: dict[str, Collection[str]] = {
@@ -26,13 +30,17 @@ OPTIONS: dict[str, Collection[str]] = {
     "position": POSITIONS,
     "attention": PRODUCTS,
     "pool": POOLS,
+    "decoder.position": SEQUENCE_POSITIONS,
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
 UNSEEN = ("num_heads", "norm_eps", "mlp")  # of which tensors show nothing
 
 
-def facts(model: VisionTransformer | MaskedAutoencoder) -> dict[str, Any]:
+def facts(model: VisionTransformer | MaskedAutoencoder | Captioner) -> dict[str, Any]:
     """By the keys of the model's config."""
+    if isinstance(model, Captioner):
+        parts = {"encoder": facts(model.encoder), "decoder": facts_of_decoder(model.decoder)}
+        return {f"{part}.{key}": value for part, found in parts.items() for key, value in found.items()}
     if isinstance(model, MaskedAutoencoder):
         decoder: Any = model.decoder_blocks[0]
         of_encoder = {f"encoder.{key}": value for key, value in facts(model.encoder).items()}
@@ -49,6 +57,25 @@ def facts(model: VisionTransformer | MaskedAutoencoder) -> dict[str, Any]:
         ),
         "pre_norm": not isinstance(model.norm_pre, nn.Identity),
         "pool": pooling_name(model),
+    }
+
+
+def facts_of_decoder(decoder: Decoder) -> dict[str, Any]:
+    block: Any = decoder.blocks[0]
+    kinds = (type(decoder.embed.position), type(block.attn.turn))
+    return {
+        "num_heads": block.attn.num_heads,
+        "norm": next(name for name, kind in NORMS.items() if type(block.norm1) is kind),
+        "norm_eps": block.norm1.eps,
+        "norm_first": isinstance(block, PreNormDecoderBlock),
+        "mlp": mlp_name(block.mlp),
+        "position": next(
+            name for name, kind in SEQUENCE_POSITIONS.items() if (kind, SEQUENCE_TURNS.get(name, NoTurn)) == kinds
+        ),
+        "scale_embedding": decoder.embed.scale != 1,
+        "embed_norm": not isinstance(decoder.embed.norm, nn.Identity),
+        "causal": decoder.causal,
+        "scaled_attention": isinstance(block.attn.stretch, nn.Identity),
     }
 
 
@@ -72,7 +99,7 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def check_facts(model: VisionTransformer | MaskedAutoencoder, source: Source) -> None:
+def check_facts(model: VisionTransformer | MaskedAutoencoder | Captioner, source: Source) -> None:
     """Raise CheckpointError when the source states something else than the model has."""
     own = facts(model)
     for key, value in source.facts.items():
@@ -80,7 +107,7 @@ def check_facts(model: VisionTransformer | MaskedAutoencoder, source: Source) ->
         same = same or (key.endswith("position") and {own[key], value} <= TABLES)
         if same:
             continue
-        options = OPTIONS.get(key.rpartition(".")[2])
+        options = OPTIONS.get(key, OPTIONS.get(key.rpartition(".")[2]))
         possible = options is None or value in options
         wanted, given = (str(one).lower() if isinstance(one, bool) else one for one in (value, own[key]))
         remedy = (

@@ -3,8 +3,10 @@
 h w grid, N patches (h·w), T tokens (prefix and patches), D embed_dim, K num_classes
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +20,16 @@ from vitlab.layers import (
     RelativePosition,
     offsets,
 )
-from vitlab.models import VisionTransformer
+from vitlab.models import Captioner, VisionTransformer
 from vitlab.weights.facts import pooling_name
 from vitlab.weights.form import Source
 from vitlab.weights.renaming import Tensors
 from vitlab.weights.resize import resize_channels, resize_kernel, square
 
+T = TypeVar("T")
 HEADS = ("head", "head_dist", "pre_logits")
 TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
+PLACES = "decoder.embed.position.pos_embed"  # of the tokens of a text
 Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
 
 
@@ -56,6 +60,30 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
     other = "" if source.pool in (None, pooling_name(model)) else f"the source pools by '{source.pool}'"
     fit_heads(fitted, model, heads, {name for name in fitted.tensors if name.split(".")[0] in HEADS}, other)
     return fitted
+
+
+def fit_captioner(model: Captioner, source: Source) -> Fitted:
+    """The same of an encoder that reads for a decoder, whose texts may be shorter than the source's."""
+    mine, prefix = model.encoder, "encoder."
+    tensors = {name.removeprefix(prefix): t for name, t in source.tensors.items() if name.startswith(prefix)}
+    if isinstance(mine.norm, nn.Identity):  # the last norm is on each token, whatever its place when pooling
+        tensors = {re.sub(r"^norm\.", "fc_norm.", name): tensor for name, tensor in tensors.items()}
+    found = fit(mine, replace(source, tensors=tensors, pool=None))
+    own = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
+    fitted = Fitted(
+        own | prefixed(prefix, found.tensors),
+        prefixed(prefix, found.notes),
+        prefixed(prefix, found.anew),
+        prefixed(prefix, found.spare),
+    )
+    table, places = fitted.tensors.get(PLACES), model.decoder.max_length
+    if table is not None and len(table) > places:
+        fitted.change(PLACES, table[:places], f"the first {places} of {len(table)} places")
+    return fitted
+
+
+def prefixed(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
+    return {prefix + name: value for name, value in named.items()}
 
 
 def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:

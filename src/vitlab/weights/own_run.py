@@ -11,8 +11,9 @@ from vitlab.weights.form import Source
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-OF_PRETRAINING = r"mask_token$|decoder_|projection\."  # what a model has beside its encoder
+OF_PRETRAINING = r"mask_token$|decoder[_.]|projection\."  # what a model has beside its encoder
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
+OF_A_DECODER = (*FACTS, "norm_first", "scale_embedding", "embed_norm", "causal", "scaled_attention")
 
 
 def read_run(path: Path, rename: bool) -> Source:
@@ -35,7 +36,10 @@ def read_run(path: Path, rename: bool) -> Source:
         tensors = {name.removeprefix("encoder."): value for name, value in tensors.items()}
     elif whole is not node:
         facts = {f"encoder.{key}": value for key, value in facts.items()}
-        facts |= {key: whole[key] for key in ("decoder_heads",) if key in whole}
+        if isinstance(decoder := whole.get("decoder"), dict):
+            facts |= {f"decoder.{key}": followed(decoder[key], config) for key in OF_A_DECODER}
+        elif "decoder_heads" in whole:
+            facts |= {"decoder_heads": whole["decoder_heads"]}
     return Source(str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"))
 
 

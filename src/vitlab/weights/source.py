@@ -16,6 +16,7 @@ from vitlab.weights import (
     tensor_file,
     timm_names,
     torchvision_names,
+    trocr,
     vit5_names,
 )
 from vitlab.weights.form import Source, Stated, described
@@ -40,7 +41,8 @@ KINDS = "a run, a file of weights, a folder with config.json, timm:NAME or hf:OR
 
 
 def find(name: str, rename: bool = True) -> Source:
-    """Read what `name` stands for. Without `rename` tensors keep their names, for models other than ViTs.
+    """Read what `name` stands for. Without `rename` tensors keep their names, for models other than ViTs;
+    those of TrOCR have a captioner's.
 
     Raises CheckpointError when there is nothing, or it cannot be read.
     """
@@ -86,6 +88,8 @@ def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = Non
 
 def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
     """Tensors in our names, with what the form and the config say of them."""
+    if not rename and config.get("model_type") == trocr.KIND:
+        return trocr.read(origin, tensors, config)
     if not rename:
         return Source(origin, "plain", tensors)
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)

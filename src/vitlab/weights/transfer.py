@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.errors import CheckpointError
-from vitlab.models import MaskedAutoencoder, VisionTransformer, head_names
+from vitlab.models import Captioner, EncoderDecoder, MaskedAutoencoder, VisionTransformer, head_names
 from vitlab.models.initialization import initialize
 from vitlab.weights.decoder_names import with_encoder
 from vitlab.weights.facts import check_facts, unstated
-from vitlab.weights.fitting import Fitted, fit, fit_heads
+from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_heads
 from vitlab.weights.form import Source
 from vitlab.weights.source import find
 from vitlab.weights.transfer_table import Entry, Report, Status
@@ -23,7 +23,8 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
     Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
     heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
     then as it was. Models other than VisionTransformer take tensors of their own names, a
-    MaskedAutoencoder also those of the authors' code.
+    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR; what scores the tokens of a
+    vocabulary is no head for other classes, and has to fit.
     """
     vit = isinstance(model, VisionTransformer)
     found = find(source, rename=vit)
@@ -35,10 +36,12 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
         return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
-        if not partial and found.facts:
-            check_facts(model, found)
+    if isinstance(model, MaskedAutoencoder | Captioner) and not partial and found.facts:
+        check_facts(model, found)
+    if isinstance(model, Captioner):
+        return transfer(model, found, fit_captioner(model, found), partial)
     fitted = Fitted(dict(found.tensors))
-    heads = head_names(model)
+    heads = set() if isinstance(model, EncoderDecoder) else head_names(model)
     fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
     return transfer(model, found, fitted, partial)
 
