@@ -1,9 +1,13 @@
 """Multirun: a folder for each job, a table kept current, failures that cost nothing but themselves."""
 
 import csv
+import errno
 
 import pytest
 from conftest import BARE
+
+from hydra_plugins.vitlab_plugins.resolvers import sweep_folder
+from vitlab.sweeps.folder import SweepFolder
 
 QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=128"]
 
@@ -15,19 +19,88 @@ def table(tmp_path, pattern="runs/*/sweep_*"):
 
 
 def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, tmp_path):
-    run = cli("train", "-m", *QUICK, "optimizer.lr=1e-3,1e-5", "model.num_heads=2,5")
-    assert run.status != 0  # two of the four jobs were refused
-    sweep, rows = table(tmp_path)
+    words = ["-m", *QUICK, "sweep=heads", "engine.slots=2", "optimizer.lr=1e-3,1e-5"]
+    run = cli("train", *words, "model.num_heads=2,5")
+    assert run.status == 2  # two of the four jobs were refused
+    assert "2 of 4 jobs" in run.err
+    assert "num_heads 5" in run.err
+    sweep, rows = table(tmp_path, "runs/heads")
     assert [row["status"].split(":")[0] for row in rows] == ["done", "done", "failed", "failed"]
     scores = [float(row["val/acc1"]) for row in rows[:2]]
     assert scores == sorted(scores, reverse=True)
-    assert sweep.parent.name.startswith("model-vit_mu4_trainer-cpu")
+    assert {row["folder"] for row in rows} == {
+        f"model.num_heads-{n}_optimizer.lr-{lr}" for n in "25" for lr in ("0.001", "1e-05")
+    }
     assert {float(row["optimizer.lr"]) for row in rows[:2]} == {1e-3, 1e-5}
     assert "num_heads 5" in rows[2]["status"]
-    for row in rows:
-        assert not set(row["folder"]) & set("=, /")
-        assert (sweep / row["folder"] / "job.json").is_file()
     assert (sweep / rows[0]["folder"] / "checkpoints" / "best.ckpt").is_file()
+    assert {SweepFolder(sweep).state(row["folder"]).attempts for row in rows} == {1, 2}  # a failed one was tried again
+
+    other = cli("train", *words, "model.num_heads=2,4", "trainer.max_steps=3")
+    assert other.status == 2
+    for said in ("trainer.max_steps was 2 and is 3 now", "model.num_heads=5", "model.num_heads=4", "sweep=NAME"):
+        assert said in other.err
+    assert table(tmp_path, "runs/heads")[1] == rows
+
+
+def test_a_sweep_without_a_name_goes_to_a_folder_of_its_own_each_time(cli, tmp_path):
+    for _ in range(2):
+        assert cli("train", "-m", *QUICK, "seed=0,1", "engine=local", "global_batch_size=-1").status == 2
+    assert not list(tmp_path.glob("runs/*/*"))
+    assert sweep_folder(None, None, "now").endswith("/sweep_now")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "sweep=a/b", "seed=0,1"], "no name of a folder"),
+        (["-m", "sweep=..", "seed=0,1"], "no name of a folder"),
+        (["sweep=a"], "add -m"),
+        (["-m", "engine.slots=0", "seed=0,1"], "slots 0 is not at least 1"),
+        (["-m", "engine.gpus_per_slot=-1", "seed=0,1"], "gpus_per_slot -1 is not at least 0"),
+        (["-m", "engine=locl", "seed=0,1"], "did you mean local"),
+        (["-m", "engine.slts=2", "seed=0,1"], "did you mean engine.slots"),
+        (["-m", "optimizer.lr=interval(1e-4,1e-2)"], "vitlab_random"),
+        (["-m", "optimizer.lrr=1,2"], "did you mean optimizer.lr"),
+        (["-m", "+optimizer.lrr=1,2"], "did you mean optimizer.lr"),
+        (["-m", "+nobody=1,2"], "nobody"),
+        (["-m", "hydra/launcher=other", "seed=0,1"], "hydra/launcher=other"),
+        (["-m", "hydra/sweeper=basic", "seed=0,1"], "vitlab_grid"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused_in_a_sentence(cli, tmp_path, words, said):
+    run = cli("train", *words)
+    assert run.status == 2
+    assert said in run.err
+    assert run.err.strip().count("\n") == 0
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_name_alone_goes_on_with_a_sweep_that_is_there(cli, tmp_path):
+    run = cli("train", "-m", "sweep=a", tiny=False)
+    assert run.status == 2
+    assert "there is no sweep" in run.err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_sweep_of_another_version_is_refused(cli, tmp_path):
+    for folder, name, content in (("old", "multirun.yaml", "{}"), ("new", "sweep.json", '{"format": 99}')):
+        (tmp_path / "runs" / folder).mkdir(parents=True)
+        (tmp_path / "runs" / folder / name).write_text(content)
+        run = cli("train", "-m", f"sweep={folder}", "seed=0,1")
+        assert run.status == 4
+        assert "version" in run.err
+
+
+def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("vitlab.sweeps.folder.write_whole", full)
+    run = cli("train", "-m", *QUICK, "sweep=a", "seed=0,1")
+    assert run.status == 6
+    assert "No space left" in run.err
+    assert not (tmp_path / "runs" / "a" / "seed-0").exists()
 
 
 @pytest.mark.ci
@@ -39,7 +112,6 @@ def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     for choice in ("[default]", "[default,ema]"):
         assert choice in run.out
     sweep, rows = table(tmp_path)
-    (sweep / rows[0]["folder"] / "job.json").unlink()  # as a kill leaves it
     (sweep / "results.csv").unlink()
     more = cli("train", f"resume={sweep / rows[0]['folder']}", "trainer.max_steps=4", tiny=False)
     assert more.status == 0, more.err
@@ -66,7 +138,7 @@ def test_a_job_that_is_gone_on_with_keeps_the_metric_of_its_sweep(cli, tmp_path)
 def test_the_example_study_needs_no_flag(cli, tmp_path):
     run = cli("train", "study=learning_rate", *QUICK, "optimizer.lr=1e-3,1e-4", tiny=True)
     assert run.status == 0, run.err
-    _, rows = table(tmp_path, "runs/learning_rate/sweep_*")
+    _, rows = table(tmp_path, "runs/learning_rate_*")
     assert len(rows) == 2  # what the command line says wins
 
 
@@ -76,10 +148,16 @@ def test_resume_in_a_sweep_is_refused(cli, digits_run):
     assert "without -m" in run.err + run.out
 
 
-def test_several_devices_in_a_sweep_are_refused(cli):
-    run = cli("train", "-m", *QUICK, "trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "seed=0")
-    assert run.status != 0
-    assert "multirun" in run.err + run.out
+@pytest.mark.ci
+@pytest.mark.slow
+def test_jobs_of_several_processes_have_each_their_own(cli, tmp_path):
+    two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    run = cli("train", "-m", *QUICK, *two, "sweep=two", "seed=0,1", "engine.slots=2")
+    assert run.status == 0, run.err
+    sweep, rows = table(tmp_path, "runs/two")
+    assert [row["status"] for row in rows] == ["done", "done"]
+    for row in rows:
+        assert "2 x cpu" in (sweep / "jobs" / row["folder"] / "console.log").read_text()
 
 
 @pytest.mark.slow

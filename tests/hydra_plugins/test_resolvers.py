@@ -1,7 +1,6 @@
 """What configs may call, and the table of a sweep."""
 
 import csv
-import json
 import re
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from hydra_plugins.vitlab_plugins.resolvers import LONGEST_NAME, better, data_folder, folder_name, resumed_or
-from vitlab.reports.sweep import OUTCOME, write_table
+from vitlab.reports.sweep import write_table
 
 # -- names
 
@@ -83,10 +82,9 @@ def test_configs_can_call_them():
 # -- the table of a sweep
 
 
-def job(sweep, folder, score, monitor="val/acc1", status="done", **overrides):
-    (sweep / folder).mkdir()
+def job(folder, score, monitor="val/acc1", status="done", **overrides):
     outcome = {"folder": folder, "status": status, "monitor": monitor, "seconds": 1.5}
-    (sweep / folder / OUTCOME).write_text(json.dumps({**outcome, "overrides": overrides, "score": score}))
+    return {**outcome, "overrides": overrides, "score": score}
 
 
 @pytest.mark.parametrize(
@@ -94,11 +92,13 @@ def job(sweep, folder, score, monitor="val/acc1", status="done", **overrides):
     [("val/acc1", ["c", "a", "d", "b"]), ("val/loss", ["d", "a", "c", "b"]), ("ece", ["d", "a", "c", "b"])],
 )
 def test_the_table_has_the_best_job_first_and_failed_ones_last(tmp_path, monitor, order):
-    job(tmp_path, "a", 0.5, monitor, lr="1")
-    job(tmp_path, "b", None, monitor, "failed: ConfigError: no", lr="2")
-    job(tmp_path, "c", 0.75, monitor, lr="3")
-    job(tmp_path, "d", -0.25, monitor, lr="4")
-    rows = write_table(tmp_path)
+    jobs = [
+        job("a", 0.5, monitor, lr="1"),
+        job("b", None, monitor, "failed: ConfigError: no", lr="2"),
+        job("c", 0.75, monitor, lr="3"),
+        job("d", -0.25, monitor, lr="4"),
+    ]
+    rows = write_table(tmp_path, jobs)
     assert [row["folder"] for row in rows] == order
     with open(tmp_path / "results.csv", newline="") as file:
         written = list(csv.DictReader(file))
@@ -115,15 +115,12 @@ def test_the_table_has_the_best_job_first_and_failed_ones_last(tmp_path, monitor
 
 
 def test_a_failed_job_comes_after_one_that_has_no_score(tmp_path):
-    job(tmp_path, "a", None, status="failed: OSError: no")
-    job(tmp_path, "b", None)
-    job(tmp_path, "c", 0.5)
-    assert [row["folder"] for row in write_table(tmp_path)] == ["c", "b", "a"]
+    jobs = [job("a", None, status="failed: OSError: no"), job("b", None), job("c", 0.5)]
+    assert [row["folder"] for row in write_table(tmp_path, jobs)] == ["c", "b", "a"]
 
 
 def test_jobs_of_different_overrides_share_one_table(tmp_path):
-    job(tmp_path, "a", 0.5, lr="1")
-    job(tmp_path, "b", 0.4, model="x")
-    rows = write_table(tmp_path)
+    jobs = [job("a", 0.5, lr="1"), job("b", 0.4, model="x")]
+    rows = write_table(tmp_path, jobs)
     assert [(row.get("lr"), row.get("model")) for row in rows] == [("1", None), (None, "x")]
-    assert write_table(tmp_path) == rows  # made anew each time, not added to
+    assert write_table(tmp_path, jobs) == rows  # made anew each time, not added to

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from vitlab.checkpoints.run_folder import run_folder
 from vitlab.config.home import ROOT
-from vitlab.reports.run import better
+from vitlab.monitors import better
 
 LONGEST_NAME = 100
 
@@ -24,10 +24,14 @@ def folder_name(overrides: str) -> str:
     return f"{name[: LONGEST_NAME - 9]}-{digest}"
 
 
-def sweep_name(study: str | None) -> str:
-    """A sweep's name: that of its study, else its overrides. These are read from the command line, since Hydra resolves
-    this in each job, where only the job's own overrides are left."""
-    return study if study else folder_name("_".join(word for word in sys.argv[1:] if "=" in word).replace("=", "-"))
+def sweep_folder(name: str | None, study: str | None, time: str) -> str:
+    """Where a sweep goes. With a name, or as a study, which is called by itself and what was changed in it, it is found
+    again; another one goes to a folder of its own."""
+    given = [word for word in sys.argv[1:] if "=" in word and not word.startswith(("study=", "engine", "hydra"))]
+    changes = "_".join(given).replace("=", "-")
+    if name or study:
+        return f"runs/{name or folder_name('_'.join(filter(None, [study, changes])))}"
+    return f"runs/{folder_name(changes)}/sweep_{time}"
 
 
 def resumed_or(resume: str | None, new: str) -> str:
@@ -57,6 +61,15 @@ def hardware_precision(accelerator: str) -> str:
     return found(accelerator)
 
 
-RESOLVERS = (folder_name, sweep_name, resumed_or, resumed_subdir, better, data_folder, before_crop, hardware_precision)
+RESOLVERS = (
+    folder_name,
+    sweep_folder,
+    resumed_or,
+    resumed_subdir,
+    better,
+    data_folder,
+    before_crop,
+    hardware_precision,
+)
 for resolver in RESOLVERS:
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

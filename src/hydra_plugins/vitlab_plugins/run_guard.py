@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, not_begun
 from vitlab.config.command import check_start, check_sweep, leave
 from vitlab.config.refusals import as_refusal
 from vitlab.errors import StorageError
@@ -23,7 +23,7 @@ class RunGuard(Callback):
             check_start(config)
             for key in ("resume", "run"):
                 value = OmegaConf.select(config, key, throw_on_missing=False)
-                if value is not None:
+                if value is not None and not (key == "resume" and not_begun(value)):
                     find_checkpoint(value, *(LATEST if key == "resume" else ("best", *LATEST)))
             check_writable(Path(config.hydra.run.dir))
         except Exception as error:

@@ -24,6 +24,7 @@ class RunOwner(Callback):
         try:
             if config.resume is not None:
                 folder = run_folder(config.resume)
+                folder.mkdir(exist_ok=True)  # that of a sweep's job, which was not begun yet
             elif given(config, "hydra.run.dir"):
                 folder = Path(config.hydra.run.dir)
                 check_unused(folder)
@@ -37,7 +38,7 @@ class RunOwner(Callback):
             refuse(error)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        if not given(config, "hydra.sweep.dir"):
+        if not (given(config, "hydra.sweep.dir") or config.sweep or config.hydra.runtime.choices.get("study")):
             with read_write(config.hydra.sweep):
                 config.hydra.sweep.dir = str(make_new(Path(config.hydra.sweep.dir)))
 

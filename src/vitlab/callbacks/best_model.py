@@ -81,6 +81,12 @@ class BestModel(Callback):
             file.write(checkpoint, self.path(trainer))
         trainer.strategy.barrier("best model written")
 
+    def kept_weights(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """Read the best model's weights, on every rank from the first one's folder: others that srun started have
+        folders of their own. Raises CheckpointError."""
+        weights: dict[str, Any] = file.read(Path(trainer.strategy.broadcast(str(self.path(trainer)))))["state_dict"]
+        return weights
+
     def _weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         weights = trainer.lightning_module.state_dict()
         for callback in trainer.callbacks:

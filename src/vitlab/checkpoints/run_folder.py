@@ -8,6 +8,7 @@ from vitlab.errors import CheckpointError, ConfigError
 
 CHECKPOINTS = "checkpoints"
 LATEST = ("latest", "previous")  # states to go on from, the newest first
+JOBS = "jobs"  # in the folder of a sweep, beside its runs: what was frozen of each, and how far it has come
 OF_A_RUN = ("config.yaml", "provenance.json", "metrics.csv", CHECKPOINTS)
 
 
@@ -35,6 +36,20 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     raise CheckpointError(
         f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: no run saved a state there"
     )
+
+
+def frozen_job(folder: Path) -> Path | None:
+    """Where the job of a sweep was frozen whose run has this folder; None for other runs."""
+    home = folder.parent / JOBS / folder.name
+    return home if (home / "job.json").is_file() else None
+
+
+def not_begun(run: str | Path) -> Path | None:
+    """Where the job was frozen whose folder `run` is, if no state to go on from was saved there yet."""
+    folder = Path(run)
+    if any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST):
+        return None
+    return frozen_job(folder.absolute())
 
 
 def make_new(folder: Path) -> Path:

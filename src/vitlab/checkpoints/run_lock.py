@@ -49,6 +49,25 @@ def take(folder: Path, *, break_lock: bool) -> None:
         remove_leftovers(place)
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process of this machine has taken the folder."""
+    if folder.absolute() in TAKEN:
+        return True
+    try:
+        with open(folder / LOCK, "r+", encoding="utf-8") as file:
+            return not locked(file)
+    except FileNotFoundError:
+        return False
+
+
+def holder_of(folder: Path) -> dict[str, Any]:
+    """Read who has taken the folder, and not given it back."""
+    try:
+        return parsed((folder / LOCK).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
 def opened(folder: Path) -> IO[str]:
     file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - open for as long as it is locked
     file.seek(0)

@@ -74,7 +74,7 @@ def check_value(hint: Any, value: Any, key: str) -> None:
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}")
 
 
-def check_names(target: Callable[..., Any], function: Callable[..., Any], node: DictConfig, key: str) -> None:
+def check_names(target: Callable[..., Any], function: Callable[..., Any], node: Iterable[Any], key: str) -> None:
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:  # a function that is not written in Python says nothing

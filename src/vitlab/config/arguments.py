@@ -15,7 +15,7 @@ from vitlab.errors import ConfigError
 
 SPLITS = ("train", "val", "test")
 TEXTS = {  # keys whose value is the name of a file, a folder, or a run
-    *("images", "run", "resume", "output", "index", "class_names", "name", "hydra.run.dir", "hydra.sweep.dir"),
+    *("images", "run", "resume", "output", "index", "class_names", "name", "sweep", "hydra.run.dir", "hydra.sweep.dir"),
     *("model.pretrained", "teacher.pretrained", "data.cache.root"),
     *(f"data.source.{key}" for key in ("root", "file", "name", "index_root")),
     *(f"data.source.{key}.{split}" for key in ("images", "labels") for split in SPLITS),

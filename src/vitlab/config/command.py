@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import signal
 import sys
 import warnings
@@ -106,11 +107,15 @@ def check_start(cfg: DictConfig) -> None:
     check_references(own, deep=False)
     if name in COMMANDS:
         check_keys(own, name)
+    if name == "train" and cfg.sweep is not None and cfg.hydra.mode != RunMode.MULTIRUN:
+        raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
 
 
 def check_sweep(cfg: DictConfig) -> None:
     """Before the first job of a sweep, raise VitlabError for what would be refused in each of them."""
     check_start(cfg)
+    if str(cfg.hydra.job.config_name) == "train":
+        check_train_sweep(cfg)
     job, own = Job.current(), OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     given = OverridesParser.create().parse_overrides(job.overrides)
     settle(own, replace(job, overrides=[str(one.input_line) for one in given if not one.is_sweep_override()]))
@@ -121,6 +126,22 @@ def check_sweep(cfg: DictConfig) -> None:
     )
     if not any(map(is_group, swept)):
         check_nodes(own)
+
+
+def check_train_sweep(cfg: DictConfig) -> None:
+    """Raise ConfigError for a sweep of another kind than those that are gone on with."""
+    if cfg.resume is not None:
+        raise ConfigError("resume= goes on with one run; give it without -m")
+    if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):
+        raise ConfigError(f"sweep={cfg.sweep} is no name of a folder: letters, digits and ._+- make one")
+    choices = cfg.hydra.runtime.choices
+    if choices["hydra/launcher"] != "basic":
+        raise ConfigError(f"hydra/launcher={choices['hydra/launcher']} is not read: engine= says where jobs run")
+    if not str(choices["hydra/sweeper"]).startswith("vitlab_"):
+        raise ConfigError(
+            f"hydra/sweeper={choices['hydra/sweeper']} would run all jobs in one process, and keep no track: use "
+            "vitlab_grid, vitlab_random or vitlab_optuna"
+        )
 
 
 def leave(refusal: VitlabError) -> NoReturn:

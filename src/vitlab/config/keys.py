@@ -31,6 +31,7 @@ class Train:
     global_batch_size: Count
     compile: bool
     activation_checkpointing: bool
+    sweep: str | None
     resume: str | None
     break_lock: bool
     model: dict
@@ -46,6 +47,7 @@ class Train:
     trainer: dict
     callbacks: dict
     logger: dict
+    engine: dict
     teacher: dict | None = None  # of a task that has one
     found: dict | None = None  # of a saved run: what null has come to mean in its data
 

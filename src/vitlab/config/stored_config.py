@@ -21,12 +21,13 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
     "vitlab.data.ImageNet": {"allow_outside": True},
     "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
 }
-HARMLESS = {"better"}  # resolvers that a saved config may call: which way a metric is better, and nothing else
+HARMLESS = frozenset({"better"})  # resolvers that a saved config may call: which way a metric is better
+OF_THE_MACHINE = HARMLESS | {"hardware_precision"}  # and one that runs on a machine still to be found
 
 
-def portable(cfg: DictConfig) -> dict[str, Any]:
+def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any]:
     """A config as plain types that keeps references between its keys (${optimizer.lr}), so that a later override
-    reaches all who read it, which way a metric is better among them, and holds the values of all else: time, machine,
+    reaches all who read it, and these `calls` of resolvers, and holds the values of all else: time, machine,
     environment."""
 
     def walk(node: Any, value: Any) -> Any:
@@ -34,7 +35,7 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
             return {name: walk(node._get_node(name), item) for name, item in value.items()}
         if isinstance(value, list):
             return [walk(node._get_node(number), item) for number, item in enumerate(value)]
-        if isinstance(value, str) and set(called(value)) - HARMLESS:
+        if isinstance(value, str) and set(called(value)) - calls:
             return literal(as_plain(OmegaConf.select(cfg, node._get_full_key(None))))
         return value
 
@@ -43,19 +44,19 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
     return {str(name): walk(cfg._get_node(name), value) for name, value in container.items()}
 
 
-def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
+def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
     """A config out of a checkpoint. Keys that older runs do not have get the value that says what they did.
 
-    Raises ConfigError when it calls a resolver, which could read a secret from the environment: no config is saved with
-    one. Raises CheckpointError for what is no config, or refers to what is not there.
+    Raises ConfigError when it calls another resolver than these, which could read a secret from the environment: no
+    config is saved with one. Raises CheckpointError for what is no config, or refers to what is not there.
     """
     try:
         if not isinstance(config, dict):
             raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
         for text in texts(config):
-            if calls := sorted(set(called(text)) - HARMLESS):
+            if others := sorted(set(called(text)) - calls):
                 raise ConfigError(
-                    f"the config in {origin} calls a resolver, ${{{calls[0]}:...}}, which no saved config does"
+                    f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
         if isinstance(config.get("data"), dict):
             config = {**config, "data": in_rooms(config["data"])}

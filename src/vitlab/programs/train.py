@@ -1,10 +1,7 @@
 """Training: from the composed config to a tested model."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import NamedTuple
 
 import pytorch_lightning as pl
@@ -13,13 +10,10 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.atomic_files import write_whole
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
-from vitlab.checkpoints import file
 from vitlab.config.build import plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.references import literal
-from vitlab.distributed.launcher import need_no_others
-from vitlab.loggers import WeightsAndBiases
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
@@ -28,10 +22,10 @@ from vitlab.run.fitting_batch import too_many
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
-from vitlab.run.preconditions import check_sweep, check_task
+from vitlab.run.preconditions import check_task
 from vitlab.run.provenance import record_start
 from vitlab.run.result import Result, commands, partial_use
-from vitlab.run.run_loggers import build_loggers
+from vitlab.run.run_loggers import build_loggers, closing_loggers
 from vitlab.run.start import Start, resume_or_new, taken_folder
 from vitlab.run.teaching import build_teacher
 from vitlab.run.trainer import build_trainer
@@ -60,7 +54,6 @@ def build(start: Start) -> Parts:
     cfg = start.cfg
     callbacks = build_callbacks(cfg)
     trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks)
-    check_sweep(start.job, trainer)
     datamodule = build_datamodule(cfg)
     device_batch_size = datamodule.attach(trainer)
     datamodule.prepare_data()
@@ -130,8 +123,7 @@ def test(parts: Parts, fitted: Fitted) -> Result:
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     best, log = best_of(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
     if best is not None and best.score is not None:
-        path = trainer.strategy.broadcast(str(best.path(trainer)))  # others that srun started have folders of their own
-        task.load_state_dict(file.read(Path(path))["state_dict"])
+        task.load_state_dict(best.kept_weights(trainer))
     trainer.test(task, datamodule=datamodule, verbose=False)
     return Result(
         score=best.score if best is not None else None,
@@ -162,17 +154,3 @@ def best_of(trainer: pl.Trainer) -> BestModel | None:
 
 def measured(trainer: pl.Trainer) -> dict[str, float]:
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
-
-
-@contextmanager
-def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
-    """W&B is told how the run ended, whatever it did."""
-    exit_code = 1
-    try:
-        yield
-        exit_code = 0
-    finally:
-        need_no_others(trainer)
-        for logger in trainer.loggers:
-            if isinstance(logger, WeightsAndBiases):
-                logger.close(exit_code)

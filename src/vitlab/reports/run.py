@@ -11,8 +11,3 @@ def result_of(folder: Path) -> dict[str, Any] | None:
     """The result of a run's folder: score, steps, seconds, test metrics; None where the run has not ended well."""
     path = folder / RESULT
     return json.loads(path.read_text()) if path.is_file() else None
-
-
-def better(monitor: str) -> str:
-    """Which way a metric is better: losses and errors fall ("min"), all else rises ("max")."""
-    return "min" if monitor.rsplit("/", 1)[-1] in ("loss", "ece") else "max"

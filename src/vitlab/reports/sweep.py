@@ -1,39 +1,33 @@
 """A sweep's jobs as one table, best first, and the means over its seeds."""
 
-import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import write_csv, write_json
-from vitlab.reports.run import better
+from vitlab.atomic_files import write_csv
+from vitlab.monitors import better
 from vitlab.reports.seeds import COLUMNS, write_seed_table
 
-OUTCOME = "job.json"
+
+def write_tables(sweep: Path, outcomes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """results.csv and seeds.csv of a sweep's folder, from what its jobs came to; their rows, the jobs best first."""
+    return write_table(sweep, outcomes), write_seed_table(sweep, outcomes)
 
 
-def add_outcome(folder: Path, outcome: dict[str, Any]) -> None:
-    """Write what a job came to into its folder, and make and print the tables of its sweep anew."""
-    write_json(folder / OUTCOME, outcome)
-    sweep = folder.parent
-    rows = write_table(sweep)
+def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, Any]]) -> None:
     print(f"\n{len(rows)} job(s) of this sweep, best first, in {sweep / 'results.csv'}")
-    print_rows(rows)
-    if seeds := write_seed_table(sweep, outcomes_of(sweep)):
+    print_rows(telling(rows, {*list(rows[0])[:1], "seconds", "status"}) if rows else [])
+    if seeds:
         print(f"\nmeans over seeds and their 95 % intervals, in {sweep / 'seeds.csv'}")
         print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
 
 
-def outcomes_of(sweep: Path) -> list[dict[str, Any]]:
-    """What the jobs of a sweep came to."""
-    return [json.loads(path.read_text()) for path in sorted(sweep.glob(f"*/{OUTCOME}"))]
-
-
-def write_table(sweep: Path) -> list[dict[str, Any]]:
+def write_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
-    outcomes = outcomes_of(sweep)
     sign = {"min": 1, "max": -1}
-    outcomes.sort(
-        key=lambda o: (o["status"] != "done", o["score"] is None, (o["score"] or 0) * sign[better(str(o["monitor"]))])
+    outcomes = sorted(
+        outcomes,
+        key=lambda o: (o["status"] != "done", o["score"] is None, (o["score"] or 0) * sign[better(str(o["monitor"]))]),
     )
     rows = [
         {str(o["monitor"]): o["score"], **o["overrides"], "seconds": o["seconds"], "status": o["status"]}
@@ -45,9 +39,9 @@ def write_table(sweep: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without the columns of overrides that are the same in all of them."""
-    same = [name for name in rows[0] if name not in COLUMNS and len({row.get(name) for row in rows}) == 1]
+def telling(rows: list[dict[str, Any]], always: Collection[str] = COLUMNS) -> list[dict[str, Any]]:
+    """The rows without the columns that are the same in all of them, but for those that are told `always`."""
+    same = [name for name in rows[0] if name not in always and len({row.get(name) for row in rows}) == 1]
     return [{name: value for name, value in row.items() if name not in same} for row in rows]
 
 

@@ -3,11 +3,10 @@
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.job import Job
 from vitlab.config.references import check_references
 from vitlab.data import ImageDataModule
 from vitlab.distributed.environment import launched
-from vitlab.errors import ConfigError, DistributedError
+from vitlab.errors import ConfigError
 from vitlab.tasks import Task
 
 LEAST = {  # of the trainer's numbers that Lightning takes as they are
@@ -83,15 +82,6 @@ def check_task(cfg: DictConfig, task: Task, datamodule: ImageDataModule, trainer
                 f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
                 f"{devices} devices; set trainer.devices lower"
             )
-
-
-def check_sweep(job: Job, trainer: pl.Trainer) -> None:
-    """Raise DistributedError for a job of a sweep on several devices."""
-    if trainer.world_size > 1 and job.sweep is not None:
-        raise DistributedError(
-            "several devices in one multirun would mix up the ranks of its jobs; set trainer.devices=1, or start each "
-            "job by itself"
-        )
 
 
 def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:

@@ -1,9 +1,13 @@
 """The loggers of a run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytorch_lightning as pl
 
 from vitlab.config.build import build, plain
-from vitlab.loggers import MetricsCSV
+from vitlab.distributed.launcher import need_no_others
+from vitlab.loggers import MetricsCSV, WeightsAndBiases
 from vitlab.run.start import Start
 
 
@@ -17,3 +21,17 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
         told = {"run_config": start.kept(plain(cfg)), "arguments": start.kept(start.job.overrides)}
         loggers.append(build(node, f"logger.{key}", **place, **told))
     return loggers
+
+
+@contextmanager
+def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
+    """W&B is told how the run ended, whatever it did."""
+    exit_code = 1
+    try:
+        yield
+        exit_code = 0
+    finally:
+        need_no_others(trainer)
+        for logger in trainer.loggers:
+            if isinstance(logger, WeightsAndBiases):
+                logger.close(exit_code)

@@ -1,6 +1,7 @@
 """A finished run, rebuilt from what it saved."""
 
 import inspect
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from vitlab.config.annotations import check_kinds
 from vitlab.config.build import allowed_targets, build, called, parts
 from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.references import literal
-from vitlab.config.stored_config import from_saved
+from vitlab.config.stored_config import HARMLESS, from_saved
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.run.continuation import check_weights
 from vitlab.run.model import build_model
@@ -72,9 +73,17 @@ def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
     return path, checkpoint
 
 
-def saved_config(checkpoint: dict[str, Any], path: str) -> DictConfig:
-    """The config in a checkpoint. Raises CheckpointError for one with values that no run has had."""
-    config = from_saved(checkpoint["run"]["config"], path)
+def frozen_run(home: Path) -> dict[str, Any]:
+    """What was frozen of a sweep's job that has saved no state yet, as a checkpoint holds it."""
+    job = json.loads((home / "job.json").read_bytes())
+    config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
+    return {"run": {"config": config, "choices": job["choices"], "wandb_id": job["run_id"]}}
+
+
+def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
+    """The config in a checkpoint, which may have these `calls` of resolvers. Raises CheckpointError for one with values
+    that no run has had."""
+    config = from_saved(checkpoint["run"]["config"], path, calls)
     try:
         check_groups(config, "train")
         check_nodes(config)

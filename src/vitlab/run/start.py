@@ -3,25 +3,25 @@
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import check_unused, run_folder
+from vitlab.checkpoints.run_folder import check_unused, frozen_job, not_begun, run_folder
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.build import plain
+from vitlab.config.frozen import OF_A_SWEEP
 from vitlab.config.job import Job
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import portable
+from vitlab.config.stored_config import OF_THE_MACHINE, portable
 from vitlab.data import ImageDataModule
 from vitlab.distributed.environment import other_rank
-from vitlab.errors import ConfigError
 from vitlab.run.preconditions import check_agreement, check_values
 from vitlab.run.provenance import versions
-from vitlab.run.saved_run import newest_state, saved_config
+from vitlab.run.saved_run import frozen_run, newest_state, saved_config
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,6 @@ class Start:
 def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Path]:
     """The folder of the run, to which no other process writes meanwhile. Raises VitlabError for one that is in use, or
     that holds a run already."""
-    if cfg.resume is not None and job.sweep is not None:
-        raise ConfigError("resume= goes on with one run; give it without -m")
     folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
     if other_rank():
         yield folder
@@ -83,8 +81,16 @@ def resume_or_new(cfg: DictConfig, job: Job, folder: Path) -> Start:
     path: Path | None = None
     checkpoint: dict[str, Any] = {}
     if cfg.resume is not None:
-        path, checkpoint = newest_state(cfg.resume)
-        cfg = resumed_config(saved_config(checkpoint, str(path)), checkpoint["run"]["choices"], cfg, job.overrides)
+        if home := not_begun(cfg.resume):
+            checkpoint = frozen_run(home)
+            saved = saved_config(checkpoint, str(home), OF_THE_MACHINE)
+        else:
+            path, checkpoint = newest_state(cfg.resume)
+            saved = saved_config(checkpoint, str(path))
+        cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, job.overrides)
+    if frozen_job(folder):
+        job = replace(job, sweep=folder.parent)
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in OF_A_SWEEP])
     check_values(cfg)
     check_kept(plain(cfg))
     check_agreement(cfg)

@@ -1,0 +1,85 @@
+"""What the jobs of a sweep are at: a live table on a terminal, else a line for each change."""
+
+import time
+from collections import Counter
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from vitlab.sweeps.folder import Job, State
+
+ORDER = (
+    "running",
+    "lost",
+    "failed",
+    "killed",
+    "waiting",
+    "done",
+    "pruned",
+)  # what somebody may want to look at comes first
+AROUND = 6  # lines of a terminal that are not rows of the table
+SPOKEN = ("running", "done", "failed", "killed", "lost", "pruned")
+
+
+class Board:
+    """Told of every change while it is entered."""
+
+    def __init__(self, jobs: list[Job], states: dict[str, State], console: Console | None = None):
+        self.console = console or Console(soft_wrap=True)
+        self.jobs = {job.name: job for job in jobs}
+        self.states = dict(states)
+        self.live = Live(get_renderable=self.shown, console=self.console, refresh_per_second=1, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.live.is_started:
+            self.live.stop()
+
+    def changed(self, job: Job, state: State) -> None:
+        self.jobs[job.name], self.states[job.name] = job, state
+        if not self.console.is_terminal and state.status in SPOKEN:
+            self.console.print(self.line(job, state), highlight=False, markup=False)
+
+    def line(self, job: Job, state: State) -> str:
+        ended = sum(state.status in ("done", "pruned") for state in self.states.values())
+        score = f", {job.monitor} {state.score:.4f}" if state.score is not None else ""
+        why = f": {state.reason}" if state.reason else ""
+        took = f" in {state.seconds:.0f} s" if state.status == "done" else ""
+        return f"{ended} of {len(self.jobs)} done; {state.status} {job.name}{why}{score}{took}"
+
+    def shown(self) -> Group:
+        return Group(counts(self.states.values()), table(self.jobs, self.states, self.console.height - AROUND))
+
+
+def counts(states: Any) -> Text:
+    """How many jobs there are of each status, as a line."""
+    found = Counter(state.status for state in states)
+    return Text(", ".join(f"{found[status]} {status}" for status in ORDER if found[status]) or "no jobs")
+
+
+def table(jobs: dict[str, Job], states: dict[str, State], most: int | None = None) -> Table:
+    """The jobs, those first that somebody may want to look at, and at `most` so many."""
+    names = sorted(jobs, key=lambda name: (ORDER.index(states[name].status), jobs[name].number))
+    monitors = sorted({job.monitor for job in jobs.values()})
+    found = Table("#", "job", "status", *monitors, "starts", "seconds", "why", box=None, pad_edge=False)
+    for name in names[:most]:
+        job, state = jobs[name], states[name]
+        running = time.time() - state.started if state.status == "running" and state.started else 0.0
+        scores = [f"{state.score:.4f}" if state.score is not None and job.monitor == one else "" for one in monitors]
+        found.add_row(
+            str(job.number),
+            Text(job.name),
+            state.status,
+            *scores,
+            str(state.attempts or ""),
+            f"{state.seconds + running:.0f}" if state.attempts else "",
+            Text(state.reason or ""),
+        )
+    return found

@@ -1,0 +1,38 @@
+"""What runs the jobs of a sweep, whatever it is: submit, poll, cancel."""
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job for an engine: its name in the sweep, and the words of the command that starts it or goes on with it."""
+
+    name: str
+    command: list[str]
+
+
+class Engine(Protocol):
+    """Runs jobs of one sweep, each under a supervisor that keeps the job's state on disk. Entered before it is used; on
+    leaving, jobs that still run are ended, each with its state saved."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    @property
+    def free(self) -> int:
+        """How many jobs it would take now."""
+        ...
+
+    def submit(self, work: Work) -> None:
+        """Take a job."""
+        ...
+
+    def poll(self, seconds: float) -> list[str]:
+        """Wait for at most so long, and return the names of jobs that have ended, or whose supervisor has gone."""
+        ...
+
+    def cancel(self, name: str) -> None:
+        """End a job, its state saved; `poll` returns it once it has ended."""
+        ...

@@ -1,0 +1,168 @@
+"""The folder of a sweep: what was frozen when it started, and how far each of its jobs has come.
+
+sweep.json                what was asked for; written last, so that a sweep that has it is whole
+jobs/JOB/job.json         a job: its number, overrides and choices; config.yaml beside it is its resolved config
+jobs/JOB/state.json       how far it has come, written by its supervisor alone; console.log is what it said
+JOB/                      its run, as any other
+results.csv, seeds.csv    what the jobs came to
+"""
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from vitlab.atomic_files import alive, write_json, write_whole
+from vitlab.checkpoints.run_folder import CHECKPOINTS, JOBS, LATEST
+from vitlab.errors import CheckpointError
+from vitlab.reports.run import RESULT
+
+FORMAT = 1
+SWEEP, JOB, CONFIG, STATE, LOG = "sweep.json", "job.json", "config.yaml", "state.json", "console.log"
+HEARTBEAT = 10.0  # seconds between two signs of life of a job's supervisor
+LOST = 60.0  # seconds after which one that gives none is gone
+
+ENDED = ("done", "pruned")  # never run again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as it was frozen: `name` is its run's folder in the sweep's, `monitor` the metric of its score."""
+
+    number: int
+    name: str
+    overrides: list[str]
+    choices: dict[str, str]
+    monitor: str
+    run_id: str
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The overrides by their keys."""
+        parts = (override.lstrip("+~").partition("=") for override in self.overrides)
+        return {key: value for key, _, value in parts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """How far a job has come: waiting, running, done, failed, killed, lost (its supervisor is gone) or pruned.
+
+    `reason` says why a job failed, in one line, or by which signal it was killed.
+    """
+
+    status: str = "waiting"
+    attempts: int = 0
+    failures: int = 0
+    host: str | None = None
+    pid: int | None = None
+    started: float | None = None
+    heartbeat: float | None = None
+    seconds: float = 0.0
+    score: float | None = None
+    exit_status: int | None = None
+    reason: str | None = None
+
+    @property
+    def supervised(self) -> bool:
+        """Whether a supervisor is at work on it, as far as can be told from here."""
+        if self.status != "running" or self.heartbeat is None:
+            return False
+        if self.host == socket.gethostname() and not alive(self.pid or 0):
+            return False
+        return time.time() - self.heartbeat < LOST
+
+    def seen(self) -> "State":
+        """The state as it is to be shown: one that says running, of a supervisor that is gone, is lost."""
+        return replace(self, status="lost") if self.status == "running" and not self.supervised else self
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """A sweep's folder, which another one of the same sweep may be writing to."""
+
+    path: Path
+
+    @property
+    def frozen(self) -> bool:
+        return (self.path / SWEEP).is_file()
+
+    def home(self, name: str) -> Path:
+        """Where the state of a job lies."""
+        return self.path / JOBS / name
+
+    def request(self) -> dict[str, Any]:
+        """What was asked for when the sweep was frozen. Raises CheckpointError for a folder of another version."""
+        try:
+            request = json.loads((self.path / SWEEP).read_bytes())
+        except ValueError:
+            request = None
+        found = request.get("format") if isinstance(request, dict) else None
+        if found != FORMAT:
+            raise CheckpointError(
+                f"{self.path} is a sweep in format {found}, and this version of vitlab reads format {FORMAT}: give "
+                "another sweep=NAME"
+            )
+        return request
+
+    def check_new(self) -> None:
+        """Raise CheckpointError for the folder of a sweep that was made before sweeps could be gone on with."""
+        if (self.path / "multirun.yaml").is_file() and not self.frozen:
+            raise CheckpointError(
+                f"{self.path} is a sweep of an older version of vitlab, which cannot be gone on with: give another "
+                "sweep=NAME"
+            )
+
+    def clear(self) -> None:
+        """Remove what a start has left that was killed while it froze jobs. Raises CheckpointError where jobs have
+        begun."""
+        if list(self.path.glob(f"{JOBS}/*/{STATE}")):
+            raise CheckpointError(
+                f"{self.path / SWEEP} is gone, and jobs of this sweep have begun: give another sweep=NAME"
+            )
+        shutil.rmtree(self.path / JOBS, ignore_errors=True)
+
+    def add(self, job: Job, config: bytes) -> None:
+        """Freeze a job."""
+        home = self.home(job.name)
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(home / CONFIG, config)
+        write_json(home / JOB, asdict(job))
+
+    def freeze(self, request: dict[str, Any]) -> None:
+        """Say that the sweep is whole."""
+        write_json(self.path / SWEEP, {"format": FORMAT, **request})
+
+    def jobs(self) -> list[Job]:
+        """All jobs, in the order of their numbers."""
+        return sorted(self._jobs(), key=lambda job: job.number)
+
+    def _jobs(self) -> Iterator[Job]:
+        for path in (self.path / JOBS).glob(f"*/{JOB}"):
+            yield Job(**json.loads(path.read_bytes()))
+
+    def state(self, name: str) -> State:
+        """How far a job has come."""
+        try:
+            found = json.loads((self.home(name) / STATE).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return State()
+        return State(**{key: value for key, value in found.items() if key in KNOWN})
+
+    def has_result(self, name: str) -> bool:
+        """Whether a job's run has ended well."""
+        return (self.path / name / RESULT).is_file()
+
+    def saved_at(self, name: str) -> int | None:
+        """When a job's run has saved the state that it would go on from; None where there is none."""
+        states = [self.path / name / CHECKPOINTS / f"{state}.ckpt" for state in LATEST]
+        return max((state.stat().st_mtime_ns for state in states if state.is_file()), default=None)
+
+    def write_state(self, name: str, state: State) -> None:
+        write_json(self.home(name) / STATE, asdict(state))
+
+
+KNOWN = {one.name for one in fields(State)}

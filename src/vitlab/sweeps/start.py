@@ -1,0 +1,78 @@
+"""A start of a sweep: frozen or gone on with, worked off, and told."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from vitlab.checkpoints.run_lock import leave, take
+from vitlab.errors import VitlabError
+from vitlab.sweeps.board import Board
+from vitlab.sweeps.engine import Engine
+from vitlab.sweeps.folder import Job, SweepFolder
+from vitlab.sweeps.results import Results
+from vitlab.sweeps.schedule import Schedule, Source
+from vitlab.sweeps.stop import Stop
+
+
+class NoMore:
+    """A sweep all of whose jobs are frozen before the first one starts."""
+
+    more = False
+
+    def next(self) -> Job:
+        raise AssertionError("there are no more")
+
+    def superfluous(self, job: Job) -> bool:
+        return False
+
+    def note(self, job: Job, state: Any) -> None:
+        pass
+
+
+@contextmanager
+def taken(folder: Path, break_lock: bool) -> Iterator[SweepFolder]:
+    """The folder of a sweep, on which no other process works meanwhile. Raises CheckpointError for one that is in use,
+    and for that of an older version."""
+    sweep = SweepFolder(folder)
+    sweep.check_new()
+    folder.mkdir(parents=True, exist_ok=True)
+    take(folder, break_lock=break_lock)
+    try:
+        yield sweep
+    finally:
+        leave(folder)
+        with suppress(OSError):
+            folder.rmdir()  # if nothing was written to it
+
+
+def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Source) -> None:
+    """Run the jobs that are not done, and tell what they came to. Raises VitlabError, with the status of the first,
+    where jobs have failed, and SystemExit when a signal has ended it."""
+    results = Results(sweep)
+    states = {job.name: sweep.state(job.name).seen() for job in sweep.jobs()}
+    with Board(sweep.jobs(), states) as board, Stop() as stop:
+        schedule = Schedule(sweep, engine, command, source, [results, board])
+        try:
+            schedule.run(stop)
+        finally:
+            results.write()
+    results.show()
+    if stop.number is not None:
+        print("stopped; the same command goes on with it", flush=True)
+        sys.exit(128 + stop.number)
+    failed = [schedule.jobs[name] for name, state in schedule.states.items() if state.status not in ("done", "pruned")]
+    if failed:
+        raise refusal(failed, schedule)
+
+
+def refusal(failed: list[Job], schedule: Schedule) -> VitlabError:
+    """What a sweep with jobs that failed ends with."""
+    first = schedule.states[failed[0].name]
+    log = schedule.sweep.home(failed[0].name) / "console.log"
+    error = VitlabError(
+        f"{len(failed)} of {len(schedule.jobs)} jobs of the sweep failed; {failed[0].name}: {first.reason} ({log})"
+    )
+    error.status = first.exit_status if first.exit_status and first.exit_status < 8 else 1
+    return error

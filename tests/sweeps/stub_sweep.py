@@ -1,0 +1,55 @@
+"""A sweep of stubs: python stub_sweep.py FOLDER SLOTS NAME ... freezes it where it is new, and works it off."""
+
+import sys
+from pathlib import Path
+
+from vitlab.sweeps.folder import Job, SweepFolder
+from vitlab.sweeps.local import Local
+from vitlab.sweeps.schedule import Schedule
+from vitlab.sweeps.stop import Stop
+
+COMMAND = [str(Path(__file__).with_name("stub.py"))]
+
+
+class NoMore:
+    """A sweep all of whose jobs are frozen."""
+
+    more = False
+
+    def next(self):
+        raise AssertionError
+
+    def superfluous(self, job):
+        return False
+
+    def note(self, job, state):
+        pass
+
+
+def frozen(folder, names):
+    sweep = SweepFolder(Path(folder))
+    sweep.path.mkdir(parents=True, exist_ok=True)
+    if not sweep.frozen:
+        for number, name in enumerate(names):
+            job = Job(number=number, name=name, overrides=[f"n={number}"], choices={}, monitor="m", run_id="")
+            sweep.add(job, b"")
+        sweep.freeze({})
+    return sweep
+
+
+def local(sweep, slots=2):
+    return Local(slots=slots, gpus_per_slot=0, threads=1, preload=False, sweep=sweep.path, modules=[])
+
+
+def work_off(sweep, slots=2, watchers=(), source=None):
+    """Work off a sweep; its states by the names of its jobs."""
+    with local(sweep, slots) as engine, Stop() as stop:
+        schedule = Schedule(sweep, engine, COMMAND, source or NoMore(), list(watchers))
+        schedule.run(stop)
+    return {job.name: sweep.state(job.name) for job in sweep.jobs()}
+
+
+if __name__ == "__main__":
+    folder, slots, *names = sys.argv[1:]
+    states = work_off(frozen(folder, names), int(slots))
+    print({name: state.status for name, state in states.items()})
