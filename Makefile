@@ -45,8 +45,8 @@ format: setup ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-sweep: setup ## learning rates on the digits, one job after the other
-	$(BIN)/python src/train.py study=learning_rate $(ARGS)
+sweep: setup ## a sweep on the digits that is killed and goes on, in two minutes
+	$(BIN)/python experiments/killed_sweep.py $(ARGS)
 
 evaluate: setup ## score a finished run: make evaluate ARGS="run=runs/NAME/TIME split=test"
 	$(BIN)/python src/evaluate.py $(ARGS)

@@ -18,7 +18,7 @@ COMMANDS = sorted(set(re.findall(r"python src/(\w+\.py[^`\n|#]*)", README)))
 
 def overrides_of(words: list[str]) -> list[str]:
     """Without flags and what is left open; of a sweep the first value."""
-    words = [word for word in words if not word.startswith("-") and "…" not in word]
+    words = [word for word in words if not word.startswith("-") and "…" not in word and "=" in word]
     parsed = OverridesParser.create().parse_overrides(words)
     first = {o.input_line: next(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
     return [f"{o.get_key_element()}={first[o.input_line]}" if o.input_line in first else o.input_line for o in parsed]

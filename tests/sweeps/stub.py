@@ -6,8 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+from vitlab.checkpoints.run_lock import take
+
 folder = Path(next(word for word in sys.argv if word.startswith("resume=")).removeprefix("resume="))
 folder.mkdir(exist_ok=True)
+take(folder, break_lock=False)
 with open(folder / "starts", "a") as starts:
     starts.write(f"{os.getpid()}\n")
 print(f"this is {folder.name}")

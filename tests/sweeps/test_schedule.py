@@ -8,7 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeps.stub_sweep import frozen, work_off
+from stub_sweep import frozen, work_off
+
+from vitlab.sweeps.local import Local
+from vitlab.sweeps.start import taken
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stub_sweep.py"))]
 
@@ -64,12 +67,6 @@ def test_a_job_whose_run_was_removed_is_done_again(tmp_path):
 
 def test_a_job_that_is_killed_is_gone_on_with(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a_sleep-1", "b"])
-    killed = []
-
-    class Killer:
-        def changed(self, job, state):
-            pass
-
     with subprocess.Popen([*PROGRAM, str(sweep.path), "1"], stdout=subprocess.PIPE, text=True) as program:
         supervisor(sweep, "a_sleep-1")
         killed = int(lines(sweep.path / "a_sleep-1" / "starts")[0])
@@ -114,3 +111,37 @@ def test_when_a_supervisor_is_killed_its_jobs_are_waited_for(tmp_path):
         os.kill(supervisor(sweep, "a_sleep-2"), signal.SIGKILL)
         told = program.communicate(timeout=30)[0]
     assert told.count("done") == 2
+    assert len(lines(sweep.path / "a_sleep-2" / "starts")) == len(lines(sweep.path / "a_sleep-2" / "ends")) == 1
+
+
+def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
+    names = [f"job{number}_sleep-0.1" for number in range(6)]
+    sweeps = [frozen(tmp_path / name, names) for name in ("one", "other")]
+    programs = [subprocess.Popen([*PROGRAM, str(sweep.path), "2"]) for sweep in sweeps]
+    assert [program.wait(60) for program in programs] == [0, 0]
+    for sweep in sweeps:
+        assert statuses({name: sweep.state(name) for name in names}) == dict.fromkeys(names, "done")
+        assert all(len(lines(sweep.path / name / "starts")) == 1 for name in names)
+
+
+def test_one_sweep_has_one_sweeper(tmp_path):
+    with taken(tmp_path / "sweep", break_lock=False):
+        code = "import sys; from pathlib import Path; from vitlab.sweeps.start import taken; "
+        code += "taken(Path(sys.argv[1]), break_lock=False).__enter__()"
+        other = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "sweep")], capture_output=True, text=True, check=False
+        )
+    assert "in use by process" in other.stderr
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_the_nursery_has_one_thread_and_no_device(tmp_path):
+    """What it imports starts no thread pool and opens no GPU, neither of which a fork survives."""
+    engine = Local(slots=1, gpus_per_slot=0, threads=2, preload=True, sweep=tmp_path, modules=["vitlab.programs.train"])
+    with engine:
+        until(lambda: engine.poll(0.1) or engine.born, 120)
+        process = Path("/proc", str(engine.nursery.pid))
+        assert "libtorch" in (process / "maps").read_text()
+        assert len(list((process / "task").iterdir())) == 1
+        assert not [path for path in (process / "fd").iterdir() if "nvidia" in os.readlink(path)]

@@ -26,16 +26,19 @@ QUOTED = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 ESCAPED = re.compile(r"\\[\\()\[\]{}:=, \t]")  # Hydra's own way to write these characters
 
 
-def read_words(words: list[str]) -> list[str]:
+def read_words(words: list[str], first: str | None = None) -> list[str]:
     """The same words, flags first, which Hydra takes on one side of the overrides alone; the values of TEXTS are quoted
-    where Hydra would read them as something else. Raises ConfigError for flags that there are none of, and for an
-    override without a key."""
+    where Hydra would read them as something else. A word without a key that comes `first` is the value of that key.
+    Raises ConfigError for flags that there are none of, and for an override without a key."""
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
     options = parser.parse_intermixed_args(words)
     several = options.multirun or any(word.startswith("study=") for word in options.overrides)
     flags = [word for word in words if word not in options.overrides]
-    return [*flags, *(as_text(word, several) for word in options.overrides)]
+    overrides = list(options.overrides)
+    if first and overrides and "=" not in overrides[0]:
+        overrides[0] = f"{first}={overrides[0]}"
+    return [*flags, *(as_text(word, several) for word in overrides)]
 
 
 def refuse(message: str) -> NoReturn:

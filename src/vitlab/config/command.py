@@ -38,8 +38,9 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
 )
 
 
-def command(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
-    """Make a command of a task: conf/<name>.yaml is composed, checked and handed to it. Refusals, ours and Hydra's, are
+def command(name: str, first: str | None = None) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
+    """Make a command of a task: conf/<name>.yaml is composed, checked and handed to it. A first word without a key is
+    the value of `first`. Refusals, ours and Hydra's, are
     a sentence on stderr and their exit status. In a multirun a job's are raised: the others run, and the sweep ends
     with the status of the first."""
 
@@ -59,7 +60,7 @@ def command(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], N
             composed = False
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
             try:
-                sys.argv[1:] = read_words(sys.argv[1:])
+                sys.argv[1:] = read_words(sys.argv[1:], first)
                 job()
             except Exception as error:
                 refusal = as_refusal(error)

@@ -150,6 +150,12 @@ class Survey:
 
 
 @dataclass(kw_only=True)
+class Sweeps:
+    sweep: str | None
+    watch: bool
+
+
+@dataclass(kw_only=True)
 class Pack:
     output: str | None
     shard_size: float
@@ -163,7 +169,7 @@ class Pack:
 
 COMMANDS = {
     one.__name__.lower(): one
-    for one in (Train, Preview, Evaluate, Predict, Visualize, Export, Features, Probe, Summary, Survey, Pack)
+    for one in (Train, Preview, Evaluate, Predict, Visualize, Export, Features, Probe, Summary, Survey, Pack, Sweeps)
 }
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
 WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool}  # keys of models that their constructors do not see

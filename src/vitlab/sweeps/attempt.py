@@ -44,7 +44,7 @@ class Attempt:
 
     def begin(self) -> list[str] | None:
         """The words of its command; None where a start before has ended well, and nobody took note of it."""
-        before = self.sweep.state(self.name)
+        before = self.sweep.state(self.name).seen()
         if (result := result_of(self.folder)) is not None:
             self._note(replace(before, status="done", score=result.get("score"), reason=None))
             leave(self.home)

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -55,22 +56,27 @@ class Board:
         return f"{ended} of {len(self.jobs)} done; {state.status} {job.name}{why}{score}{took}"
 
     def shown(self) -> Group:
-        return Group(counts(self.states.values()), table(self.jobs, self.states, self.console.height - AROUND))
+        return pages(list(self.jobs.values()), self.states, self.console.height - AROUND)
 
 
-def counts(states: Any) -> Text:
+def pages(jobs: list[Job], states: dict[str, State], most: int | None = None) -> Group:
+    """How many jobs there are of each status, and, at `most` so many, what each is at."""
+    return Group(counts(states.values()), table(jobs, states, most))
+
+
+def counts(states: Iterable[State]) -> Text:
     """How many jobs there are of each status, as a line."""
     found = Counter(state.status for state in states)
     return Text(", ".join(f"{found[status]} {status}" for status in ORDER if found[status]) or "no jobs")
 
 
-def table(jobs: dict[str, Job], states: dict[str, State], most: int | None = None) -> Table:
-    """The jobs, those first that somebody may want to look at, and at `most` so many."""
-    names = sorted(jobs, key=lambda name: (ORDER.index(states[name].status), jobs[name].number))
-    monitors = sorted({job.monitor for job in jobs.values()})
+def table(jobs: list[Job], states: dict[str, State], most: int | None) -> Table:
+    """The jobs, those first that somebody may want to look at."""
+    jobs = sorted(jobs, key=lambda job: (ORDER.index(states[job.name].status), job.number))
+    monitors = sorted({job.monitor for job in jobs})
     found = Table("#", "job", "status", *monitors, "starts", "seconds", "why", box=None, pad_edge=False)
-    for name in names[:most]:
-        job, state = jobs[name], states[name]
+    for job in jobs[:most]:
+        state = states[job.name]
         running = time.time() - state.started if state.status == "running" and state.started else 0.0
         scores = [f"{state.score:.4f}" if state.score is not None and job.monitor == one else "" for one in monitors]
         found.add_row(

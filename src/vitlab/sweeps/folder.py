@@ -75,9 +75,15 @@ class State:
             return False
         return time.time() - self.heartbeat < LOST
 
+    def lost(self) -> "State":
+        """The state of one that runs, without its supervisor; its time ends with the last sign of life."""
+        lived = max(0.0, (self.heartbeat or 0.0) - (self.started or 0.0))
+        seconds = round(self.seconds + lived, 1)
+        return replace(self, status="lost", seconds=seconds, started=None, reason="its supervisor is gone")
+
     def seen(self) -> "State":
-        """The state as it is to be shown: one that says running, of a supervisor that is gone, is lost."""
-        return replace(self, status="lost") if self.status == "running" and not self.supervised else self
+        """The state as it is to be shown: that of one that runs may be lost."""
+        return self.lost() if self.status == "running" and not self.supervised else self
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,10 @@ class SweepFolder:
         """When a job's run has saved the state that it would go on from; None where there is none."""
         states = [self.path / name / CHECKPOINTS / f"{state}.ckpt" for state in LATEST]
         return max((state.stat().st_mtime_ns for state in states if state.is_file()), default=None)
+
+    def states(self) -> dict[str, State]:
+        """How far the jobs have come, by their names, as it is to be shown."""
+        return {job.name: self.state(job.name).seen() for job in self.jobs()}
 
     def write_state(self, name: str, state: State) -> None:
         write_json(self.home(name) / STATE, asdict(state))

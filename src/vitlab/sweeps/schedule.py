@@ -102,7 +102,7 @@ class Schedule:
             self.saved[name] = self.sweep.saved_at(name)
             self.here.add(name)
             self.engine.submit(Work(name, self.command))
-            self._note(name, replace(self.states[name], status="running"))
+            self._note(name, replace(self.states[name], status="running", reason=None))
 
     def _cancel(self, names: set[str]) -> None:
         for name in names - self.cancelled:
@@ -113,7 +113,7 @@ class Schedule:
         """Take note of how a job has ended, and put it back into the queue if it is to be started again."""
         state = self.sweep.state(name)
         if state.status == "running":  # nobody was left to write how
-            state = replace(state, status="lost", reason="its supervisor is gone")
+            state = state.lost()
             self.sweep.write_state(name, state)
         if state.status == "killed" and name in self.cancelled and not stop.asked:
             state = replace(state, status="pruned")
