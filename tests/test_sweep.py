@@ -2,11 +2,14 @@
 
 import csv
 import errno
+import sys
 
 import pytest
+import yaml
 from conftest import BARE
 
 from hydra_plugins.vitlab_plugins.resolvers import sweep_folder
+from vitlab.config.home import EXPERIMENTS
 from vitlab.sweeps.folder import SweepFolder
 
 QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=128"]
@@ -178,3 +181,69 @@ def test_a_flag_may_stand_anywhere(cli, place):
     assert shown.status == 0, shown.err
     assert "seed: 5" in shown.out
     assert "max_epochs: 3" in shown.out
+
+
+# -- searches
+
+
+def test_a_random_search_is_refused_before_its_first_job(cli, tmp_path):
+    random = ["-m", "hydra/sweeper=vitlab_random", "sweep=a"]
+    for words, said in (
+        ([*random, "seed=1"], "something to vary"),
+        ([*random, "optimizer.lr=interval(1,0)"], "no interval"),
+        ([*random, "optimizer.lr=interval(1e-4,1e-2)", "hydra.sweeper.num_trials=0"], "num_trials 0 is not at least 1"),
+        ([*random, "optimizer.lr=interval(1e-4,1e-2)", "+optimizer.lrr=1,2"], "did you mean optimizer.lr"),
+        ([*random, "optimizer.lrr=interval(1e-4,1e-2)"], "did you mean optimizer.lr"),
+    ):
+        run = cli("train", *words)
+        assert run.status == 2
+        assert said in run.err
+        assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_search_without_optuna_says_what_is_missing(cli, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    run = cli("train", "-m", "hydra/sweeper=vitlab_optuna", "optimizer.lr=interval(1e-4,1e-2)")
+    assert run.status == 2
+    assert "pip install optuna" in run.err
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_a_search_goes_on_with_more_trials(cli, tmp_path):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    words = ["-m", *QUICK, "sweep=a", "hydra/sweeper=vitlab_optuna", "engine.slots=2", "model.pool=cls,mean"]
+    words += ["optimizer.lr=tag(log,interval(1e-4,1e-2))", "hydra.sweeper.pruner=median"]
+    assert cli("train", *words, "hydra.sweeper.num_trials=3").status == 0
+    sweep, rows = table(tmp_path, "runs/a")
+    assert len(rows) == 3
+    again = cli("train", *words, "hydra.sweeper.num_trials=5")
+    assert again.status == 0, again.err
+    _, more = table(tmp_path, "runs/a")
+    assert sorted(row["folder"][0] for row in more) == list("01234")
+    assert all(row in more for row in rows)
+    assert {path.name for path in sweep.glob("*.png")} == {"importance.png", "parallel.png"}
+    other = cli("train", *words, "hydra.sweeper.num_trials=6", "hydra.sweeper.sampler=random")
+    assert other.status == 2
+    assert 'search.sampler was "tpe" and is "random" now' in other.err
+
+
+def test_the_command_of_wandbs_agent_runs(cli, monkeypatch):
+    """The agent's own code makes it of the YAML and the values that the server chose."""
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+
+    asked = yaml.safe_load((EXPERIMENTS / "wandb_sweep.yaml").read_text())
+    chosen = {"optimizer.lr": 0.0012, "optimizer.weight_decay": 0.05, "callbacks": "[default,ema]"}
+    values = {name: axis.get("value", chosen.get(name)) for name, axis in asked["parameters"].items()}
+    given = create_sweep_command_args({"args": {name: {"value": value} for name, value in values.items()}})
+    given |= {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [asked["program"]]}
+    command = [word for part in create_sweep_command(asked["command"]) for word in given[part[2:-1]]]
+    assert command[:3] == ["/usr/bin/env", "python", "src/train.py"]
+    run = cli("train", *command[3:], *QUICK, "trainer.max_epochs=1", folder="run")
+    assert run.status == 0, run.err
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    assert (config["optimizer"]["lr"], config["optimizer"]["weight_decay"]) == (0.0012, 0.05)
+    assert "ema" in config["callbacks"]
+    with open(run.folder / "metrics.csv", newline="") as f:
+        assert asked["metric"]["name"] in next(csv.DictReader(f))

@@ -15,6 +15,7 @@ class NoMore:
     """A sweep all of whose jobs are frozen."""
 
     more = False
+    total = None
 
     def next(self):
         raise AssertionError

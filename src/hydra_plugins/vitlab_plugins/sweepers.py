@@ -18,6 +18,8 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import numbered
 from vitlab.errors import ConfigError
 
+OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.mode", "hydra.run")  # no job's
+
 
 @dataclass
 class GridConf:
@@ -25,8 +27,28 @@ class GridConf:
     params: dict[str, Any] | None = None  # what varies, as on the command line, which wins: optimizer.lr: 1e-3,1e-4
 
 
-ConfigStore.instance().store(group="hydra/sweeper", name="vitlab_grid", node=GridConf)
-OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.mode", "hydra.run")  # no job's
+@dataclass
+class RandomConf(GridConf):
+    _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Random"
+    num_trials: int = 20
+    seed: int = 0
+
+
+@dataclass
+class OptunaConf(RandomConf):
+    _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Optuna"
+    objectives: list[str] | None = None  # figures of a run's result; null: the monitor
+    directions: list[str] | None = None  # of each, minimize or maximize; null: as the figure is better
+    sampler: str = "tpe"  # or random
+    num_startup_trials: int = 10  # of tpe, at random
+    pruner: str = "none"  # or median, successive_halving
+    prune_after_trials: int = 5  # of the median: so many that have ended to compare with
+    prune_after_steps: int = 0  # optimizer steps of a trial before it may be ended
+
+
+STORE = ConfigStore.instance()
+for name, node in (("grid", GridConf), ("random", RandomConf), ("optuna", OptunaConf)):
+    STORE.store(group="hydra/sweeper", name=f"vitlab_{name}", node=node)
 
 
 class Grid(Sweeper):
@@ -44,12 +66,11 @@ class Grid(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Freeze the jobs, or go on with those that were. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
-        from vitlab.config.frozen import of_the_jobs, secret_words
+        from vitlab.config.frozen import Composer, secret_words
         from vitlab.sweeps.start import taken, work_off
 
         cfg = self.cfg
-        words = [f"{key}={value}" for key, value in self.params.items()] + arguments
-        overrides = of_the_jobs(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
+        self.compose = Composer(cfg, self.loader)
         folder = Path(cfg.hydra.sweep.dir).absolute()
         modules = [f"vitlab.programs.{cfg.hydra.job.config_name}"]
         command = [str(Path(sys.argv[0]).absolute()), *secret_words(cfg)]
@@ -58,48 +79,65 @@ class Grid(Sweeper):
             taken(folder, cfg.break_lock) as sweep,
             build(cfg.engine, "engine", sweep=folder, modules=modules) as engine,
         ):
-            work_off(sweep, engine, command, self.source(sweep, overrides))
+            work_off(sweep, engine, command, self.source(sweep, arguments))
 
-    def source(self, sweep: Any, overrides: list[Override]) -> Any:
-        """Freeze all jobs, or compare them with those that are. Raises ConfigError for another sweep of that name."""
-        from vitlab.config.frozen import asked_for
+    def source(self, sweep: Any, arguments: list[str]) -> Any:
+        """Where the jobs of this start come from. Raises ConfigError for another sweep than the one of that name."""
+        from vitlab.config.frozen import asked_for, of_the_jobs
         from vitlab.sweeps.request import check_same
-        from vitlab.sweeps.start import NoMore
 
-        if not overrides:
+        words = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        given = of_the_jobs(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
+        if not given:
             if not sweep.frozen:
                 raise ConfigError(f"there is no sweep {sweep.path} to go on with; say what is to vary: KEY=A,B")
-            return NoMore()
-        last = {one.get_key_element(): one for one in overrides}.values()  # of a key that is given twice
+            request = sweep.request()
+            self.shared = request["same"]
+            self.check_kind(sweep, request)
+            return self.jobs(sweep, request)
+        last = {one.get_key_element(): one for one in given}.values()  # of a key that is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
-        jobs = self.jobs(varying)
-        request = asked_for(self.cfg, jobs=jobs)
+        self.shared = BasicSweeper.split_arguments(same, None)[0][0]
+        request = asked_for(self.cfg, same=self.shared, **self.asked(varying))
         if sweep.frozen:
             check_same(sweep, request)
-            return NoMore()
-        sweep.clear()
-        for job, config in [self.composed(number, same, words) for number, words in enumerate(jobs)]:
-            sweep.add(job, config)
-        sweep.freeze(request)
-        return NoMore()
+        else:
+            sweep.clear()
+        return self.jobs(sweep, request)
 
-    def jobs(self, varying: list[Override]) -> list[list[str]]:
-        """What each job states of what varies."""
+    def check_kind(self, sweep: Any, request: dict[str, Any]) -> None:
+        """Raise ConfigError for a sweep that another sweeper has frozen."""
+        if "search" in request:
+            raise ConfigError(
+                f"{sweep.path} is a search: say how it goes on, by hydra/sweeper=NAME hydra.sweeper.num_trials=N"
+            )
+
+    def asked(self, varying: list[Override]) -> dict[str, Any]:
+        """What is asked for of what varies: the words of each job."""
         for one in varying:
             if one.is_interval_sweep():
                 raise ConfigError(
                     f"{one.input_line} is a range to draw from, and a grid has points: list them, or choose "
                     "hydra/sweeper=vitlab_random or vitlab_optuna"
                 )
-        return BasicSweeper.split_arguments(varying, None)[0]
+        return {"jobs": BasicSweeper.split_arguments(varying, None)[0]}
 
-    def composed(self, number: int, same: list[Override], words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
-        """Compose a job of what all jobs state and its own `words`, and check it: the job, and its config."""
-        from vitlab.config.frozen import as_yaml, frozen
+    def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
+        """All jobs, frozen before the first one starts."""
+        from vitlab.sweeps.start import NoMore
+
+        if not sweep.frozen:
+            for job, config in [self.composed(*job) for job in enumerate(request["jobs"])]:
+                sweep.add(job, config)
+            sweep.freeze(request)
+        return NoMore()
+
+    def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
+        """Compose a job of what all jobs state and its own words, and check it: the job, and its config."""
+        from vitlab.config.frozen import as_yaml
         from vitlab.sweeps.folder import Job
 
-        shared = BasicSweeper.split_arguments(same, None)[0][0]
-        found = frozen(self.cfg, self.loader, [*shared, *words], number, [one.key_or_group for one in same])
+        found = self.compose(number, self.shared, words)
         if found.told not in self.told:
             print(found.told)
             self.told.add(found.told)
@@ -114,3 +152,75 @@ class Grid(Sweeper):
             run_id=secrets.token_hex(4),
         )
         return job, as_yaml(found.config)
+
+
+class Random(Grid):
+    """So many jobs at random places: of choices, ranges and intervals, as tag(log, interval(1e-4, 1e-2))."""
+
+    def __init__(self, params: dict[str, Any] | None, num_trials: int, **options: Any):
+        super().__init__(params)
+        if num_trials < 1:
+            raise ConfigError(f"hydra.sweeper.num_trials {num_trials} is not at least 1")
+        self.num_trials = num_trials
+        self.options = options
+
+    def check_kind(self, sweep: Any, request: dict[str, Any]) -> None:
+        """Raise ConfigError for a sweep that is no search of this kind, or whose files have changed, so that jobs still
+        to be composed would not be like the others."""
+        from vitlab.config.frozen import asked_for
+        from vitlab.sweeps.request import check_same
+
+        if set(request.get("search", ())) != {"axes", "name", *self.options}:
+            raise ConfigError(f"{sweep.path} is no search of this kind: leave hydra/sweeper= out, or name its own")
+        now = asked_for(self.loader.load_sweep_config(self.cfg, self.shared))
+        check_same(sweep, {**request, **now})
+
+    def asked(self, varying: list[Override]) -> dict[str, Any]:
+        """The axes of the search, and how they are searched. More trials are not another search."""
+        if not varying:
+            raise ConfigError("a search needs something to vary: optimizer.lr=interval(1e-4,1e-2)")
+        return {"search": {"axes": [axis_of(one) for one in varying], "name": str(self.cfg.name), **self.options}}
+
+    def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
+        """Jobs that are frozen when there is room for each. A first look at one sees whether there can be any."""
+        from vitlab.sweeps.space import Axis
+
+        options = dict(request["search"])
+        axes, name = [Axis(**axis) for axis in options.pop("axes")], options.pop("name")
+        found = self.compose(0, self.shared, [axis.word(axis.first) for axis in axes])
+        search = self.search(sweep, axes, name, found.monitor, options)
+        if not sweep.frozen:
+            sweep.freeze(request)
+        return search
+
+    def search(self, sweep: Any, axes: list[Any], name: str, monitor: str, options: dict[str, Any]) -> Any:
+        from vitlab.sweeps.search import RandomSearch
+
+        return RandomSearch(sweep, self.trial, axes=axes, num_trials=self.num_trials, **options)
+
+    def trial(self, number: int, words: Sequence[str]) -> tuple[Any, bytes]:
+        return self.composed(number, words, f"{number:0{len(str(self.num_trials - 1))}}_")
+
+
+class Optuna(Random):
+    """Jobs where Optuna suggests them, and bad ones ended early."""
+
+    def search(self, sweep: Any, axes: list[Any], name: str, monitor: str, options: dict[str, Any]) -> Any:
+        from vitlab.sweeps.optuna_search import OptunaSearch
+
+        more = {"name": name, "monitor": monitor, **options}
+        return OptunaSearch(sweep, self.trial, axes=axes, num_trials=self.num_trials, **more)
+
+
+def axis_of(one: Override) -> dict[str, Any]:
+    """What a search may choose for a key, as plain types: an interval of whole numbers if both ends are, a range with a
+    step of 1 likewise, and else a choice."""
+    value: Any = one.value()
+    name = one.get_key_element()
+    if one.is_interval_sweep():
+        low, high = value.start, value.end
+        whole = isinstance(low, int) and isinstance(high, int) and "float" not in value.tags
+        return {"name": name, "low": low, "high": high, "whole": whole, "log": "log" in value.tags}
+    if one.is_range_sweep() and value.step == 1 and isinstance(value.start, int):
+        return {"name": name, "low": value.start, "high": value.stop - 1, "whole": True, "log": "log" in value.tags}
+    return {"name": name, "choices": list(one.sweep_string_iterator())}

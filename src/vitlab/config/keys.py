@@ -153,6 +153,7 @@ class Survey:
 class Sweeps:
     sweep: str | None
     watch: bool
+    pictures: bool
 
 
 @dataclass(kw_only=True)

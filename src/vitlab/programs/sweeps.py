@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.live import Live
 
 from vitlab.errors import CheckpointError
+from vitlab.reports.search import draw
 from vitlab.spelling import instead_of
 from vitlab.sweeps.board import AROUND, counts, pages
 from vitlab.sweeps.folder import SWEEP, SweepFolder
+from vitlab.sweeps.results import Results
 
 RUNS = Path("runs")
 PAUSE = 2.0  # seconds between two looks
@@ -32,6 +34,9 @@ def tell(cfg: DictConfig) -> None:
                 time.sleep(PAUSE)
                 states = sweep.states()
     console.print(pages(sweep.jobs(), states))
+    if cfg.pictures:
+        Results(sweep).write()
+        console.print(*draw(sweep.path, Results(sweep).ended()), sep="\n", highlight=False)
     console.print(f"tables and runs in {sweep.path}", highlight=False, markup=False)
 
 

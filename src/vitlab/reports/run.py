@@ -1,5 +1,6 @@
 """What a run says of itself once it has ended."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -11,3 +12,13 @@ def result_of(folder: Path) -> dict[str, Any] | None:
     """The result of a run's folder: score, steps, seconds, test metrics; None where the run has not ended well."""
     path = folder / RESULT
     return json.loads(path.read_text()) if path.is_file() else None
+
+
+def history(folder: Path, metric: str) -> list[tuple[int, float]]:
+    """The steps at which a run, which may still go on, has measured a metric, and its values there."""
+    path = folder / "metrics.csv"
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    rows = csv.DictReader(line for line in lines if line.endswith("\n"))  # the last one may be half written
+    return [(int(row["step"]), float(row[metric])) for row in rows if row.get(metric)]

@@ -1,12 +1,15 @@
 """A sweep's jobs as one table, best first, and the means over its seeds."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from vitlab.atomic_files import write_csv
 from vitlab.monitors import better
 from vitlab.reports.seeds import COLUMNS, write_seed_table
+
+LONGEST_NUMBER = 8  # letters of one that is shown as it is
 
 
 def write_tables(sweep: Path, outcomes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -45,6 +48,14 @@ def telling(rows: list[dict[str, Any]], always: Collection[str] = COLUMNS) -> li
     return [{name: value for name, value in row.items() if name not in same} for row in rows]
 
 
+def shown(value: Any) -> str:
+    """A value as it is read: of numbers with many digits the first ones that count."""
+    if isinstance(value, str) and len(value) > LONGEST_NUMBER:
+        with suppress(ValueError):
+            return f"{float(value):.4g}"
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
 def print_rows(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -53,5 +64,5 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     table = Table(*columns)
     for row in rows:
         values = [row.get(name) for name in columns]
-        table.add_row(*[f"{v:.4f}" if isinstance(v, float) else "" if v is None else str(v) for v in values])
+        table.add_row(*map(shown, values))
     Console(markup=False).print(table)

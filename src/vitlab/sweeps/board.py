@@ -28,8 +28,9 @@ SPOKEN = ("running", "done", "failed", "killed", "lost", "pruned")
 class Board:
     """Told of every change while it is entered."""
 
-    def __init__(self, jobs: list[Job], states: dict[str, State], console: Console | None = None):
-        self.console = console or Console(soft_wrap=True)
+    def __init__(self, jobs: list[Job], states: dict[str, State], total: int | None = None):
+        self.console = Console(soft_wrap=True)
+        self.total = total
         self.jobs = {job.name: job for job in jobs}
         self.states = dict(states)
         self.live = Live(get_renderable=self.shown, console=self.console, refresh_per_second=1, transient=True)
@@ -53,7 +54,7 @@ class Board:
         score = f", {job.monitor} {state.score:.4f}" if state.score is not None else ""
         why = f": {state.reason}" if state.reason else ""
         took = f" in {state.seconds:.0f} s" if state.status == "done" else ""
-        return f"{ended} of {len(self.jobs)} done; {state.status} {job.name}{why}{score}{took}"
+        return f"{ended} of {self.total or len(self.jobs)} done; {state.status} {job.name}{why}{score}{took}"
 
     def shown(self) -> Group:
         return pages(list(self.jobs.values()), self.states, self.console.height - AROUND)

@@ -31,8 +31,11 @@ class Results:
             self.due = time.monotonic() + (time.monotonic() - begun) / SHARE
 
     def write(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        ended = [one for one in self.outcomes.values() if one is not None]
-        return write_tables(self.sweep.path, ended)
+        return write_tables(self.sweep.path, self.ended())
+
+    def ended(self) -> list[dict[str, Any]]:
+        """What the jobs have come to that have ended."""
+        return [one for one in self.outcomes.values() if one is not None]
 
     def show(self) -> None:
         print_tables(self.sweep.path, *self.write())

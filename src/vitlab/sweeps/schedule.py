@@ -3,7 +3,7 @@
 import time
 from collections import Counter, deque
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from vitlab.sweeps.engine import Engine, Work
 from vitlab.sweeps.folder import ENDED, Job, State, SweepFolder
@@ -33,6 +33,15 @@ class Source(Protocol):
 
     def note(self, job: Job, state: State) -> None:
         """Hear what a job has come to."""
+        ...
+
+    @property
+    def total(self) -> int | None:
+        """How many jobs there will be, where they are not frozen yet."""
+        ...
+
+    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
+        """Say at the end what all jobs together tell."""
         ...
 
 

@@ -20,6 +20,7 @@ class NoMore:
     """A sweep all of whose jobs are frozen before the first one starts."""
 
     more = False
+    total = None
 
     def next(self) -> Job:
         raise AssertionError("there are no more")
@@ -28,6 +29,9 @@ class NoMore:
         return False
 
     def note(self, job: Job, state: Any) -> None:
+        pass
+
+    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
         pass
 
 
@@ -52,13 +56,14 @@ def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Sou
     where jobs have failed, and SystemExit when a signal has ended it."""
     results = Results(sweep)
     states = {job.name: sweep.state(job.name).seen() for job in sweep.jobs()}
-    with Board(sweep.jobs(), states) as board, Stop() as stop:
+    with Board(sweep.jobs(), states, source.total) as board, Stop() as stop:
         schedule = Schedule(sweep, engine, command, source, [results, board])
         try:
             schedule.run(stop)
         finally:
             results.write()
     results.show()
+    source.conclude(results.ended())
     if stop.number is not None:
         print("stopped; the same command goes on with it", flush=True)
         sys.exit(128 + stop.number)

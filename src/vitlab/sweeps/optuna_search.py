@@ -1,0 +1,199 @@
+"""Searching by Optuna: each job where those before it make a good one likely, and bad ones ended early.
+
+Akiba et al., 2019, arXiv:1907.10902. The study is a journal in the sweep's folder, to which the sweeper alone writes.
+"""
+
+import hashlib
+import math
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vitlab.atomic_files import write_whole
+from vitlab.errors import ConfigError
+from vitlab.monitors import better
+from vitlab.reports.run import history, result_of
+from vitlab.reports.search import draw
+from vitlab.spelling import instead_of
+from vitlab.sweeps.folder import Job, State, SweepFolder
+from vitlab.sweeps.search import Compose, RandomSearch
+from vitlab.sweeps.space import Axis
+
+JOURNAL = "study.journal"
+STUDY = "sweep"
+
+
+class OptunaSearch(RandomSearch):
+    """Asks a study for the next job, and tells it what jobs come to. A job's number is its trial's.
+
+    `objectives` are figures of a run's result, and `directions` minimize or maximize; null is the monitor, as it is
+    better. `sampler` is tpe (Watanabe, 2023, arXiv:2304.11127) or random, and is seeded anew by `name`, `seed`, trial
+    and key, so that a search that is gone on with suggests what it would have. `pruner` is none, median or
+    successive_halving (Li et al., 2018, arXiv:1810.05934), by the values of the monitor in metrics.csv: the median not
+    before `prune_after_trials` trials have ended, both not before `prune_after_steps` optimizer steps of one.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFolder,
+        compose: Compose,
+        *,
+        axes: list[Axis],
+        num_trials: int,
+        seed: int,
+        name: str,
+        monitor: str,
+        objectives: list[str] | None,
+        directions: list[str] | None,
+        sampler: str,
+        num_startup_trials: int,
+        pruner: str,
+        prune_after_trials: int,
+        prune_after_steps: int,
+    ):
+        super().__init__(sweep, compose, axes=axes, num_trials=num_trials, seed=seed)
+        self.name = name
+        self.monitor = monitor
+        self.objectives = objectives or [monitor]
+        self.directions = directions or [f"{better(one)}imize" for one in self.objectives]
+        check_one_of("sampler", sampler, ("tpe", "random"))
+        check_one_of("pruner", pruner, ("none", "median", "successive_halving"))
+        for direction in self.directions:
+            check_one_of("directions", direction, ("minimize", "maximize"))
+        if len(self.directions) != len(self.objectives):
+            raise ConfigError(
+                f"hydra.sweeper: {len(self.objectives)} objectives, and {len(self.directions)} directions"
+            )
+        if pruner != "none" and self.objectives != [monitor]:
+            raise ConfigError(
+                f"hydra.sweeper.pruner={pruner} ends runs by the monitor alone: set it to none, or objectives to null"
+            )
+        self.sampler, self.num_startup_trials = sampler, num_startup_trials
+        self.pruner = pruner
+        self.study = self._opened(prune_after_trials, prune_after_steps)
+        for job in sweep.jobs():
+            self.note(job, sweep.state(job.name))
+
+    def words(self, number: int) -> list[str]:
+        """Ask for a place, or, after a kill between two words of an answer, for the rest of it."""
+        import optuna
+
+        trials = self.study.get_trials(deepcopy=False)
+        if number == len(trials):
+            self.study.ask()
+            trials = self.study.get_trials(deepcopy=False)
+        trial = optuna.trial.Trial(self.study, trials[number]._trial_id)
+        return [axis.word(self._suggested(trial, axis)) for axis in self.axes]
+
+    def note(self, job: Job, state: State) -> None:
+        """Tell the study of a job that has ended well, or was ended before its time."""
+        from optuna.trial import TrialState
+
+        if state.status not in ("done", "pruned") or self._trial(job).state.is_finished():
+            return
+        self._report(job)
+        if state.status == "pruned":
+            self.study.tell(job.number, state=TrialState.PRUNED)
+            return
+        values = [self._value(job, objective) for objective in self.objectives]
+        if all(map(math.isfinite, values)):
+            self.study.tell(job.number, values)
+        else:
+            self.study.tell(job.number, state=TrialState.FAIL)
+
+    def superfluous(self, job: Job) -> bool:
+        """Whether the pruner ends a job, by what it has measured since it was asked last."""
+        return self.pruner != "none" and self._report(job, prune=True)
+
+    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
+        """Print the jobs than which none is better in all objectives, and draw what matters."""
+        if len(self.objectives) > 1:
+            names = {job.number: job.name for job in self.sweep.jobs()}
+            print("\njobs than which no other is better in every objective:")
+            for trial in self.study.best_trials:
+                values = zip(self.objectives, trial.values, strict=True)
+                print(f"{names[trial.number]}: {', '.join(f'{name} {value:.4g}' for name, value in values)}")
+        with suppress(ConfigError):  # of too few jobs, nothing can be drawn
+            print(f"\npictures: {', '.join(map(str, draw(self.sweep.path, outcomes)))}")
+
+    def _opened(self, after_trials: int, after_steps: int) -> Any:
+        try:
+            import optuna
+        except ModuleNotFoundError as error:
+            raise ConfigError("hydra/sweeper=vitlab_optuna needs the package optuna: pip install optuna") from error
+        from optuna import pruners
+        from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        path = self.sweep.path / JOURNAL
+        mend(path)
+        return optuna.create_study(
+            study_name=STUDY,
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            directions=self.directions,
+            load_if_exists=True,
+            pruner={
+                "none": pruners.NopPruner,
+                "median": lambda: pruners.MedianPruner(after_trials, after_steps),
+                "successive_halving": lambda: pruners.SuccessiveHalvingPruner(after_steps or "auto"),
+            }[self.pruner](),
+        )
+
+    def _suggested(self, trial: Any, axis: Axis) -> Any:
+        from optuna import samplers
+
+        key = f"{self.name}/{self.seed}/{trial.number}/{axis.name}"
+        seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest())
+        if self.sampler == "random":
+            self.study.sampler = samplers.RandomSampler(seed=seed)
+        else:
+            startup = self.num_startup_trials
+            self.study.sampler = samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+        if axis.choices is not None:
+            return trial.suggest_categorical(axis.name, axis.choices)
+        if axis.whole:
+            return trial.suggest_int(axis.name, int(axis.low), int(axis.high), log=axis.log)
+        return trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log)
+
+    def _trial(self, job: Job) -> Any:
+        return self.study.get_trials(deepcopy=False)[job.number]
+
+    def _report(self, job: Job, *, prune: bool = False) -> bool:
+        """Tell the study what a run has measured that it has not heard of; whether the run is to be pruned by it."""
+        import optuna
+
+        if self.pruner == "none":
+            return False
+        frozen = self._trial(job)
+        for step, value in history(self.sweep.path / job.name, self.monitor):
+            if step not in frozen.intermediate_values:
+                trial = optuna.trial.Trial(self.study, frozen._trial_id)
+                trial.report(value, step)
+                if prune and trial.should_prune():
+                    return True
+        return False
+
+    def _value(self, job: Job, objective: str) -> float:
+        """An objective of a run that is done. Raises ConfigError for one that it has not."""
+        result = result_of(self.sweep.path / job.name) or {}
+        figures = {**result, **result.get("last", {}), **result.get("test", {}), self.monitor: result.get("score")}
+        known = [name for name, value in figures.items() if isinstance(value, int | float)]
+        if objective not in known and objective != self.monitor:
+            raise ConfigError(f"hydra.sweeper.objectives: a run has no {objective}{instead_of(objective, known)}")
+        value = figures[objective]
+        return math.nan if value is None else float(value)
+
+
+def check_one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"hydra.sweeper.{key} {value} is not one of: {', '.join(known)}")
+
+
+def mend(journal: Path) -> None:
+    """Cut off the line that a kill has left half written, and take away the lock that it has left: of the processes
+    that write to this journal there is one."""
+    journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
+    if journal.is_file() and not (content := journal.read_bytes()).endswith(b"\n"):
+        write_whole(journal, content[: content.rfind(b"\n") + 1])

@@ -1,0 +1,51 @@
+"""Searching: jobs that are not all there from the beginning, each frozen when there is room for it."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from vitlab.sweeps.folder import Job, State, SweepFolder
+from vitlab.sweeps.space import Axis
+
+Compose = Callable[[int, list[str]], tuple[Job, bytes]]
+
+
+class RandomSearch:
+    """Jobs at random places. The place of a job is a function of the seed and its number alone."""
+
+    def __init__(self, sweep: SweepFolder, compose: Compose, *, axes: list[Axis], num_trials: int, seed: int):
+        self.sweep = sweep
+        self.compose = compose
+        self.axes = axes
+        self.num_trials = num_trials
+        self.seed = seed
+        self.number = max((job.number + 1 for job in sweep.jobs()), default=0)
+
+    @property
+    def more(self) -> bool:
+        return self.number < self.num_trials
+
+    def next(self) -> Job:
+        """Freeze the next job."""
+        job, config = self.compose(self.number, self.words(self.number))
+        self.sweep.add(job, config)
+        self.number += 1
+        return job
+
+    def words(self, number: int) -> list[str]:
+        """What a job states."""
+        chosen = random.Random(f"{self.seed}/{number}")
+        return [axis.word(axis.drawn(chosen)) for axis in self.axes]
+
+    @property
+    def total(self) -> int:
+        return max(self.num_trials, self.number)
+
+    def superfluous(self, job: Job) -> bool:
+        return False
+
+    def note(self, job: Job, state: State) -> None:
+        pass
+
+    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
+        pass
