@@ -241,17 +241,54 @@ def test_a_second_fit_averages_its_own_weights(tmp_path):
     assert torch.equal(first.weight(), second.weight())
 
 
-class Frozen(Line):
+class Following(Line):
+    """A weight that takes no gradient and moves all the same, as that of a teacher who follows the student."""
+
     def __init__(self, *args):
         super().__init__(*args)
-        self.still = torch.nn.Parameter(torch.arange(3), requires_grad=False)  # whole numbers have no average
+        self.follower = torch.nn.Parameter(torch.zeros(1, 3), requires_grad=False)
+        self.followed = {}
+
+    def on_train_batch_start(self, batch, batch_idx):
+        self.followed[self.global_step] = self.follower.clone()
+
+    def optimizer_step(self, *args, **kwargs):
+        super().optimizer_step(*args, **kwargs)
+        self.follower.lerp_(self.layer.weight.detach(), 0.5)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_does_not_learn_is_not_averaged(tmp_path):
-    average, saving = AVERAGES["ema"](), Saving(tmp_path, "on_validation_end")
-    model = fitted(tmp_path, average, kind=Frozen, others=[saving])
-    assert average.averages.keys() == {"norm.weight", "norm.bias", "layer.weight", "layer.bias"}
-    saved = torch.load(tmp_path / "on_validation_end.ckpt", weights_only=True)
-    for key in ("state_dict", "current_model_state"):
-        assert torch.equal(saved[key]["still"], model.still)
+def test_a_weight_that_follows_others_is_averaged_and_resumed_like_them(tmp_path):
+    whole = fitted(tmp_path, AVERAGES["ema"](), kind=Following)
+    saved = torch.load(tmp_path / f"{STEPS}.ckpt", weights_only=True)
+    assert torch.equal(saved["current_model_state"]["follower"], whole.followed[STEPS])
+    assert not torch.equal(saved["state_dict"]["follower"], whole.followed[STEPS])
+    (tmp_path / "resumed").mkdir()
+    resumed = fitted(tmp_path / "resumed", AVERAGES["ema"](), kind=Following, resume=tmp_path / f"{STEPS}.ckpt")
+    assert resumed.followed.keys() == set(range(STEPS, EPOCHS * STEPS))
+    assert all(torch.equal(value, whole.followed[step]) for step, value in resumed.followed.items())
+    assert torch.equal(resumed.follower, whole.follower)
+
+
+class Counting(Line):
+    """A buffer that a validation moves."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        self.seen += 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_buffers_are_resumed_as_training_had_them(tmp_path):
+    fitted(tmp_path, AVERAGES["ema"](), kind=Counting)
+    path = tmp_path / f"{STEPS}.ckpt"
+    saved = torch.load(path, weights_only=True)
+    assert saved["state_dict"]["seen"] == saved["current_model_state"]["seen"] == 2  # batches
+    saved["state_dict"]["seen"] = torch.tensor(7.0)  # earlier versions: those that a validation had moved
+    torch.save(saved, path)
+    (tmp_path / "resumed").mkdir()
+    assert fitted(tmp_path / "resumed", AVERAGES["ema"](), kind=Counting, resume=path).seen == EPOCHS * 2

@@ -28,7 +28,7 @@ class WeightAverage(Callback):
     def forget(self) -> None:
         self.latest_step = 0
         self.count = 0  # of weights in the average, on the host: nothing waits for the device
-        self.weights: dict[str, nn.Parameter] = {}  # what learns, by name, while it does
+        self.weights: dict[str, nn.Parameter] = {}  # by name, while they are trained
         self.averages: dict[str, Tensor] = {}  # from the first update on
         self.aside: dict[str, Tensor] = {}  # the weights, while averages are in their place
 
@@ -70,7 +70,7 @@ class WeightAverage(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After a resume the averages are in place, as a checkpoint has them for all who load it."""
-        self.weights = learning(pl_module)
+        self.weights = own_parameters(pl_module)
         if self.count:
             self.averages = copies(self.weights)
         self.restore(pl_module)
@@ -96,17 +96,18 @@ class WeightAverage(Callback):
         """Put averages in the place of the weights. These are whole in one of the two places at every moment, and the
         averages always are: whatever breaks off, the next checkpoint has both."""
         if self.averages and not self.aside:
-            weights = learning(module)
+            weights = own_parameters(module)
             self.aside = copies(weights)
             for name, weight in weights.items():
                 fill(weight, self.averages[name])
 
     @torch.no_grad()
     def restore(self, module: nn.Module) -> None:
-        """Put the weights back, until training is over."""
+        """Put the weights back, until training is over; out of a checkpoint, the buffers beside them."""
         if self.weights and self.aside:
-            for name, weight in learning(module).items():
-                fill(weight, self.aside[name])
+            own = module.state_dict()
+            for name, value in self.aside.items():
+                fill(own[name], value)
             self.aside = {}
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -145,10 +146,6 @@ class WeightAverage(Callback):
         self.aside = checkpoint.get("current_model_state", {})
         if self.aside and state and self.goes_on(checkpoint["global_step"], state):
             self.count = int(checkpoint["averaging_state"]["n_averaged"])
-
-
-def learning(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: parameter for name, parameter in own_parameters(module).items() if parameter.requires_grad}
 
 
 def copies(weights: dict[str, nn.Parameter]) -> dict[str, Tensor]:
