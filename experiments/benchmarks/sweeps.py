@@ -24,7 +24,7 @@ from vitlab.sweeps.start import NoMore  # noqa: E402
 from vitlab.sweeps.stop import Stop  # noqa: E402
 
 SLOTS = len(os.sched_getaffinity(0))
-OPTIONS = ["model=vit_mu4", "trainer=cpu", "logger=none", "data.num_workers=0", "trainer.max_steps=30"]
+OPTIONS = ["model=vit_mu4", "trainer=cpu", "logger=none", "data.loading.num_workers=0", "trainer.max_steps=30"]
 OPTIONS += [
     "~callbacks.evaluation_report",
     "~callbacks.batch_picture",

@@ -33,7 +33,7 @@ def draw(folder: Path, outcomes: list[dict[str, Any]]) -> list[Path]:
         raise ConfigError(f"{folder}: pictures need {LEAST} jobs that are done, and differ; there are {len(done)}")
     monitor = str(done[0]["monitor"])
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction=f"{better(monitor)}imize")
+    study = optuna.create_study(direction="minimize" if better(monitor) == "min" else "maximize")
     distributions = {name: distribution(values) for name, values in axes.items()}
     for one in done:
         params = {name: number(one["overrides"][name], distributions[name]) for name in axes}
@@ -44,7 +44,7 @@ def draw(folder: Path, outcomes: list[dict[str, Any]]) -> list[Path]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, plot in (("importance", plots.plot_param_importances), ("parallel", plots.plot_parallel_coordinate)):
-            axis = plot(study, target_name=monitor)
+            axis: Any = plot(study, target_name=monitor)
             with writing_whole(path := folder / f"{name}.png") as temporary:
                 axis.figure.savefig(temporary, format="png", bbox_inches="tight")
             pyplot.close(axis.figure)

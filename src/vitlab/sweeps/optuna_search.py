@@ -124,6 +124,7 @@ class OptunaSearch(RandomSearch):
             raise ConfigError("hydra/sweeper=vitlab_optuna needs the package optuna: pip install optuna") from error
         from optuna import pruners
         from optuna.storages.journal import JournalFileBackend, JournalStorage
+        from optuna.study import StudyDirection
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -132,7 +133,7 @@ class OptunaSearch(RandomSearch):
         return optuna.create_study(
             study_name=STUDY,
             storage=JournalStorage(JournalFileBackend(str(path))),
-            directions=self.directions,
+            directions=[StudyDirection[one.upper()] for one in self.directions],
             load_if_exists=True,
             pruner={
                 "none": pruners.NopPruner,
