@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.config.home import CONF
+from vitlab.config.recipe import FITTING
 from vitlab.errors import DataError
 
 os.environ |= {
@@ -79,7 +80,7 @@ def read_once(source):
     load, known = source.load_config, {}
 
     def loaded(self, config_path):
-        if self.scheme() == "file" and Path(self.path) != CONF:
+        if config_path.startswith(FITTING) or (self.scheme() == "file" and Path(self.path) != CONF):
             return load(self, config_path)
         key = (self.path, config_path)
         if key not in known:

@@ -155,7 +155,10 @@ def test_the_wheel_carries_the_configs(tmp_path):
     assert any(name.startswith("hydra_plugins/") for name in names)
     target = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(target)
-    code = "from vitlab.config.home import CONF; print(CONF); assert (CONF / 'train.yaml').is_file()"
+    code = "from vitlab.config.home import CONF; print(CONF); assert (CONF / 'train.yaml').is_file()\n"
+    code += "from hydra import compose, initialize_config_dir\n"
+    code += "with initialize_config_dir(str(CONF), version_base='1.3'):\n"
+    code += "    print(compose('train', ['recipe=digits', 'optimizer=lion']).optimizer)"
     found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -165,3 +168,4 @@ def test_the_wheel_carries_the_configs(tmp_path):
         check=True,
     ).stdout
     assert str(target) in found
+    assert "'lr': 0.0001" in found  # not the recipe's

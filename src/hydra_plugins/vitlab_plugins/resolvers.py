@@ -5,11 +5,13 @@ import os
 import re
 import sys
 import time
+from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import run_folder
 from vitlab.config.home import ROOT
+from vitlab.config.recipe import fitting_name
 from vitlab.monitors import better
 
 LONGEST_NAME = 100
@@ -61,6 +63,15 @@ def hardware_precision(accelerator: str) -> str:
     return found(accelerator)
 
 
+def fitting(*, _root_: DictConfig) -> str:
+    """The name of the config of what study and recipe state for the options chosen: called in a defaults list, where
+    Hydra gives these, those of which there are several in the list alone."""
+    choices: Any = OmegaConf.to_container(_root_, resolve=False)
+    for default in choices.pop("defaults"):
+        choices |= default if isinstance(default, dict) else {}
+    return fitting_name(choices)
+
+
 RESOLVERS = (
     folder_name,
     sweep_folder,
@@ -70,6 +81,7 @@ RESOLVERS = (
     data_folder,
     before_crop,
     hardware_precision,
+    fitting,
 )
 for resolver in RESOLVERS:
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -7,12 +7,10 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,8 +18,8 @@ from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.home import CONF
 from vitlab.config.job import Job
-from vitlab.config.keys import COMMANDS, check_keys, check_known, check_nodes, trainer_keys
-from vitlab.config.recipe import settle
+from vitlab.config.keys import COMMANDS, check_keys, check_known, check_needed, check_nodes, trainer_keys
+from vitlab.config.recipe import left_out
 from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import other_rank
@@ -80,12 +78,14 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
     for message in NOISE:
         warnings.filterwarnings("ignore", message)
     try:
-        told = settle(cfg, Job.current())
+        job = Job.current()
+        told = left_out(job.choices, job.folders)
         if told and not other_rank():
             print(told)
         check_keys(cfg, name)
         if cfg.get("resume") is None:  # else of what the run's own config makes of it
             check_nodes(cfg)
+            check_needed(cfg, [one.key_or_group for one in job.parsed()])
         return task(cfg)
     except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
         if type(stop).__name__ == "SIGTERMException":
@@ -118,8 +118,7 @@ def check_sweep(cfg: DictConfig) -> None:
     if str(cfg.hydra.job.config_name) == "train":
         check_train_sweep(cfg)
     job, own = Job.current(), OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    given = OverridesParser.create().parse_overrides(job.overrides)
-    settle(own, replace(job, overrides=[str(one.input_line) for one in given if not one.is_sweep_override()]))
+    given = job.parsed()
     swept = [one.key_or_group for one in given if one.is_sweep_override()]
     swept += map(str, cfg.hydra.sweeper.get("params") or ())
     check_known(
@@ -127,6 +126,7 @@ def check_sweep(cfg: DictConfig) -> None:
     )
     if not any(map(is_group, swept)):
         check_nodes(own)
+        check_needed(own, [*swept, *(one.key_or_group for one in given)])
 
 
 def check_train_sweep(cfg: DictConfig) -> None:

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from vitlab.config.annotations import check_names, dotted
 from vitlab.config.build import called
 from vitlab.config.job import Job
-from vitlab.config.keys import WEIGHTS, check_keys, check_nodes
-from vitlab.config.recipe import settle
+from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
+from vitlab.config.recipe import left_out
 from vitlab.config.redaction import Redaction, of_the_environment
 from vitlab.config.references import check_references
 from vitlab.config.stored_config import OF_THE_MACHINE, portable
@@ -76,10 +76,11 @@ class Composer:
 def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
     """What is kept of a job that was composed."""
     job, own = Job.current(), own_keys(cfg)
-    told = settle(own, job)
+    told = left_out(job.choices, job.folders)
     check_references(own, deep=False)
     check_keys(own, job.config_name)
     check_nodes(own)
+    check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
     config = without(portable(own, OF_THE_MACHINE), OF_A_SWEEP) | {"break_lock": False}
     kept = Redaction(own)

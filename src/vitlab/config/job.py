@@ -5,20 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 
 @dataclass(frozen=True)
 class Job:
-    """The config it is of, its folder, the overrides and group choices it was given, and, in a multirun, the folder of
-    the sweep."""
+    """The config it is of, its folder, the overrides and group choices it was given, in a multirun the folder of the
+    sweep, and the folders that configs are read from."""
 
     config_name: str
     folder: Path
     overrides: list[str]
     choices: dict[str, str]
     sweep: Path | None
+    folders: list[str]
 
     @classmethod
     def current(cls) -> "Job":
@@ -28,4 +31,8 @@ class Job:
         started = not OmegaConf.is_missing(hydra.runtime, "output_dir")  # a sweep has no job yet when it is looked at
         folder = Path(hydra.runtime.output_dir if started else hydra.sweep.dir)
         as_written: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
-        return cls(str(hydra.job.config_name), folder, as_written, choices, sweep)
+        folders = [source.path for source in hydra.runtime.config_sources if source.schema == "file"]
+        return cls(str(hydra.job.config_name), folder, as_written, choices, sweep, folders)
+
+    def parsed(self) -> list[Override]:
+        return OverridesParser.create().parse_overrides(self.overrides)

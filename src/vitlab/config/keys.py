@@ -5,7 +5,7 @@ Nothing else is read, so that any other key, in a YAML of ours or of a user's, i
 
 import ast
 import functools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import MISSING, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,6 +50,7 @@ class Train:
     engine: dict
     teacher: dict | None = None  # of a task that has one
     found: dict | None = None  # of a saved run: what null has come to mean in its data
+    needed: dict | None = None  # keys that a recipe leaves to the user, and what they hold
 
 
 @dataclass(kw_only=True)
@@ -210,6 +211,11 @@ def check_nodes(cfg: DictConfig) -> None:
             check_known(node, group, trainer_keys())
         elif group == "found":
             check_known(node, group, ("num_classes", "mean", "std"))
+        elif group == "needed":
+            for place, _, name in (str(key).rpartition(".") for key in node):
+                known: Any = OmegaConf.select(cfg, place) if place else cfg
+                if not isinstance(known, DictConfig) or name not in known:
+                    raise unknown_key(place, name, known if isinstance(known, DictConfig) else ())
         elif "_target_" not in node and not (group == "data" and cfg.get("run")):  # which changes the run's own
             check_known(node, group, OF_A_RUN if group == "teacher" else ())
         for name in WEIGHTS.keys() & node.keys() if group in ("model", "teacher") else ():
@@ -217,6 +223,13 @@ def check_nodes(cfg: DictConfig) -> None:
     for name, reason in NEEDED.items() if "callbacks" in cfg else ():
         if name not in cfg.callbacks:
             raise ConfigError(f"callbacks.{name} is missing; it {reason}")
+
+
+def check_needed(cfg: DictConfig, given: Container[str]) -> None:
+    """Raise ConfigError for a key that a recipe leaves to the user, and that has no value: null may be given."""
+    for key, what in (cfg.get("needed") or {}).items():
+        if key not in given and OmegaConf.select(cfg, key) is None:
+            raise ConfigError(f"{key} has no value; set it to {what}")
 
 
 def check_collection(nodes: DictConfig, group: str) -> None:

@@ -1,123 +1,121 @@
-"""What a recipe or study states of a part goes with the option it chose: who chooses another gets that one's values."""
+"""What a recipe or study states of a group goes with the option it chose: who chooses another gets that one's values.
 
+Hydra would merge these values over those of any option. So they are taken out of a recipe or study when it is read, and
+the last of the defaults in conf/train.yaml, which Hydra looks up once all options are chosen, holds those that fit.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hydra import compose
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.home import CONF
-from vitlab.config.job import Job
-from vitlab.config.refusals import hydra_sentence
+from vitlab.config.outline import outline
 from vitlab.errors import ConfigError
 
-LAYERS = ("recipe", "study")  # groups whose values are merged over those of the options
+LAYERS = ("study", "recipe")  # groups whose values are merged over those of the options, in this order
 WHOLE = ("crop", "augmentation", "mixing", "resolution", "loss", "task", "optimizer", "schedule")
-MODELS = ("model", "model@teacher")  # of which the sizes that an option states go together, and the rest stays
+MODELS = {"model": "model", "teacher": "model@teacher"}  # of which an option's sizes go together, and the rest stays
+GROUPS = {group: group for group in WHOLE} | MODELS  # by the keys that their values are below
+PARTS = {*GROUPS, "callbacks", "needed"}  # keys of a layer that go with choices; data, trainer and logger keep theirs
 OF_A_SIZE = {"mlp_ratio", "mlp_dim", "pretrained"}  # keys of all models that no other size keeps
+FITTING = "fitting/"  # the name of the config of fitting values begins so; the choices follow
 
 
-def settle(cfg: DictConfig, job: Job) -> str | None:
-    """Where another option is chosen than the recipe's or study's, take what that option states: Hydra has merged the
-    recipe's values over any. The command line's own values hold in any case. Returns what to tell the user of it.
+def fitting_name(choices: Mapping[str, Any]) -> str:
+    """The name of the config that holds what study and recipe state for these choices: an option of each group, or a
+    list of them."""
+    groups = (*LAYERS, *GROUPS.values(), "callbacks") if any(choices.get(layer) for layer in LAYERS) else ()
+    return FITTING + json.dumps({group: choices[group] for group in groups if choices.get(group)})
 
-    A model of the same kind keeps what the recipe states beside the new option's own file, as positions and pooling;
-    data, trainer and logger keep all, and callbacks go that are no longer chosen. Raises ConfigError for a value on the
-    command line that the chosen option does not have, and for two recipes.
+
+def fitting_config(name: str, folders: Sequence[str]) -> DictConfig:
+    """The config of that name."""
+    return fitting_values(json.loads(name.removeprefix(FITTING)), folders)[0]
+
+
+def left_out(choices: Mapping[str, Any], folders: Sequence[str]) -> str:
+    """What to tell the user of the values that do not fit the choices."""
+    chosen = [f"{group}={choices[group]}" for group in fitting_values(choices, folders)[1] if choices.get(group)]
+    layers = [f"{layer}={choices[layer]}" for layer in reversed(LAYERS) if choices.get(layer)]
+    told = f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {', '.join(chosen)}"
+    return f"{told}; --cfg job shows what holds" if chosen else ""
+
+
+def is_layer(config: str) -> bool:
+    """Whether a config of this name is a study or recipe, or the base of one."""
+    return config.partition("/")[0] in LAYERS
+
+
+def split(layer: Any) -> tuple[DictConfig, dict[str, Any]]:
+    """What a study or recipe states for all choices, and the parts that go with some."""
+    parts = {key for key in PARTS & layer.keys() if OmegaConf.is_dict(layer._get_node(key))}
+    rest: Any = OmegaConf.masked_copy(layer, [key for key in layer if key not in parts])
+    whole: Any = OmegaConf.to_container(layer)
+    return rest, {key: whole[key] for key in parts}
+
+
+def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[DictConfig, list[str]]:
+    """The values of study and recipe that fit the choices, and the groups of which some do not.
+
+    What a layer states of a group is for the option that it chooses itself, or else for the one that is there without
+    the command line. A model of the same kind keeps what is stated beside its own file, as positions and pooling, and
+    needs weights where the other had some; callbacks that are gone leave nothing. Raises ConfigError for a layer that
+    is a list, or lies in no folder.
     """
-    given = OverridesParser.create().parse_overrides(job.overrides)
-    for group in LAYERS:
-        if any(one.key_or_group == group and isinstance(one.value(), list) for one in given):
-            raise ConfigError(f"{group}= takes one, and was given a list; for one after the other use -m {group}=A,B")
-    layers = [f"{group}={job.choices[group]}" for group in LAYERS if job.choices.get(group)]
-    if not layers:
-        return None
-    told = None
-    usual = composed(job, layers)
-    choices = usual.hydra.runtime.choices
-    others = [group for group in (*WHOLE, *MODELS) if choices.get(group) != job.choices.get(group)]
-    with open_dict(cfg):
-        if others:
-            own = composed(job, without_layers(job, given, {key_of(group) for group in others}))
-            told = left_out(layers, [group for group in others if take(cfg, own, usual, group, job)], job)
-            if "model" in others and usual.model.get("pretrained") and not stated_by(given, "model.pretrained"):
-                cfg.model.pretrained = f"<weights of {job.choices['model']}, or to null>"  # refused until it is given
-        leave_out_callbacks(cfg, given, usual)
-    return told
+    values, left = [OmegaConf.create()], set[str]()
+    layers = {layer: choices[layer] for layer in LAYERS if choices.get(layer)}
+    usual = dict(layers)
+    brought = callbacks(usual, folders) if layers else set()
+    for layer, name in layers.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{layer}= takes one, and was given a list; for one after the other use -m {layer}=A,B")
+        own: dict[str, Any] = {}
+        files = [file for part, file in outline(f"{layer}/{name}", own, folders).items() if is_layer(part)]
+        if not files:
+            raise ConfigError(
+                f"{layer}={name} is no file, and only as one it is read; give its folder: --config-dir=DIR"
+            )
+        _, stated = split(OmegaConf.merge(*map(OmegaConf.load, files)))
+        meant = usual | own
+        others = {key for key, group in GROUPS.items() if meant.get(group) != choices.get(group)}
+        fitting = {key: part for key, part in stated.items() if key not in others}
+        for key in others & MODELS.keys() & stated.keys():
+            fitting[key] = beside(stated[key], meant.get(MODELS[key]), choices.get(MODELS[key]), folders)
+        gone = brought - callbacks(dict(choices), folders) if "callbacks" in stated else set()
+        fitting["callbacks"] = {name: one for name, one in stated.get("callbacks", {}).items() if name not in gone}
+        needed = stated.get("needed", {})
+        fitting["needed"] = {key: what for key, what in needed.items() if key.partition(".")[0] not in others}
+        if "model" in others and (stated.get("model", {}).get("pretrained") or "model.pretrained" in needed):
+            fitting["needed"]["model.pretrained"] = f"weights of {choices['model']}, or to null"
+        left |= {GROUPS[key] for key in others if fitting.get(key) != stated.get(key)}
+        values.append(OmegaConf.create({key: part for key, part in fitting.items() if part}))
+    merged: Any = OmegaConf.merge(*values)
+    return merged, [group for group in GROUPS.values() if group in left]
 
 
-def take(cfg: DictConfig, own: DictConfig, usual: DictConfig, group: str, job: Job) -> bool:
-    """Put what `own` has of a group in the place of what `cfg` has; whether values of the recipe were left out."""
-    key = key_of(group)
-    if key not in own:  # a teacher, and a task without one
-        del cfg[key]
-        return True
-    before = cfg[key].copy()
-    file = CONF / "model" / f"{job.choices[group]}.yaml"
-    alike = group in MODELS and key in usual and own[key].get("_target_") == usual[key].get("_target_")
-    if alike and file.is_file():
-        for name in (stated(job.choices[group]) | OF_A_SIZE) & own[key].keys():
-            cfg[key][name] = own[key]._get_node(name)
-    else:
-        cfg[key] = own[key]
-    return before != cfg[key]
+def beside(stated: dict[str, Any], meant: str | None, chosen: str | None, folders: Sequence[str]) -> dict[str, Any]:
+    """What is stated for one model and holds for another: nothing for one of another kind, or none."""
+    (kind, _), (other, keys) = own_keys(meant, folders), own_keys(chosen, folders)
+    return without(stated, keys | OF_A_SIZE) if kind == other else {}
 
 
-def leave_out_callbacks(cfg: DictConfig, given: list[Override], usual: DictConfig) -> None:
-    """Those that the recipe chooses and states a value of, and that are not chosen now."""
-    for name, node in usual.get("callbacks", {}).items():
-        left = "_target_" in node and "_target_" not in cfg.callbacks.get(name, "_target_")
-        if left and not stated_by(given, f"callbacks.{name}"):
-            del cfg.callbacks[name]
+def without(part: dict[str, Any], keys: set[str]) -> dict[str, Any]:
+    """A part less these keys, also below others."""
+    kept = {key: value for key, value in part.items() if key not in keys}
+    return {key: without(value, keys) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
-def left_out(layers: list[str], groups: list[str], job: Job) -> str | None:
-    chosen = ", ".join(f"{group}={job.choices[group]}" for group in groups if group in job.choices)
-    return (
-        f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {chosen}; "
-        "the run's config.yaml says what holds"
-        if chosen
-        else None
-    )
+def own_keys(model: str | None, folders: Sequence[str]) -> tuple[Any, set[str]]:
+    """What a model's option builds, and the keys that it states beside what all start from: files that begin with _."""
+    kind, keys = None, set[str]()
+    for file in outline(f"model/{model}", {}, folders).values():
+        content: Any = OmegaConf.load(file)
+        kind = content.get("_target_", kind)
+        keys |= set() if file.stem.startswith("_") else content.keys()
+    return kind, keys
 
 
-def composed(job: Job, overrides: list[str]) -> DictConfig:
-    own = HydraConfig.get().overrides.hydra  # where else configs lie
-    try:
-        return compose(job.config_name, [*own, *overrides], return_hydra_config=True)
-    except HydraException as error:
-        raise ConfigError(hydra_sentence(error)) from error
-
-
-def without_layers(job: Job, given: list[Override], keys: set[str]) -> list[str]:
-    """The job's choices but for recipe and study, and what the command line states below these keys."""
-    choices = [f"{group}={choice}" for group, choice in job.choices.items() if group not in (*LAYERS, "hydra")]
-    values = [one.input_line for one in given if states_value(one) and one.key_or_group.partition(".")[0] in keys]
-    return [*choices, *(value for value in values if value is not None)]
-
-
-def states_value(override: Override) -> bool:
-    """Whether it is of values, not of a group's option."""
-    return "." in override.key_or_group or (not override.is_delete() and isinstance(override.value(), dict))
-
-
-def stated_by(given: list[Override], key: str) -> bool:
-    return any(f"{one.key_or_group}.".startswith(f"{key}.") for one in given)
-
-
-def key_of(group: str) -> str:
-    """Where a group's option stands in the config: model@teacher is `teacher`."""
-    name, _, package = group.partition("@")
-    return package or name
-
-
-def stated(model: str) -> set[str]:
-    """The keys in a model's own file, and in those it starts from; what all start from, whose name begins with _, is
-    left out."""
-    node: Any = OmegaConf.load(CONF / "model" / f"{model}.yaml")
-    above = [str(default) for default in node.get("defaults", []) if not str(default).startswith("_")]
-    keys = {str(key) for key in node if key != "defaults"}
-    return keys.union(*(stated(one) for one in above if "@" not in one))
+def callbacks(chosen: dict[str, Any], folders: Sequence[str]) -> set[str]:
+    """The callbacks that are chosen, or that a chosen option brings."""
+    return {file.stem for name, file in outline("train", chosen, folders).items() if name.startswith("callbacks/")}

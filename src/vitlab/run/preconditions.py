@@ -28,10 +28,6 @@ def check_values(cfg: DictConfig) -> None:
     check_references(cfg, deep=True)
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
-    for key in ("model.pretrained", "teacher.pretrained"):
-        wanted = str(OmegaConf.select(cfg, key))
-        if wanted.startswith("<"):  # in a recipe, where ??? would leave what the model's own file states
-            raise ConfigError(f"{key} has no value; set it to {wanted.strip('<>')}")
 
 
 def check_agreement(cfg: DictConfig) -> None:
