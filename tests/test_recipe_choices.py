@@ -174,6 +174,17 @@ def test_a_recipe_of_a_users_folder_is_like_ours(shown, folders, path):
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay) == (5e-4, 0.05)
 
 
+def test_a_recipe_in_a_package_is_refused(cli, tmp_path, monkeypatch):
+    """Its values would be merged over those of any option."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "packed" / "recipe").mkdir(parents=True)
+    for folder in ("packed", "packed/recipe"):
+        (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "packed" / "recipe" / "mine.yaml").write_text(LION)
+    done = cli("train", "hydra.searchpath=[pkg://packed]", "recipe=mine", "optimizer=sgd")
+    assert (done.status, "recipe=mine is no file" in done.err) == (2, True), done.err
+
+
 def test_a_config_that_starts_from_ours_has_recipes(shown, folders):
     (folders / "one" / "mine.yaml").write_text("defaults: [train, override /optimizer: sgd, _self_]\nseed: 3\n")
     cfg = shown("--config-dir=one", "--config-name=mine", "recipe=digits")
@@ -189,6 +200,13 @@ def test_a_study_states_for_the_option_that_it_chooses_itself(shown, folders):
     assert (cfg.mixing.mixup_alpha, cfg.schedule.final_ratio) == (4, 5)
     cfg = shown("--config-dir=one", "study=mine", "recipe=cifar10_cpu")  # which chooses cutmix, and no schedule
     assert (cfg.mixing.mixup_alpha, cfg.schedule.final_ratio) == (0.8, 5)
+
+
+def test_what_is_stated_of_a_teacher_goes_with_its_task(shown, folders):
+    text = "# @package _global_\ndefaults: [override /task: distillation]\nteacher: {mean: [0.5], std: [0.5]}\n"
+    (folders / "one" / "recipe" / "taught.yaml").write_text(text)
+    assert shown("--config-dir=one", "recipe=taught").teacher == {"pretrained": None, "mean": [0.5], "std": [0.5]}
+    assert "teacher" not in shown("--config-dir=one", "recipe=taught", "task=classification")
 
 
 def test_sizes_within_an_encoder_go_with_the_option(shown, folders):

@@ -35,4 +35,5 @@ class Job:
         return cls(str(hydra.job.config_name), folder, as_written, choices, sweep, folders)
 
     def parsed(self) -> list[Override]:
+        """The overrides as Hydra reads them."""
         return OverridesParser.create().parse_overrides(self.overrides)

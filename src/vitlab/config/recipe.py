@@ -97,7 +97,7 @@ def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[
 def beside(stated: dict[str, Any], meant: str | None, chosen: str | None, folders: Sequence[str]) -> dict[str, Any]:
     """What is stated for one model and holds for another: nothing for one of another kind, or none."""
     (kind, _), (other, keys) = own_keys(meant, folders), own_keys(chosen, folders)
-    return without(stated, keys | OF_A_SIZE) if kind == other else {}
+    return without(stated, keys | OF_A_SIZE) if kind and kind == other else {}
 
 
 def without(part: dict[str, Any], keys: set[str]) -> dict[str, Any]:

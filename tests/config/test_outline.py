@@ -1,0 +1,32 @@
+"""What is read of configs without Hydra, against what Hydra reads."""
+
+import pytest
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+
+from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.outline import outline
+
+CHOICES = [{"recipe": file.stem} for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))]
+CHOICES += [
+    {},
+    {"recipe": "deit_ti16_imagenet", "data": "cifar10"},
+    {"study": "position", "recipe": "digits_distilled"},
+]
+CHOICES += [{"recipe": "digits_distilled", "model@teacher": "timm"}, {"recipe": "mae_cifar10_cpu", "loss": "focal"}]
+CHOICES += [{"task": "masked_autoencoding", "callbacks": ["default", "ema", "swa"]}]
+NO_FILES = ("hydra/", "fitting/", "trainer/_open")
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_configs_and_choices_are_those_that_hydra_finds(choices):
+    words = [f"{key}={option}".replace("'", "") for key, option in choices.items()]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        found = GlobalHydra.instance().config_loader().compute_defaults_list("train", words, RunMode.RUN)
+    chosen = dict(choices)
+    names = [name for name in outline("train", chosen, [str(CONF), str(EXPERIMENTS)]) if not name.startswith(NO_FILES)]
+    assert names == [one.config_path for one in found.defaults if not one.config_path.startswith(NO_FILES)]
+    theirs = found.overrides.known_choices
+    assert {key: option for key, option in chosen.items() if not isinstance(option, list)}.items() <= theirs.items()
+    assert theirs.keys() - chosen.keys() <= {key for key in theirs if key.startswith("hydra")}
