@@ -231,6 +231,7 @@ def test_what_is_shown_is_what_runs(cli, shown):
     assert f"{told}mixing=none, resolution=full, optimizer=adamw; --cfg job" in done.out
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_sweep_each_have_their_options_values(cli, tmp_path):
     words = [*QUICK, *SMALL, "recipe=cifar10_cpu", "resolution=full", "mixing=none"]
     done = cli("train", "-m", *words, "optimizer=adamw,muon", tiny=False)

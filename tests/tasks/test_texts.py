@@ -85,7 +85,15 @@ def trained(task, module, folder, max_steps, resume=None):
     return {name: value.clone() for name, value in task.state_dict().items()}
 
 
-@pytest.mark.parametrize("how", [{}, {"num_workers": 2}, {"cache": "device"}], ids=["alone", "ring", "device"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"num_workers": 2},
+        pytest.param({"cache": "device"}, marks=pytest.mark.slow),
+    ],
+    ids=["alone", "ring", "device"],
+)
 def test_names_are_learned_and_a_resumed_run_is_the_uninterrupted_one(tmp_path, how):
     whole = trained(*parts(**how), tmp_path / "whole", 12)
     task, module = parts(**how)
