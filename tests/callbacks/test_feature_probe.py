@@ -96,10 +96,11 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
         return neighbours.score(*features("val", range(180)))
 
     def features(split, places):
-        samples = [datamodule.evaluated(split)[(0, place)] for place in places]
+        seen = datamodule.evaluated(split)
+        samples = [seen[(0, place)] for place in places]
         with torch.no_grad():
             images = datamodule.preprocessing.normalize(torch.stack([sample.image for sample in samples]))
-            return model.represent(images).numpy(), [sample.target for sample in samples]
+            return model.represent(images).numpy(), seen.targets[list(places)].tolist()
 
     found, step = figures(run.folder)[4][0], 1 / 180
     assert found == pytest.approx(score(latest["state_dict"]), abs=1.5 * step)

@@ -71,8 +71,10 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
         return Path(cfg.output).absolute()
     if cfg.trainer.get("limit_test_batches") in (0, False):
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
-    given = flat(plain(cfg)["data"], "data").items()  # a source elsewhere may hold other pixels by the same names
-    changed = {key: value for key, value in given if key != "data.cache.kind" and not movable(key)}
+    given = flat(plain(cfg)["data"], "data").items()
+    same = {key for key, _ in given if key == "data.cache.kind" or movable(key)}
+    same -= {key for key in same if key.startswith("data.source.")}  # elsewhere it may hold other pixels by its names
+    changed = {key: value for key, value in given if key not in same}
     changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
     if fingerprint != saved.checkpoint["run"]["fingerprint"]:
         changed["fingerprint"] = fingerprint

@@ -261,7 +261,7 @@ def judged(numbers, count):
         outcomes[type(first).__name__] += 1
         outcomes[f"{kind.split()[0]} {type(first).__name__}"] += 1
         whole.append(first)
-    batch = collate(whole, 1)
+    batch = collate(whole, None, 1)
     if len(batch.index) + len(batch.unreadable) != len(numbers):
         wrong.append(f"{len(batch.index)} loaded and {len(batch.unreadable)} named of {len(numbers)}")
     return outcomes, wrong
