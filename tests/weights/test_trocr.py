@@ -151,6 +151,17 @@ def test_biases_that_the_encoder_has_not(tmp_path):
     same(model, other)
 
 
+def test_the_published_decoders_size_has_their_number_of_parameters():
+    """The base one; two rows of their learned places are never used."""
+    published = {"d_model": 1024, "cross_attention_hidden_size": 768, "is_decoder": True}
+    with torch.device("meta"):
+        other = transformers.TrOCRForCausalLM(transformers.TrOCRConfig(**published))
+        sizes = {"vocab_size": 50_265, "max_length": 512, "embed_dim": 1024, "memory_dim": 768, "mlp_dim": 4096}
+        model = Decoder(**OPTIONS | OURS | sizes | {"depth": 12, "num_heads": 16})
+    count = sum(p.numel() for p in model.parameters())
+    assert count == sum(p.numel() for p in other.parameters()) - 2 * 1024 == 247_266_304
+
+
 # -- what is another one
 
 
