@@ -243,6 +243,7 @@ def test_bf16_autocast_agrees_with_float32(product, position, kind):
         (torch.float32, "bf16", 256, 256, True),
         (torch.float32, "bf16", 257, 257, False),
         (torch.float32, "none", 1, 577, True),
+        (torch.float32, "none", 1, 31, False),
         (torch.float32, "none", 2, 577, False),
     ],
 )

@@ -108,7 +108,8 @@ def test_a_transformer(strict):
     check_export(transformer(depth=1), pairs_of_sentences, strict)
 
 
-@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [False, True])
 def test_a_captioner(strict):
     model = captioner(encoder=SMALL, norm_first=True, position="rotary_1d")
     check_export(model, lambda B: {"written": pairs_of_sentences(B)["written"], **images(B)}, strict)

@@ -35,12 +35,12 @@ def auto_attention(
 
 def written_is_faster(v: Tensor, num_queries: int) -> bool:
     """Whether the equations one by one take less time than torch's kernel, as measured in
-    experiments/benchmarks/attention.md: on a CPU they do for a single query, and where products of matrices go through
-    bfloat16, until the N·N weights outgrow the caches. In bfloat16 they round the scores, and their error is twice the
-    kernel's: 0.4 % for 65 tokens."""
+    experiments/benchmarks/attention.md: on a CPU they do for a single query of many keys, and where products of
+    matrices go through bfloat16, until the N·N weights outgrow the caches. In bfloat16 they round the scores, and their
+    error is twice the kernel's: 0.4 % for 65 tokens."""
     if v.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    if num_queries == 1:
+    if num_queries == 1 and v.shape[-2] >= 32:
         return True
     if v.dtype == torch.bfloat16:
         return v.shape[-2] <= 640

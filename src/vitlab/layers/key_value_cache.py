@@ -35,21 +35,20 @@ class Growing(Whole):
         super().__init__()
         self.capacity = capacity
         self.length = 0
-        self.kept = torch.empty(0)
+        self.keys = self.values = torch.empty(0)
 
     def extended(self, k: Tensor, v: Tensor) -> KeysAndValues:
         if self.length == 0:
-            R, h, _, d = k.shape
-            self.kept = k.new_empty(2, R, h, self.capacity, d)
-        begin, self.length = self.length, self.length + k.shape[2]
-        self.kept[0, :, :, begin : self.length] = k
-        self.kept[1, :, :, begin : self.length] = v
-        k, v = self.kept[:, :, :, : self.length]
-        return k, v
+            self.keys, self.values = (new.new_empty(*new.shape[:2], self.capacity, new.shape[3]) for new in (k, v))
+        begin, more = self.length, k.shape[2]
+        self.length += more
+        self.keys.narrow(2, begin, more).copy_(k)
+        self.values.narrow(2, begin, more).copy_(v)
+        return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the sequences, by their numbers, (R') of any order and how often each."""
-        self.kept = self.kept[:, rows]
+        self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class Memory:

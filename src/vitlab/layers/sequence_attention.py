@@ -50,7 +50,7 @@ class SequenceAttention(Attention):
 
     def placed(self, x: Tensor, sequence: Whole) -> tuple[Tensor, Tensor, Tensor]:
         """-> 3 x (R, h, M, d)"""
-        q, k, v = self.heads(x, None)
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # each (R, h, M, d)
         q, k = self.turn(q, k, sequence.length)
         return self.stretch(q), k, v
 
