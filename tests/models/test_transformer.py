@@ -99,6 +99,21 @@ def test_words_that_only_fill_up_change_nothing():
     torch.testing.assert_close(model(written, filled, present), model(written, read), atol=1e-5, rtol=0)
 
 
+def test_the_encoder_tells_where_each_word_looks():
+    model, words = randomized(transformer()), torch.randint(0, 11, (2, 6))
+    present = torch.arange(6) < torch.tensor([[6], [4]])
+    A = model.encoder.looks(words, present)
+    assert A.shape == (2, 2, 4, 6, 6)
+    torch.testing.assert_close(A.sum(dim=-1), torch.ones(2, 2, 4, 6), atol=1e-5, rtol=0)
+    assert not A[1, ..., 4:].any()
+    block = model.encoder.blocks[0]
+    x = model.encoder.embed(words)
+    _, _, v = block.attn.placed(x, Whole(present))
+    expected = block.attn.proj((A[:, 0] @ v).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(block.attn(x, Whole(present)), expected, atol=1e-5, rtol=0)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
 def test_one_table_embeds_on_both_sides_and_scores():
     shared, apart = transformer(), transformer(shared_embedding=False, tied=False)
     tables = [name for name, p in shared.named_parameters() if 11 in p.shape]

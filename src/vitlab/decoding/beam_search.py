@@ -42,9 +42,8 @@ class BeamSearch:
         best, best_score, lengths = last.new_zeros(B, T), scores.new_full((B,), -torch.inf), torch.zeros_like(last)
         best_logs, over = scores.new_zeros(B, T), torch.zeros_like(last, dtype=torch.bool)
         for t in range(T):
-            log_p = (
-                writing.following(last).float().log_softmax(dim=1).unflatten(0, (B, -1))
-            )  # (B, W, V), first (B, 1, V)
+            log_p = writing.following(last).float().log_softmax(dim=1)
+            log_p = log_p.unflatten(0, (B, -1))  # (B, W, V), the first time (B, 1, V)
             V, there = log_p.shape[2], log_p.shape[1]
             ranked, place = (scores[..., None] + log_p).flatten(1).topk(2 * W)  # W of them or more have not ended
             parent, token = place // V, place % V

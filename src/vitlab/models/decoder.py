@@ -5,7 +5,7 @@ B memories, N tokens of a memory, E memory_dim, R texts, M tokens of a text, D e
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -120,20 +120,10 @@ class Decoder(TextModule):
 
     @torch.no_grad()
     def looks(self, tokens: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> Looks:
-        """Where the decoder looks while it writes what comes after each of `tokens` (B, M), computed anew, since a
-        fused kernel holds no weights. Those of a causal decoder are what they were when it wrote token by token."""
-        layers = [layer for layer in self.blocks.modules() if isinstance(layer, SequenceAttention | MemoryAttention)]
-        found: dict[nn.Module, Tensor] = {}
-
-        def note(layer: Any, args: tuple[Any, ...]) -> None:
-            found[layer] = layer.weights(*args).float()
-
-        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-        try:
+        """Where the decoder looks while it writes what comes after each of `tokens` (B, M). A causal one looked there
+        when it wrote token by token."""
+        with self.noting_looks() as found:
             self.forward(tokens, memory, memory_mask)
-        finally:
-            for hook in hooks:
-                hook.remove()
         kinds = (SequenceAttention, MemoryAttention)
         return Looks(*(torch.stack([A for layer, A in found.items() if isinstance(layer, k)], dim=1) for k in kinds))
 

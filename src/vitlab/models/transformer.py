@@ -3,9 +3,10 @@
 ViT is its encoder with the norms before attention and MLP, and patches for words. A decoder adds two things: a mask
 that hides what is still to be written, and attention to what was read. To be read beside vit.py.
 
-B batch, N words read, M words written, D embed_dim, V words in the vocabulary
+B batch, N words read, M words written, D embed_dim, V words in the vocabulary, L layers, h heads
 """
 
+import torch
 from torch import Tensor, nn
 
 from vitlab.layers import EncoderBlock, PreNormEncoderBlock, Whole, padding_mask
@@ -78,6 +79,13 @@ class TextEncoder(TextModule):
         for block in self.blocks:
             x = block(x, sequence)
         return self.norm(x)
+
+    @torch.no_grad()
+    def looks(self, words: Tensor, present: Tensor | None = None) -> Tensor:
+        """How much each word looks at each other one, in each layer. -> (B, L, h, N, N)"""
+        with self.noting_looks() as found:
+            self.forward(words, present)
+        return torch.stack(list(found.values()), dim=1)
 
 
 class Transformer(EncoderDecoder):
