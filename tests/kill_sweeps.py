@@ -1,7 +1,8 @@
 """Kill a sweep's processes at random moments, type it again until it is done, and compare with an undisturbed one.
 
 python tests/kill_sweeps.py FOLDER NUMBER SEED [engine=...]: so many kills of the sweeper, of what supervises its jobs,
-or of a job. The last line says what was done; status 1 with what differs.
+or of a job; with engine=ray, on a cluster of two nodes, also of a node with all that runs on it. The last line says
+what was done; status 1 with what differs.
 """
 
 import csv
@@ -13,7 +14,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent)]
 
@@ -22,7 +25,6 @@ from kill_runs import OPTIONS, SRC, differences  # noqa: E402
 from vitlab.sweeps.folder import SweepFolder  # noqa: E402
 
 COMMAND = [sys.executable, str(SRC / "train.py"), "-m", *OPTIONS, "trainer.max_epochs=8", "seed=0,1,2", "model=vit_mu4"]
-VICTIMS = ("sweeper", "supervisor", "job")
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -43,6 +45,42 @@ def victim(kind: str, sweeper: int, sweep: SweepFolder) -> int | None:
         return next((json.loads(lock.read_text())["pid"] for lock in locks if lock.is_file()), None)
     except ValueError:  # it is being written
         return None
+
+
+class Nodes:
+    """A Ray cluster on this machine, of a head without a slot and two nodes with one each."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **self.options()})
+        self.nodes = [self.cluster.add_node(num_cpus=1, **self.options()) for _ in range(2)]
+
+    def options(self) -> dict[str, Any]:
+        return {"object_store_memory": 80 * 2**20, "include_dashboard": False}
+
+    def kill(self, chosen: random.Random) -> None:
+        """Kill a node as a loss of power does, and put another one in its place."""
+        node = self.nodes.pop(chosen.randrange(len(self.nodes)))
+        raylets = [one.process.pid for one in node.all_processes["raylet"]]
+        for pid in descendants(raylets):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.cluster.remove_node(node, allow_graceful=False)
+        self.nodes.append(self.cluster.add_node(num_cpus=1, **self.options()))
+
+
+def descendants(pids: list[int]) -> list[int]:
+    """The processes that these have started, and so on."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found: list[int] = []
+    while new := [pid for pid, parent in parents.items() if parent in (*pids, *found) and pid not in found]:
+        found += new
+    return found
 
 
 def finishes(sweep: SweepFolder, name: str) -> int:
@@ -71,6 +109,8 @@ def faults_of(whole: SweepFolder, sweep: SweepFolder) -> list[str]:
 def main(folder: Path, number: int, seed: int, *words: str) -> None:
     chosen = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
+    nodes = Nodes() if "engine=ray" in words else None
+    words += (f"engine.address={nodes.cluster.address}",) if nodes else ()
     begun = time.monotonic()
     whole = SweepFolder(folder / "whole")
     assert started(whole.path, *words).wait() == 0, (folder / "whole.log").read_text()
@@ -78,6 +118,7 @@ def main(folder: Path, number: int, seed: int, *words: str) -> None:
     done: Counter[str] = Counter()
     faults: list[str] = []
     sweeps = 0
+    victims = ["sweeper", "supervisor", "job", *(["node"] if nodes else [])]
     while done.total() < number:
         sweep = SweepFolder(folder / f"sweep{sweeps}")
         sweeps += 1
@@ -87,7 +128,12 @@ def main(folder: Path, number: int, seed: int, *words: str) -> None:
             time.sleep(chosen.uniform(0, length / 3))
             if sweeper.poll() is not None:
                 break
-            kind = chosen.choice(VICTIMS)
+            kind = chosen.choice(victims)
+            if nodes and kind == "node":
+                nodes.kill(chosen)
+                done[kind] += 1
+                left -= 1
+                continue
             if (pid := victim(kind, sweeper.pid, sweep)) is None:
                 continue
             os.kill(pid, signal.SIGKILL)

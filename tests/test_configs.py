@@ -31,7 +31,10 @@ RUNTIME = {  # what no YAML can hold, by constructor
     "vitlab.losses.sigmoid_cross_entropy": {"logits", "target"},
     **{f"torch.optim.{name}": {"params"} for name in ("AdamW", "SGD")},
     **{f"timm.optim.{name}": {"params"} for name in ("Lamb", "Lars", "Lion", "Muon")},
-    "vitlab.sweeps.local.Local": {"sweep", "modules"},
+    **{
+        f"vitlab.sweeps.{name}": {"sweep", "modules"}
+        for name in ("local.Local", "slurm.Slurm", "ray_cluster.RayCluster")
+    },
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config", "arguments"},
 }
 NEEDED = {

@@ -201,6 +201,15 @@ def test_a_random_search_is_refused_before_its_first_job(cli, tmp_path):
         assert not list(tmp_path.glob("runs/*/*"))
 
 
+@pytest.mark.parametrize("package", ["submitit", "ray"])
+def test_an_engine_without_its_package_says_what_is_missing(cli, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    run = cli("train", "-m", f"engine={package}", "seed=0,1")
+    assert run.status == 2
+    assert f"pip install {package}" in run.err
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
 def test_a_search_without_optuna_says_what_is_missing(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     run = cli("train", "-m", "hydra/sweeper=vitlab_optuna", "optimizer.lr=interval(1e-4,1e-2)")

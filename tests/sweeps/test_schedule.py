@@ -44,7 +44,7 @@ def test_every_job_is_done_once_and_not_again(tmp_path):
     assert {state.score for state in states.values()} == {4}
     assert work_off(sweep) == states
     assert all(len(lines(sweep.path / name / "starts")) == 1 for name in names)
-    assert (sweep.home("job0") / "console.log").read_text() == "this is job0\n"
+    assert (sweep.home("job0") / "console.log").read_text().startswith("this is job0\n")
     assert not list(sweep.path.rglob(".lock"))
 
 

@@ -47,7 +47,7 @@ class RunOwner(Callback):
             return
         folder = Path(config.hydra.runtime.output_dir)
         kept = Redaction(config)
-        for path in [*(folder / config.hydra.output_subdir).glob("*.yaml"), *folder.parent.glob("multirun.yaml")]:
+        for path in (folder / config.hydra.output_subdir).glob("*.yaml"):
             kept.clean(path)
 
 

@@ -92,6 +92,10 @@ class Attempt:
         self._note(ended)
         leave(self.home)
 
+    def leave(self) -> None:
+        """Give the job back, where it was not begun."""
+        leave(self.home)
+
     def _note(self, state: State) -> None:
         self.state = state
         self.sweep.write_state(self.name, state)
@@ -105,3 +109,12 @@ class Attempt:
             lines = log.read().decode("utf-8", "replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
         return in_one_line(last)[:LONGEST_REASON]
+
+
+def ended(pid: int) -> int | None:
+    """How a child of this process has ended: its exit status, or a signal as its negative number; None while it runs.
+    Its number is not free before somebody waits for it."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status

@@ -22,7 +22,7 @@ from vitlab.errors import CheckpointError
 from vitlab.reports.run import RESULT
 
 FORMAT = 1
-SWEEP, JOB, CONFIG, STATE, LOG = "sweep.json", "job.json", "config.yaml", "state.json", "console.log"
+SWEEP, JOB, CONFIG, STATE, LOG, STOP = "sweep.json", "job.json", "config.yaml", "state.json", "console.log", "stop"
 HEARTBEAT = 10.0  # seconds between two signs of life of a job's supervisor
 LOST = 60.0  # seconds after which one that gives none is gone
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vitlab.sweeps.attempt import SUPERVISED, Attempt
+from vitlab.sweeps.attempt import SUPERVISED, Attempt, ended
 from vitlab.sweeps.folder import HEARTBEAT, SweepFolder
 
 LOOK = 0.2  # seconds between two looks at a job that somebody else is still at work on
@@ -134,12 +134,11 @@ class Nursery:
 
     def _reap(self) -> None:
         for pid in list(self.running):
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is None:
+            if (status := ended(pid)) is None:
                 continue
-            if ended.si_code != os.CLD_EXITED:
-                signalled(os.killpg, pid, signal.SIGKILL)  # what it had started; its number is not free yet
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if status < 0:
+                signalled(os.killpg, pid, signal.SIGKILL)  # what it had started
+            os.waitpid(pid, 0)
             self.stopped.pop(pid, None)
             attempt = self.running.pop(pid)
             attempt.end(status)

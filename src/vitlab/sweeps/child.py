@@ -1,0 +1,26 @@
+"""A job as a process that does not outlive its supervisor: python -m vitlab.sweeps.child PID SCRIPT WORD ..."""
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+
+SIGNAL_WHEN_ORPHANED = 1  # PR_SET_PDEATHSIG of Linux
+
+
+def main() -> None:
+    supervisor, *words = sys.argv[1:]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SIGNAL_WHEN_ORPHANED, signal.SIGTERM)
+    if os.getppid() != int(supervisor):  # it is gone already
+        sys.exit(128 + signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = words
+    sys.path.insert(0, str(Path(words[0]).parent))
+    runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

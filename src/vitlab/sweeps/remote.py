@@ -1,0 +1,86 @@
+"""A supervisor where an engine puts it, on whatever machine: it sees the sweep's folder, and runs one job."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from vitlab.sweeps.attempt import SUPERVISED, Attempt, ended
+from vitlab.sweeps.folder import STOP, SweepFolder
+
+LOOK = 0.5  # seconds between two looks at the job
+GRACE = 60.0  # seconds that a job has to save its state and end
+OF_SLURM = ("SLURM_", "SUBMITIT_")  # what tells a process of the supervisor's own place, which is no place of a job's
+SRC = Path(__file__).resolve().parents[2]
+
+
+class Supervisor:
+    """Called, it runs a job to its end, or until the sweeper leaves the file `stop` beside its state."""
+
+    def __init__(self, sweep: str, name: str, command: list[str], threads: int):
+        self.sweep, self.name, self.command, self.threads = sweep, name, command, threads
+        self.attempt: Attempt | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self) -> None:
+        sweep = SweepFolder(Path(self.sweep))
+        stop = sweep.home(self.name) / STOP
+        self.attempt = Attempt(sweep, self.name, self.command)
+        while not self.attempt.ready():
+            if stop.exists():
+                return
+            time.sleep(LOOK)
+        words = None if stop.exists() else self.attempt.begin()
+        if words is None:
+            self.attempt.leave()
+            return
+        self.process = self._started(self.attempt, words)
+        while (status := ended(self.process.pid)) is None:
+            self.attempt.beat()
+            if stop.exists():
+                self._stop(self.process.pid)
+            time.sleep(LOOK)
+        self.attempt.end(status)
+        self.process.wait()
+
+    def checkpoint(self) -> Any:
+        """End the job, its state saved, since the machine is wanted by others; returns who goes on with it. Called by
+        submitit, within a signal, before it puts the job into the queue again."""
+        from submitit.helpers import DelayedSubmission
+
+        if self.process is not None and self.attempt is not None:
+            self.attempt.end(self._stop(self.process.pid))
+        return DelayedSubmission(Supervisor(self.sweep, self.name, self.command, self.threads))
+
+    def _started(self, attempt: Attempt, words: list[str]) -> "subprocess.Popen[bytes]":
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(OF_SLURM)}
+        environment |= {SUPERVISED: "1", "OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": with_src(environment)}
+        with open(attempt.log, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "vitlab.sweeps.child", str(os.getpid()), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _stop(self, pid: int) -> int:
+        """Ask the job to end, and see that it does; its exit status. No lock of Popen's is waited for: this may run
+        within a signal."""
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while (status := ended(pid)) is None:
+            if time.monotonic() > deadline:
+                os.killpg(pid, signal.SIGKILL)
+            time.sleep(LOOK)
+        return status
+
+
+def with_src(environment: dict[str, str]) -> str:
+    """PYTHONPATH with the checkout in it."""
+    before = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(SRC), *(path for path in before if path and path != str(SRC))])
