@@ -22,26 +22,24 @@ def table(tmp_path, pattern="runs/*/sweep_*"):
 
 
 def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, tmp_path):
-    words = ["-m", *QUICK, "sweep=heads", "engine.slots=2", "optimizer.lr=1e-3,1e-5"]
-    run = cli("train", *words, "model.num_heads=2,5")
-    assert run.status == 2  # two of the four jobs were refused
-    assert "2 of 4 jobs" in run.err
+    words = ["-m", *QUICK, "sweep=heads", "engine.slots=2"]
+    run = cli("train", *words, "model.num_heads=1,5,2")
+    assert run.status == 2  # one of the three jobs was refused
+    assert "1 of 3 jobs" in run.err
     assert "num_heads 5" in run.err
     sweep, rows = table(tmp_path, "runs/heads")
-    assert [row["status"].split(":")[0] for row in rows] == ["done", "done", "failed", "failed"]
+    assert [row["status"].split(":")[0] for row in rows] == ["done", "done", "failed"]
     scores = [float(row["val/acc1"]) for row in rows[:2]]
     assert scores == sorted(scores, reverse=True)
-    assert {row["folder"] for row in rows} == {
-        f"model.num_heads-{n}_optimizer.lr-{lr}" for n in "25" for lr in ("0.001", "1e-05")
-    }
-    assert {float(row["optimizer.lr"]) for row in rows[:2]} == {1e-3, 1e-5}
+    assert {row["folder"] for row in rows} == {f"model.num_heads-{heads}" for heads in (1, 2, 5)}
+    assert {row["model.num_heads"] for row in rows[:2]} == {"1", "2"}
     assert "num_heads 5" in rows[2]["status"]
     assert (sweep / rows[0]["folder"] / "checkpoints" / "best.ckpt").is_file()
-    assert {SweepFolder(sweep).state(row["folder"]).attempts for row in rows} == {1, 2}  # a failed one was tried again
+    assert [SweepFolder(sweep).state(row["folder"]).attempts for row in rows] == [1, 1, 2]
 
     other = cli("train", *words, "model.num_heads=2,4", "trainer.max_steps=3")
     assert other.status == 2
-    for said in ("trainer.max_steps was 2 and is 3 now", "model.num_heads=5", "model.num_heads=4", "sweep=NAME"):
+    for said in ("trainer.max_steps was 2 and is 3 now", "model.num_heads=1", "model.num_heads=4", "sweep=NAME"):
         assert said in other.err
     assert table(tmp_path, "runs/heads")[1] == rows
 

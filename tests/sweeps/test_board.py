@@ -104,6 +104,8 @@ def test_pictures_of_too_few_jobs_are_refused(cli, sweep):
     assert "pictures need 4 jobs" in run.err
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_pictures_of_any_sweep(cli, tmp_path):
     pytest.importorskip("optuna", reason="optuna is not installed")
     sweep = frozen(tmp_path / "runs" / "mine", [f"job{number}" for number in range(5)])

@@ -41,6 +41,8 @@ def work_off(sweep, made, watch=lambda schedule: None):
     return {job.name: sweep.state(job.name) for job in sweep.jobs()}
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_each_job_is_done_once_by_a_process_of_its_own(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a", "b_fail-once", "c_fail"])
     states = work_off(sweep, engine(sweep))

@@ -56,7 +56,7 @@ class Grid(Sweeper):
 
     def __init__(self, params: dict[str, Any] | None):
         self.params = params or {}
-        self.told: set[str | None] = {None}
+        self.told: set[str | None] = set()
         self.names: set[str] = set()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -138,7 +138,7 @@ class Grid(Sweeper):
         from vitlab.sweeps.folder import Job
 
         found = self.compose(number, self.shared, words)
-        if found.told not in self.told:
+        if found.told and found.told not in self.told:
             print(found.told)
             self.told.add(found.told)
         name = next(one.name for one in numbered(Path(prefix + found.name)) if one.name not in self.names)

@@ -5,6 +5,7 @@ import os
 import selectors
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,7 +64,8 @@ class Local:
         assert self.nursery.stdin is not None
         if not self.jobs:  # it may still be importing
             self.nursery.kill()
-        self.nursery.stdin.close()  # upon which it ends what still runs
+        with suppress(BrokenPipeError):
+            self.nursery.stdin.close()  # upon which it ends what still runs
         self.nursery.wait()
         if not self.log.stat().st_size:
             self.log.unlink()
@@ -127,8 +129,6 @@ class Local:
 
     def _tell(self, **order: Any) -> None:
         assert self.nursery.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # `poll` sees that it is gone
             self.nursery.stdin.write(json.dumps(order).encode() + b"\n")
             self.nursery.stdin.flush()
-        except BrokenPipeError:
-            pass  # `poll` sees that it is gone
