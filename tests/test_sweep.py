@@ -2,11 +2,12 @@
 
 import csv
 import errno
+import subprocess
 import sys
 
 import pytest
 import yaml
-from conftest import BARE
+from conftest import BARE, SRC, TINY
 
 from hydra_plugins.vitlab_plugins.resolvers import sweep_folder
 from vitlab.config.home import EXPERIMENTS
@@ -179,6 +180,16 @@ def test_a_flag_may_stand_anywhere(cli, place):
     assert shown.status == 0, shown.err
     assert "seed: 5" in shown.out
     assert "max_epochs: 3" in shown.out
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
+    command = [sys.executable, str(SRC / "train.py"), "-m", *TINY, *QUICK, "seed=0,1,2", "engine.slots=2"]
+    sweeps = [subprocess.Popen([*command, f"sweep={name}"], cwd=tmp_path) for name in ("one", "other")]
+    assert [sweep.wait(280) for sweep in sweeps] == [0, 0]
+    one, other = ([{**row, "seconds": ""} for row in table(tmp_path, f"runs/{name}")[1]] for name in ("one", "other"))
+    assert one == other
+    assert len(one) == 3
 
 
 # -- searches
