@@ -2,14 +2,17 @@
 
 import csv
 import errno
+import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
 import yaml
 from conftest import BARE, SRC, TINY
 
 from hydra_plugins.vitlab_plugins.resolvers import sweep_folder
+from vitlab.checkpoints import file
 from vitlab.config.home import EXPERIMENTS
 from vitlab.sweeps.folder import SweepFolder
 
@@ -121,6 +124,13 @@ def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     assert sorted(row["folder"] for row in again) == sorted(row["folder"] for row in rows)
     assert {row["seed"] for row in again} == {"0", "1"}
     assert all(row["status"] == "done" for row in again)
+    job = sweep / rows[1]["folder"]
+    weights = file.read(job / "checkpoints" / "latest.ckpt")["state_dict"]
+    shutil.rmtree(job)
+    assert cli("train", f"resume={job}", tiny=False).status == 0  # one that was not begun begins, as it was frozen
+    assert all(
+        torch.equal(file.read(job / "checkpoints" / "latest.ckpt")["state_dict"][k], weights[k]) for k in weights
+    )
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ take(folder, break_lock=False)
 with open(folder / "starts", "a") as starts:
     starts.write(f"{os.getpid()}\n")
 print(f"this is {folder.name}")
+print(os.getcwd(), os.environ.get("VITLAB_DATA"))
 print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("OMP_NUM_THREADS"))
 what = folder.name.split("_")[-1]
 if what.startswith("sleep"):

@@ -3,28 +3,14 @@
 import sys
 from pathlib import Path
 
+from vitlab.sweeps import start
 from vitlab.sweeps.folder import Job, SweepFolder
 from vitlab.sweeps.local import Local
 from vitlab.sweeps.schedule import Schedule
+from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 COMMAND = [str(Path(__file__).with_name("stub.py"))]
-
-
-class NoMore:
-    """A sweep all of whose jobs are frozen."""
-
-    more = False
-    total = None
-
-    def next(self):
-        raise AssertionError
-
-    def superfluous(self, job):
-        return False
-
-    def note(self, job, state):
-        pass
 
 
 def frozen(folder, names):
@@ -52,5 +38,6 @@ def work_off(sweep, slots=2, watchers=(), source=None):
 
 if __name__ == "__main__":
     folder, slots, *names = sys.argv[1:]
-    states = work_off(frozen(folder, names), int(slots))
-    print({name: state.status for name, state in states.items()})
+    sweep = frozen(folder, names)
+    with local(sweep, int(slots)) as engine:
+        start.work_off(sweep, engine, COMMAND, NoMore())

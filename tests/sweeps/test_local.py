@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from stub_sweep import COMMAND, NoMore, frozen
+from stub_sweep import COMMAND, frozen
 
 from vitlab.errors import VitlabError
 from vitlab.sweeps.gpus import Claims, gpus_here
 from vitlab.sweeps.local import Local
 from vitlab.sweeps.schedule import Schedule
+from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 OPTIONS = {"slots": None, "gpus_per_slot": 1, "threads": None, "preload": False, "modules": []}

@@ -5,11 +5,12 @@ import signal
 import threading
 
 import pytest
-from stub_sweep import COMMAND, NoMore, frozen
+from stub_sweep import COMMAND, frozen
 from test_schedule import lines, statuses, until
 
 from vitlab.sweeps.ray_cluster import RayCluster
 from vitlab.sweeps.schedule import Schedule
+from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -53,7 +54,9 @@ def test_the_jobs_of_a_node_that_is_lost_go_on_at_another(tmp_path, nodes):
     assert all(len(lines(sweep.path / name / "ends")) == 1 for name in ("a_sleep-8", "b_sleep-8", "c", "d_fail-once"))
 
 
-def test_two_jobs_share_what_is_given_in_fractions_and_a_cancelled_one_ends(tmp_path):
+def test_two_jobs_share_what_is_given_in_fractions_and_a_cancelled_one_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("VITLAB_DATA", "somewhere")
+    monkeypatch.chdir(tmp_path)
     sweep = frozen(tmp_path / "sweep", ["a_sleep-60", "b_sleep-60"])
     with engine(sweep, cpus=0.5) as entered, Stop() as stop:
         assert entered.free == 2 * int(ray.cluster_resources()["CPU"])
@@ -64,6 +67,8 @@ def test_two_jobs_share_what_is_given_in_fractions_and_a_cancelled_one_ends(tmp_
         thread.join(100)
         assert not thread.is_alive()
     assert {sweep.state(job.name).status for job in sweep.jobs()} == {"killed"}
+    for job in sweep.jobs():
+        assert f"{tmp_path} somewhere" in (sweep.home(job.name) / "console.log").read_text()
 
 
 def test_a_cluster_without_what_a_job_needs_is_refused(tmp_path):

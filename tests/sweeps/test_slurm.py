@@ -4,12 +4,13 @@ import os
 import signal
 
 import pytest
-from stub_sweep import COMMAND, NoMore, frozen
+from stub_sweep import COMMAND, frozen
 from test_schedule import lines, statuses, until
 
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.schedule import Schedule
 from vitlab.sweeps.slurm import Slurm
+from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 submitit = pytest.importorskip("submitit", reason="submitit is not installed")

@@ -11,6 +11,7 @@ from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import STOP, SweepFolder
 from vitlab.sweeps.remote import Supervisor, with_src
 
+HANDED_ON = ("VITLAB_", "WANDB_", "HF_")  # variables of the sweeper's environment that its jobs see too
 OBJECTS = (
     80 * 2**20
 )  # bytes of shared memory for Ray's objects, of which a sweep has none; the least it takes is 75 MiB
@@ -78,7 +79,8 @@ class RayCluster:
 
     def submit(self, work: Work) -> None:
         (self.sweep.home(work.name) / STOP).unlink(missing_ok=True)
-        supervisor = Supervisor(str(self.sweep.path), work.name, work.command, max(1, int(self.cpus)))
+        own = {key: value for key, value in os.environ.items() if key.startswith(HANDED_ON)}
+        supervisor = Supervisor(self.sweep.path, work.name, work.command, max(1, int(self.cpus)), own)
         self.jobs[self.task.options(name=work.name).remote(supervisor)] = work.name
 
     def poll(self, seconds: float) -> list[str]:

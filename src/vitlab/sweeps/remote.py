@@ -18,10 +18,16 @@ SRC = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
-    """Called, it runs a job to its end, or until the sweeper leaves the file `stop` beside its state."""
+    """Called, it runs a job to its end, or until the sweeper leaves the file `stop` beside its state.
 
-    def __init__(self, sweep: str, name: str, command: list[str], threads: int):
-        self.sweep, self.name, self.command, self.threads = sweep, name, command, threads
+    The job has the working folder in which the sweep was started, so many `threads`, and what `environment` says beside
+    that of the machine.
+    """
+
+    def __init__(self, sweep: Path, name: str, command: list[str], threads: int, environment: dict[str, str]):
+        self.sweep, self.name, self.command = str(sweep), name, command
+        self.threads, self.environment = threads, environment
+        self.folder = os.getcwd()
         self.attempt: Attempt | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -53,11 +59,13 @@ class Supervisor:
 
         if self.process is not None and self.attempt is not None:
             self.attempt.end(self._stop(self.process.pid))
-        return DelayedSubmission(Supervisor(self.sweep, self.name, self.command, self.threads))
+        self.attempt = self.process = None  # which go on nowhere else
+        return DelayedSubmission(self)
 
     def _started(self, attempt: Attempt, words: list[str]) -> "subprocess.Popen[bytes]":
         environment = {key: value for key, value in os.environ.items() if not key.startswith(OF_SLURM)}
         environment |= {SUPERVISED: "1", "OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": with_src(environment)}
+        environment |= self.environment
         with open(attempt.log, "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "vitlab.sweeps.child", str(os.getpid()), *words],
@@ -65,6 +73,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                cwd=self.folder,
                 start_new_session=True,
             )
 

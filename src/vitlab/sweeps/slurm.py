@@ -80,7 +80,7 @@ class Slurm:
     def submit(self, work: Work) -> None:
         (self.sweep.home(work.name) / STOP).unlink(missing_ok=True)
         os.environ["PYTHONPATH"] = with_src(dict(os.environ))  # which sbatch hands on
-        supervisor = Supervisor(str(self.sweep.path), work.name, work.command, self.threads)
+        supervisor = Supervisor(self.sweep.path, work.name, work.command, self.threads, {})
         try:
             self.jobs[work.name] = self.executor.submit(supervisor)
         except Exception as error:  # of sbatch, whatever it says
