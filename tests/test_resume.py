@@ -89,7 +89,9 @@ VIEWS = [
 ]
 
 
-@pytest.mark.parametrize("cache", ["none", pytest.param("device", marks=pytest.mark.slow)])
+@pytest.mark.ci
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["none", "device"])
 def test_a_teacher_that_follows_and_its_centre_are_bit_exact(cli, killed_at, cache):
     """Views from workers, through their ring, or cut out on the device, and a teacher that follows each step."""
     options = [*TINY[1:], *VIEWS, *(o for o in OPTIONS if not o.startswith(("mixing", "model.")))]

@@ -25,6 +25,8 @@ def table(tmp_path, pattern="runs/*/sweep_*"):
         return sweep, list(csv.DictReader(f))
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_sweep_ends_in_a_sorted_table_and_a_failed_job_costs_only_itself(cli, tmp_path):
     words = ["-m", *QUICK, "sweep=heads", "engine.slots=2"]
     run = cli("train", *words, "model.num_heads=1,5,2")

@@ -56,7 +56,6 @@ def taught(steps=400, **changes):
         return losses(images, target).mean().item(), *found
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("position", ["learned_1d", "sincos_1d", "rotary_1d"])
 def test_it_learns_to_read_lines_by_any_position(position):
@@ -66,7 +65,6 @@ def test_it_learns_to_read_lines_by_any_position(position):
     assert min(greedy, beam) > 0.9
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_without_a_mask_it_predicts_what_it_is_shown_and_cannot_write():
     loss, greedy, beam = taught(causal=False)

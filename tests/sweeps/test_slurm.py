@@ -52,6 +52,8 @@ def test_each_job_is_done_once_by_a_process_of_its_own(tmp_path):
     assert len(lines(sweep.path / "a" / "starts")) == 1
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_preempted_job_saves_its_state_and_goes_on_by_itself(tmp_path):
     """submitit's signal comes to the supervisor, and it starts it again, without the sweeper."""
     sweep = frozen(tmp_path / "sweep", ["a_sleep-3"])
