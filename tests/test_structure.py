@@ -1,6 +1,7 @@
 """The plan of the house, held: who may import whom, and what files may be called."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -260,3 +261,27 @@ def test_a_file_of_the_model_is_at_most_250_lines(room):
     }
     assert lengths
     assert {name for name, lines in lengths.items() if lines > 250} == set()
+
+
+@pytest.mark.slow
+def test_few_files_are_walked_through_before_the_first_step(cli, monkeypatch):
+    """Of the default run, counted by a trace: files of which a function is called, imports apart."""
+    walked = set()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function, no class or module body
+            walked.add(frame.f_code.co_filename)
+
+    def stop(*arguments, **keywords):
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torch.optim.AdamW.step", stop)
+    sys.setprofile(note)
+    try:
+        ended = cli("train", tiny=False)
+    finally:
+        sys.setprofile(None)
+    assert ended.status == 130
+    ours = {file for file in walked if file.startswith(str(SRC))}
+    assert 50 < len(ours) <= 105, sorted(ours)
