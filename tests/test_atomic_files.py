@@ -1,5 +1,7 @@
 """What cannot be written whole leaves the old file as it was, and nothing else."""
 
+import os
+
 import pytest
 
 from vitlab.atomic_files import write_whole, writing_whole
@@ -22,3 +24,15 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077], ids=oct)
+def test_a_file_may_be_read_by_whom_the_user_lets_read_new_files(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with writing_whole(tmp_path / "file") as temporary:  # as safetensors does, whose file is its owner's alone
+            temporary.unlink(missing_ok=True)
+            os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask

@@ -23,11 +23,15 @@ TEMPORARY = re.compile(r"\..+\.(\d+)(\.tmp)?")  # the name to write to; runs of 
 def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]:
     """Give another name in the same folder to write to, flush what is there in the end to the disk, and rename it.
 
-    `previous` is where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError.
+    Whoever may read new files of the user may read it, also where a library writes for the owner alone. `previous` is
+    where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(mode)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         if previous is not None and path.exists():

@@ -120,7 +120,7 @@ class Nursery:
         self.selector.close()
         for descriptor in (self.out, self.woken, self.waker):
             os.close(descriptor)
-        log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, number in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, number)
