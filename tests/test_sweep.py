@@ -11,9 +11,9 @@ import torch
 import yaml
 from conftest import BARE, SRC, TINY
 
-from hydra_plugins.vitlab_plugins.resolvers import sweep_folder
 from vitlab.checkpoints import file
 from vitlab.config.home import EXPERIMENTS
+from vitlab.config.resolvers import sweep_folder
 from vitlab.sweeps.folder import SweepFolder
 
 QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=128"]

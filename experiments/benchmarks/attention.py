@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.layers import PRODUCTS
-from vitlab.run.precision import cpu_capabilities
+from vitlab.machine import cpu_capabilities
 
 SHAPES = (
     (64, 3, 17, 64),

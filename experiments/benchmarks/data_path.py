@@ -37,8 +37,8 @@ from vitlab.config.build import build
 from vitlab.config.home import CONF
 from vitlab.data.images import decoding
 from vitlab.data.order.key import Key
+from vitlab.machine import cpu_capabilities
 from vitlab.malloc import keep_freed_memory
-from vitlab.run.precision import cpu_capabilities
 
 IMAGES, BATCH, SIZE, SCALE = 2000, 128, 224, (0.08, 1.0)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

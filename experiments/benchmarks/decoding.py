@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 
 from vitlab.decoding import BeamSearch, Greedy
+from vitlab.machine import cpu_capabilities
 from vitlab.malloc import keep_freed_memory
 from vitlab.models import Decoder
 from vitlab.models.writing import CachedWriting, Writing
-from vitlab.run.precision import cpu_capabilities
 from vitlab.vocabulary import SpecialTokens
 
 SPECIAL = SpecialTokens(begin=1, end=2, padding=0)

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from training_step import CPU_ROWS, Flags, Step, ours
 
 from vitlab.counting import multiply_accumulates
-from vitlab.run.precision import cpu_capabilities
+from vitlab.machine import cpu_capabilities
 
 STEPS = 5
 KINDS = {

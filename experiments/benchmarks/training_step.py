@@ -24,8 +24,9 @@ from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
 from vitlab.config.home import CONF
+from vitlab.machine import cpu_capabilities, hardware_precision
 from vitlab.run.model import build_model
-from vitlab.run.precision import cpu_capabilities, hardware_precision, speed_up_float32_products
+from vitlab.run.precision import speed_up_float32_products
 
 
 @dataclass(frozen=True)

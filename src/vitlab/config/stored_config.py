@@ -12,6 +12,7 @@ from vitlab.config.found import with_found
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
 from vitlab.config.renamed import GONE, in_rooms
+from vitlab.config.resolvers import better, hardware_precision
 from vitlab.errors import CheckpointError, ConfigError
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
@@ -21,8 +22,8 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
     "vitlab.data.ImageNet": {"allow_outside": True},
     "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
 }
-HARMLESS = frozenset({"better"})  # resolvers that a saved config may call: which way a metric is better
-OF_THE_MACHINE = HARMLESS | {"hardware_precision"}  # and one that runs on a machine still to be found
+HARMLESS = frozenset({better.__name__})  # resolvers that a saved config may call: which way a metric is better
+OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found
 
 
 def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any]:

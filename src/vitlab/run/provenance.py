@@ -13,7 +13,7 @@ from typing import Any
 
 from vitlab.atomic_files import write_json
 from vitlab.config.home import ROOT
-from vitlab.run.precision import cpu_capabilities
+from vitlab.machine import cpu_capabilities
 
 PACKAGES = (
     "vitlab",

@@ -2,13 +2,15 @@
 
 import csv
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from hydra_plugins.vitlab_plugins.resolvers import LONGEST_NAME, better, data_folder, folder_name, resumed_or
+from vitlab.config.resolvers import LONGEST_NAME, better, data_folder, folder_name, resumed_or
 from vitlab.reports.sweep import write_table
 
 # -- names
@@ -124,3 +126,12 @@ def test_jobs_of_different_overrides_share_one_table(tmp_path):
     rows = write_table(tmp_path, jobs)
     assert [(row.get("lr"), row.get("model")) for row in rows] == [("1", None), (None, "x")]
     assert write_table(tmp_path, jobs) == rows  # made anew each time, not added to
+
+
+def test_a_saved_config_is_read_where_hydra_has_not_started():
+    code = """
+from vitlab.config.stored_config import from_saved
+print(from_saved({"mode": "${better:val/loss}"}, "a checkpoint").mode)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "min\n", done.stderr

@@ -1,0 +1,81 @@
+"""Functions that configs may call as ${name:arguments}. OmegaConf knows them once this file is imported."""
+
+import hashlib
+import os
+import re
+import sys
+import time
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.checkpoints.run_folder import run_folder
+from vitlab.config.home import ROOT
+from vitlab.config.recipe import fitting_name
+from vitlab.machine import hardware_precision
+from vitlab.monitors import better
+
+LONGEST_NAME = 100
+
+
+def folder_name(overrides: str) -> str:
+    """Overrides as a name without characters that Hydra or a file system cannot take back; long ones end in a hash."""
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", overrides).strip("-.") or "defaults"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(overrides.encode(), digest_size=4).hexdigest()
+    return f"{name[: LONGEST_NAME - 9]}-{digest}"
+
+
+def sweep_folder(name: str | None, study: str | None, time: str) -> str:
+    """Where a sweep goes. With a name, or as a study, which is called by itself and what was changed in it, it is found
+    again; another one goes to a folder of its own."""
+    given = [word for word in sys.argv[1:] if "=" in word and not word.startswith(("study=", "engine", "hydra"))]
+    changes = "_".join(given).replace("=", "-")
+    if name or study:
+        return f"runs/{name or folder_name('_'.join(filter(None, [study, changes])))}"
+    return f"runs/{folder_name(changes)}/sweep_{time}"
+
+
+def resumed_or(resume: str | None, new: str) -> str:
+    """The folder of the run that is resumed, else `new`."""
+    return str(run_folder(resume)) if resume else new
+
+
+def resumed_subdir(resume: str | None) -> str:
+    """Where Hydra keeps its record of a start: .hydra, and a folder of its own for each resume."""
+    return time.strftime(".hydra/resume-%Y-%m-%d_%H-%M-%S") if resume else ".hydra"
+
+
+def data_folder(name: str) -> str:
+    """Where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
+    return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
+
+
+def before_crop(image_size: int, share: float) -> int:
+    """Pixels of a side, of which the central `share` has image_size pixels."""
+    return round(image_size / share)
+
+
+def fitting(*, _root_: DictConfig) -> str:
+    """The name of the config of what study and recipe state for the options chosen: called in a defaults list, where
+    Hydra gives these, those of which there are several in the list alone."""
+    choices: Any = OmegaConf.to_container(_root_, resolve=False)
+    for default in choices.pop("defaults"):
+        choices |= default if isinstance(default, dict) else {}
+    return fitting_name(choices)
+
+
+RESOLVERS = (
+    folder_name,
+    sweep_folder,
+    resumed_or,
+    resumed_subdir,
+    better,
+    data_folder,
+    before_crop,
+    hardware_precision,
+    fitting,
+)
+for resolver in RESOLVERS:
+    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
