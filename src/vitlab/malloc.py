@@ -2,7 +2,7 @@
 
 glibc takes a block of more than 128 kB from the system each time and gives it back each time. A training step on a CPU
 frees and takes the same hundreds of megabytes again and again, and pays for every page of them when it is first
-touched: on a virtual machine 21 of the 115 seconds that the default run takes (README, "Measured").
+touched: on a virtual machine 21 of the 115 seconds that the default run takes (docs/measurements.md).
 """
 
 import ctypes

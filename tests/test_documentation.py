@@ -1,0 +1,148 @@
+"""README and docs: every command is one that its entry takes, every link leads somewhere, every name exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from vitlab.config.home import CONF, ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+ENTRIES = sorted(path.stem for path in (ROOT / "src").glob("*.py"))
+
+COMMAND = re.compile(rf"(?:python src/(?:{'|'.join(ENTRIES)})\.py|\bvitlab (?:{'|'.join(ENTRIES)})\b)[^`\n|#]*")
+COMMANDS = sorted({found.group().strip() for text in TEXTS.values() for found in COMMAND.finditer(text)})
+INLINE = {code for text in TEXTS.values() for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)}
+OVERRIDES = sorted(code for code in INLINE if re.fullmatch(r"(?:'?[a-z/@.]+=[^ …]+ ?)+", code))
+LINKS = sorted(
+    (name, link) for name, text in TEXTS.items() for link in re.findall(r"\]\(([^)\s]+)\)", text) if ":" not in link
+)
+PATHS = sorted({code for code in INLINE if re.fullmatch(r"(?:src|conf|docs|experiments|tests|vitlab)/[\w/.]*", code)})
+
+
+def overrides_of(words: list[str]) -> list[str]:
+    """Without flags and what is left open; of a sweep the first value."""
+    words = [word for word in words if not word.startswith("-") and "…" not in word and "=" in word]
+    parsed = OverridesParser.create().parse_overrides(words)
+    first = {o.input_line: next(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
+    return [f"{o.get_key_element()}={first[o.input_line]}" if o.input_line in first else o.input_line for o in parsed]
+
+
+def entry_and_words(command: str) -> tuple[str, list[str]]:
+    """With X for what a reader fills in: <run>, <file, folder or glob>."""
+    words = shlex.split(re.sub(r"<[^>]*>", "X", command))
+    return Path(words[1]).stem, words[2:]
+
+
+def composed(entry: str, overrides: list[str]) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        compose(entry, overrides=overrides)
+
+
+def alternatives(code: str) -> list[list[str]]:
+    """trainer=cpu|gpu is trainer=cpu, and trainer=gpu."""
+    words = shlex.split(code)
+    count = max(word.count("|") for word in words) + 1
+    return [
+        [re.sub(r"=.*", f"={(word.split('=', 1)[1].split('|') * count)[i]}", word) for word in words]
+        for i in range(count)
+    ]
+
+
+# -- commands
+
+
+def test_there_are_commands_of_every_entry():
+    assert len(COMMANDS) > 40
+    assert {entry_and_words(command)[0] for command in COMMANDS} == set(ENTRIES)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_composes(command):
+    entry, words = entry_and_words(command)
+    composed(entry, overrides_of(words))
+
+
+@pytest.mark.parametrize("code", OVERRIDES)
+def test_keys_and_options_that_are_named_exist(code):
+    for words in alternatives(code):
+        refusals = []
+        for entry in ["train", *ENTRIES]:
+            try:
+                composed(entry, words)
+                break
+            except HydraException as error:
+                refusals.append(str(error))
+        else:
+            pytest.fail(refusals[0])
+
+
+# -- links and names
+
+
+@pytest.mark.parametrize(("document", "link"), LINKS)
+def test_a_link_leads_somewhere(document, link):
+    path, _, anchor = link.partition("#")
+    target = (ROOT / document).parent / path if path else ROOT / document
+    assert target.exists()
+    if anchor:
+        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+        assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_that_is_named_exists(path):
+    assert (ROOT / path).exists() or (ROOT / "src" / path).exists()
+
+
+def test_every_document_is_reached_from_the_readme():
+    reached, new = set(), {"README.md"}
+    while new:
+        reached |= new
+        ends = {(ROOT / name).parent / link.partition("#")[0] for name, link in LINKS if name in new}
+        new = {end.resolve().relative_to(ROOT).as_posix() for end in ends} & TEXTS.keys() - reached
+    assert reached == TEXTS.keys()
+
+
+@pytest.mark.parametrize("kind", ["recipe", "study"])
+def test_every_recipe_and_study_is_named(kind):
+    names = {path.stem for path in (ROOT / "experiments" / kind).glob("[a-z]*.yaml")}
+    assert names - set(re.findall(r"\w+", TEXTS["docs/recipes.md"])) == set()
+
+
+def test_every_model_and_data_set_is_named():
+    for group, page in {"model": "family", "data": "data"}.items():
+        names = {path.stem for path in (CONF / group).glob("[a-z]*.yaml")}
+        assert names - set(re.findall(r"\w+", TEXTS[f"docs/{page}.md"])) == set()
+
+
+# -- figures
+
+
+def rows_of_recipes() -> list[tuple[str, str]]:
+    rows = re.findall(r"^\| `recipe=(\w+)`[^|]*\| ([^|]*) \|", TEXTS["docs/measurements.md"], re.M)
+    assert len(rows) > 5
+    return rows
+
+
+@pytest.mark.parametrize(("recipe", "result"), rows_of_recipes())
+def test_a_figure_is_what_the_header_of_its_recipe_says(recipe, result):
+    text = (ROOT / "experiments" / "recipe" / f"{recipe}.yaml").read_text(encoding="utf-8")
+    header = " ".join(line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#"))
+    figure = re.match(r"[\d.]+ %(?: ± [\d.]+)?", result)
+    assert figure is not None
+    assert figure.group() in header
+
+
+def test_the_versions_that_are_stated_are_the_packages():
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    assert version is not None
+    citation = OmegaConf.load(ROOT / "CITATION.cff")
+    assert citation.version == version.group(1)
+    assert re.search(r"^## (.*)$", TEXTS["CHANGELOG.md"], re.M).group(1) == version.group(1)
