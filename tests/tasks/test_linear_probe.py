@@ -181,7 +181,7 @@ def test_a_run_in_two_parts_is_the_whole_run(cli):
 
 def test_scores_of_heads_are_those_of_torchmetrics():
     torch.manual_seed(0)
-    scores, logits, losses = PerHeadMetrics(3, 5), torch.randn(20, 3, 10), torch.rand(20, 3)
+    scores, logits, losses = PerHeadMetrics(3, (1, 5)), torch.randn(20, 3, 10), torch.rand(20, 3)
     target = torch.randint(10, (20,))
     for part in (slice(0, 7), slice(7, 20)):
         scores.update(logits[part], losses[part], target[part])

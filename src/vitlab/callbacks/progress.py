@@ -1,15 +1,21 @@
 """Progress for a reader: a Rich bar in a terminal, one line per epoch elsewhere."""
 
 import sys
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import RichProgressBar
+from pytorch_lightning.callbacks.progress.rich_progress import BatchesProcessedColumn, CustomBarColumn
+from rich.progress import TextColumn, TimeRemainingColumn
 
+from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.step_log import StepLog
+from vitlab.monitors import in_words
 
 
 class Progress(RichProgressBar):
-    """The metrics that matter, from the last logged entry and the last validation; nothing is read from the device."""
+    """The metrics that matter, from the last logged entry and the last validation; nothing is read from the device. The
+    bar, which has room for few of them, fits into 80 columns."""
 
     def __init__(self) -> None:
         super().__init__(leave=False)
@@ -20,23 +26,43 @@ class Progress(RichProgressBar):
             self.disable()
         super().setup(trainer, pl_module, stage)
 
+    def configure_columns(self, trainer: pl.Trainer) -> list[Any]:
+        theme = self.theme
+        return [
+            TextColumn("[progress.description]{task.description}"),
+            CustomBarColumn(
+                bar_width=16,
+                complete_style=theme.progress_bar,
+                finished_style=theme.progress_bar_finished,
+                pulse_style=theme.progress_bar_pulse,
+            ),
+            BatchesProcessedColumn(style=theme.batch_progress),
+            TimeRemainingColumn(compact=True),
+        ]
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        """Count from 1, as the printed lines do."""
+        last = f"/{self.trainer.max_epochs}" if (self.trainer.max_epochs or -1) > 0 else ""
+        return f"{f'Epoch {current_epoch + 1}{last}':{len(self.validation_description)}}"
+
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int | str | float]:
-        return {name: f"{value:.4g}" for name, value in self._values(trainer).items()}
+        judged_by = [callback.monitor for callback in trainer.callbacks if isinstance(callback, BestModel)]
+        shown = {name: value for name, value in self.validated.items() if name in judged_by}
+        return {name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown}
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
         super().on_validation_end(trainer, pl_module)
         if self.is_disabled and trainer.is_global_zero and trainer.state.fn == "fit":
-            values = "  ".join(f"{name} {value:.4g}" for name, value in self._values(trainer).items())
+            values = "  ".join(f"{name} {value}" for name, value in self._values(trainer, self.validated).items())
             print(f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}  {values}")
             sys.stdout.flush()
 
-    def _values(self, trainer: pl.Trainer) -> dict[str, float]:
-        logs = [callback.latest for callback in trainer.callbacks if isinstance(callback, StepLog)]
-        latest = logs[0] if logs else {}
-        shown = {
-            name.removeprefix("train/"): latest[f"train/{name}"]
-            for name in ("loss", "lr", "images_per_second")
-            if f"train/{name}" in latest
-        }
-        return shown | self.validated
+    def _values(self, trainer: pl.Trainer, validated: dict[str, float]) -> dict[str, str]:
+        """Loss, learning rate and speed of the last entry, and what was measured in a validation, in words."""
+        words = {}
+        if latest := next((callback.latest for callback in trainer.callbacks if isinstance(callback, StepLog)), None):
+            words["loss"] = f"{latest['train/loss']:.4f}"
+            words["lr"] = f"{latest['train/lr']:.3g}"
+            words["images/s"] = f"{latest['train/images_per_second']:.0f}"
+        return words | {name: in_words(name, value) for name, value in validated.items()}

@@ -12,6 +12,7 @@ from rich.table import Table
 from vitlab import atomic_files
 from vitlab.data import ImageDataModule
 from vitlab.data.targets import Classes, SeveralClasses
+from vitlab.monitors import in_words
 from vitlab.tasks import Task
 
 
@@ -77,7 +78,7 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
     console = Console(soft_wrap=True)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
-        table.add_row(name, f"{value:.2%}" if "acc" in name else f"{value:.4f}")
+        table.add_row(name, in_words(name, value))
     console.print(table)
     for name, line in {**facts, **commands}.items():
         console.print(f"{name:<10} {line}", highlight=False)

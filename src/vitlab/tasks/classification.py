@@ -14,22 +14,20 @@ from vitlab.tasks.supervised import Supervised
 
 
 class Classification(Supervised):
-    """A loss on (mixed) classes; top-1, top-5, loss, and calibration error at test."""
+    """A loss on (mixed) classes; top-1, top-5 of more than five classes, loss, and calibration error at test."""
 
     learns_from = OneClass
 
-    @staticmethod
-    def monitors() -> list[str]:
-        return ["val/loss", "val/acc1", "val/acc5"]
+    def monitors(self) -> list[str]:
+        return ["val/loss", *(f"val/acc{k}" for k in ranks(self.num_classes))]
 
     def new_metrics(self, stage: str) -> MetricCollection:
-        metrics: dict[str, Any] = {"acc1": self.accuracy(1), "acc5": self.accuracy(5)}
+        metrics: dict[str, Any] = {f"acc{k}": self.accuracy(k) for k in ranks(self.num_classes)}
         if stage == "test":
             metrics["ece"] = CalibrationError(self.num_classes, n_bins=15, norm="l1", validate_args=False)
         return MetricCollection(metrics, compute_groups=False)
 
     def accuracy(self, top_k: int) -> MulticlassAccuracy:
-        top_k = min(top_k, self.num_classes)
         return MulticlassAccuracy(self.num_classes, top_k=top_k, average="micro", validate_args=False)
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -49,6 +47,11 @@ class CalibrationError(MulticlassCalibrationError):
     def update(self, logits: Tensor, target: Tensor) -> None:
         """(B, K), (B,)"""
         super().update(logits.float().softmax(dim=1), target)
+
+
+def ranks(num_classes: int) -> tuple[int, ...]:
+    """The k of top-k accuracies that tell something of so many classes: of five, the true one is always among five."""
+    return (1, 5) if num_classes > 5 else (1,)
 
 
 def class_of(target: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
 from vitlab.optim import Optimization, Schedule
-from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.classification import Classification, class_of, ranks
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
 
@@ -74,7 +74,7 @@ class LinearProbe(Classification):
         norm = nn.BatchNorm1d(own[0].in_features, affine=False, eps=1e-6)  # the authors' epsilon
         self.norm: nn.Module = norm if batch_norm else nn.Identity()
         self.register_buffer("best", torch.zeros(1, dtype=torch.long))
-        self.per_head = PerHeadMetrics(len(lr_grid), min(5, num_classes))
+        self.per_head = PerHeadMetrics(len(lr_grid), ranks(num_classes))
         self.figures: dict[str, list[float]] = {}  # of every head, at the last validation
 
     def parameter_groups(self) -> list[dict[str, Any]]:

@@ -27,8 +27,7 @@ class MultilabelClassification(Supervised):
     def balanced(counts: Tensor, num_images: int) -> Tensor:
         return (num_images - counts).clamp_min(1) / counts
 
-    @staticmethod
-    def monitors() -> list[str]:
+    def monitors(self) -> list[str]:
         return ["val/loss", "val/map", "val/f1"]
 
     def new_metrics(self, stage: str) -> MetricCollection:

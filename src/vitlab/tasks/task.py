@@ -72,8 +72,7 @@ class Task(pl.LightningModule):
 
     # -- what a regime says
 
-    @staticmethod
-    def monitors() -> list[str]:
+    def monitors(self) -> list[str]:
         """Names that a run may be judged by."""
         return ["val/loss"]
 
@@ -263,8 +262,10 @@ class Task(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Where a run goes on is told by its number of optimizer steps alone. The first rank goes on with the sums of
         all of them."""
-        for name, sums in checkpoint.get("sums", {}).items() if self.global_rank == 0 else ():
-            add_sums(self.summed()[name], sums)
+        summed = self.summed() if self.global_rank == 0 else {}
+        for name, sums in checkpoint.get("sums", {}).items():
+            if name in summed:  # an earlier version counted others too
+                add_sums(summed[name], sums)
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
             checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
