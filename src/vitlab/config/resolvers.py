@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import run_folder
+from vitlab.config.help_texts import keys_of, options
 from vitlab.config.home import ROOT
 from vitlab.config.recipe import fitting_name
 from vitlab.machine import hardware_precision
@@ -67,6 +68,8 @@ def fitting(*, _root_: DictConfig) -> str:
 
 
 RESOLVERS = (
+    options,
+    keys_of,
     folder_name,
     sweep_folder,
     resumed_or,
