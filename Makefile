@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-exhaustive lint format sweep evaluate lock clean
+.PHONY: help setup train check test test-all test-exhaustive lint format sweep evaluate lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ setup: .venv/ready ## make the environment in .venv, from hash-locked requiremen
 
 train: setup ## train; on handwritten digits unless ARGS say otherwise
 	$(BIN)/python src/train.py $(ARGS)
+
+check: setup ## would it train, and what would it cost: make check ARGS="model=vit_b16 data=cifar10"
+	$(BIN)/python src/check.py $(ARGS)
 
 test: setup ## every test but the slow ones (a few minutes)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not exhaustive" $(ARGS)

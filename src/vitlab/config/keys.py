@@ -61,6 +61,12 @@ class Preview(Train):
 
 
 @dataclass(kw_only=True)
+class Check(Train):
+    memory_gib: Positive | None
+    seconds: Annotated[float, Range(least=0)]
+
+
+@dataclass(kw_only=True)
 class Evaluate:
     run: str
     split: str
@@ -171,7 +177,10 @@ class Pack:
 
 COMMANDS = {
     one.__name__.lower(): one
-    for one in (Train, Preview, Evaluate, Predict, Visualize, Export, Features, Probe, Summary, Survey, Pack, Sweeps)
+    for one in (
+        *(Train, Check, Preview, Evaluate, Predict, Visualize, Export, Features),
+        *(Probe, Summary, Survey, Pack, Sweeps),
+    )
 }
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
 WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool}  # keys of models that their constructors do not see

@@ -3,6 +3,7 @@
 B batch, C channels, H W image height and width
 """
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class TrainingMemory(NamedTuple):
     def largest_batch(self, memory: int) -> int:
         """An estimate for a device of so many bytes, a tenth of which is left free. 0: not even the weights fit."""
         free = memory * (1 - RESERVE) - self.fixed
+        if self.per_image == 0:  # nothing is learned of what takes an image
+            return sys.maxsize if free > 0 else 0
         return max(int(free // self.per_image), 0)
 
     def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 import pytorch_lightning as pl
+import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
@@ -18,6 +19,7 @@ from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
 from vitlab.run.continuation import check_continuation
+from vitlab.run.demand import check_disk
 from vitlab.run.fitting_batch import too_many
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
@@ -49,8 +51,9 @@ def train(cfg: DictConfig) -> float | None:
         return result.score
 
 
-def build(start: Start) -> Parts:
-    """Build all parts of a run, from random weights, and open its data. Raises VitlabError for what cannot be built."""
+def build(start: Start, device: str = "cpu") -> Parts:
+    """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights hold no
+    numbers, and cost nothing. Raises VitlabError for what cannot be built."""
     cfg = start.cfg
     callbacks = build_callbacks(cfg)
     trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks)
@@ -60,9 +63,10 @@ def build(start: Start) -> Parts:
     datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
     cfg = with_found(cfg, datamodule.found)
-    model = build_model(cfg.model)
-    if cfg.data.patch_size is None:
-        try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
+    with torch.device(device):
+        model = build_model(cfg.model)
+        if cfg.data.patch_size is None:
+            try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
     task = build_task(cfg, model, build_teacher(cfg))
     task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
     if cfg.activation_checkpointing:
@@ -74,6 +78,7 @@ def check(start: Start, parts: Parts) -> None:
     """Raise VitlabError for parts that do not fit each other, or the state that is gone on from."""
     trainer, datamodule, task = parts.trainer, parts.datamodule, parts.task
     check_task(start.cfg, task, datamodule, trainer)
+    check_disk(task, trainer)
     for callback in trainer.callbacks:
         if isinstance(callback, ChecksRun):
             callback.check_run(trainer, task, datamodule)

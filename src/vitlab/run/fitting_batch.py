@@ -5,8 +5,8 @@ import os
 import pytorch_lightning as pl
 import torch
 
-from vitlab.counting import training_memory
 from vitlab.data import ImageDataModule
+from vitlab.run.demand import memory_of_training
 from vitlab.tasks import Task
 
 GIB = 2**30
@@ -20,7 +20,7 @@ def too_many(datamodule: ImageDataModule, trainer: pl.Trainer, trained: Task | N
     memory = memory_of(trainer)
     count = None if trained is None else counted(trained, datamodule, trainer, memory)
     fits = size // 2 if count is None else min(size // 2, count)
-    best = next((number for number in range(fits, 0, -1) if share % number == 0), None)
+    best = fitting(share, fits)
     where = f"with a batch of {size} on a device of {memory / GIB:.1f} GiB"
     if best is None:
         return f"{where}; take smaller images (data.image_size), another model, or activation_checkpointing=true"
@@ -28,14 +28,15 @@ def too_many(datamodule: ImageDataModule, trainer: pl.Trainer, trained: Task | N
     return f"{where}; set data.device_batch_size={best} ({how}), and global_batch_size stays as it is"
 
 
+def fitting(share: int, at_most: int) -> int | None:
+    """The most images, `at_most` so many, that a device's share of a global batch is a multiple of."""
+    return next((number for number in range(min(share, at_most), 0, -1) if share % number == 0), None)
+
+
 def counted(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, memory: int) -> int | None:
     """The largest batch, as src/summary.py counts it; None for a model that it cannot count."""
-    shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
-    bf16 = "16" in str(trainer.precision)
-    try:
-        return training_memory(task.model, shape, bf16, task.optimization.algorithm).largest_batch(memory)
-    except Exception:  # whatever a model of another library raises when its tensors hold nothing
-        return None
+    demand = memory_of_training(task, datamodule, trainer)
+    return None if demand is None else demand.largest_batch(memory)
 
 
 def memory_of(trainer: pl.Trainer) -> int:

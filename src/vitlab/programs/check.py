@@ -1,0 +1,135 @@
+"""Would a training run, and at what cost: everything that can be known of it in seconds."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from vitlab.config.found import with_found
+from vitlab.config.job import Job
+from vitlab.counting import TrainingMemory, multiply_accumulates
+from vitlab.data import ImageDataModule
+from vitlab.errors import ConfigError
+from vitlab.programs import train
+from vitlab.run import console
+from vitlab.run.demand import bytes_of_checkpoints, memory_of_training
+from vitlab.run.fitting_batch import GIB, fitting, memory_of
+from vitlab.run.model import build_model, recompute_activations
+from vitlab.run.parts import Parts, build_datamodule, build_task
+from vitlab.run.start import Start, resume_or_new
+from vitlab.run.stopwatch import measured
+from vitlab.run.teaching import build_teacher
+
+MIB = 2**20
+FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
+CPU_FLOPS = 5e10  # a second, of a core or two: which models a CPU is not tried with
+
+
+def check(cfg: DictConfig) -> None:
+    """Print what the training of this config is and demands, from a model that holds no numbers, and the speed of a few
+    steps. Raises the VitlabError that the training would raise, with what to change."""
+    job = Job.current()
+    start = resume_or_new(cfg, job, job.folder)
+    without_cache = {"data": {"cache": {"kind": "none"}}}  # the training builds it
+    start = replace(start, cfg=changed(start.cfg, without_cache))
+    parts = train.build(start, device="meta")
+    train.check(start, parts)
+    console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
+    needed = bytes_of_checkpoints(parts.task, parts.trainer)
+    show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
+    show_memory(memory_of_training(parts.task, parts.datamodule, parts.trainer), parts, cfg)
+    show_speed(start, parts, cfg.seconds)
+    show("answer", "yes")
+
+
+def show_memory(memory: TrainingMemory | None, parts: Parts, cfg: DictConfig) -> None:
+    """Tell what a device holds. Raises ConfigError where it cannot."""
+    datamodule, trainer = parts.datamodule, parts.trainer
+    if memory is None:
+        show("memory", "not counted: the model is of another library")
+        return
+    there = int(cfg.memory_gib * GIB) if cfg.memory_gib else memory_of(trainer)
+    size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
+    needed = memory.fixed + size * memory.per_image
+    show(
+        "memory",
+        f"{needed / GIB:.2f} GiB of {there / GIB:.2f} GiB on each device: {memory.fixed / GIB:.2f} GiB for weights, "
+        f"gradients and optimizer, {memory.per_image / MIB:.1f} MiB for each of {size} images",
+    )
+    most = memory.largest_batch(there)
+    if size <= most:
+        return
+    best = fitting(datamodule.global_batch_size // trainer.world_size, most)
+    advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
+    raise ConfigError(
+        f"a batch of {size} images does not fit a device of {there / GIB:.1f} GiB, of which a tenth is left free, and "
+        f"{most:,} are counted to fit; {advice}"
+    )
+
+
+def show_speed(start: Start, parts: Parts, seconds: float) -> None:
+    """Train for some seconds, and tell how long an epoch takes."""
+    datamodule, task, trainer = parts.datamodule, parts.task, parts.trainer
+    size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
+    shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
+    on_cpu = trainer.strategy.root_device.type == "cpu"
+    if seconds == 0 or (on_cpu and 6 * FEW * counted_operations(task.model, shape) > seconds * CPU_FLOPS):
+        show("speed", f"not measured: a step would take longer than seconds={seconds:g}")
+        return
+    speed = measured(*trainable(start, min(size, FEW)), trainer, seconds / 4)
+    more = min(size, int(seconds / 4 / speed.learning))
+    if more > FEW:
+        speed = measured(*trainable(start, more), trainer, seconds / 2)
+    workers = max(datamodule.loading.num_workers or 0, 1)
+    reading, learning = speed.reading / workers, speed.learning
+    images = datamodule.trained_steps_per_epoch() * datamodule.global_batch_size // trainer.world_size
+    epoch = images * max(reading, learning) + datamodule.trained_steps_per_epoch() * speed.updating
+    epochs = task.num_steps / datamodule.trained_steps_per_epoch()
+    show("speed", f"{1 / learning:,.0f} images/s of each device, {1 / speed.reading:,.0f} read by each process")
+    show("time", f"{duration(epoch)} an epoch, {duration(epochs * epoch)} in all, without validations")
+    if reading > learning:
+        show(
+            "",
+            f"reading is the slower part: with {-int(-speed.reading // learning)} data.loading.num_workers it is not",
+        )
+
+
+def trainable(start: Start, size: int) -> tuple[Any, ImageDataModule]:
+    """A task and its data for steps of so many images."""
+    alone = {"global_batch_size": size, "data": {"device_batch_size": None, "loading": {"num_workers": 0}}}
+    cfg = changed(start.cfg, alone)
+    datamodule = build_datamodule(cfg)
+    datamodule.setup()
+    cfg = with_found(cfg, datamodule.found)
+    model = build_model(cfg.model)
+    task = build_task(cfg, model, build_teacher(cfg))
+    if cfg.activation_checkpointing:
+        recompute_activations(model)
+    return task, datamodule
+
+
+def counted_operations(model: torch.nn.Module, shape: tuple[int, int, int]) -> int:
+    """Multiply-accumulates for one image; 0 for a model that cannot be counted."""
+    try:
+        return multiply_accumulates(model, shape)
+    except Exception:  # whatever a model of another library raises when its tensors hold nothing
+        return 0
+
+
+def changed(cfg: DictConfig, changes: dict[str, Any]) -> DictConfig:
+    merged = OmegaConf.merge(cfg, changes)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def duration(seconds: float) -> str:
+    """Two of its parts, such as 3 h 20 min."""
+    parts = [(int(seconds // 86400), "d"), (int(seconds // 3600 % 24), "h"), (int(seconds // 60 % 60), "min")]
+    words = [f"{count} {unit}" for count, unit in parts if count][:2]
+    return " ".join(words) if seconds >= 600 else f"{seconds:.3g} s"
+
+
+def show(name: str, fact: str) -> None:
+    Console(soft_wrap=True, highlight=False, markup=False).print(f"{name:<9}{fact}")

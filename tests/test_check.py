@@ -1,0 +1,94 @@
+"""python src/check.py, as a user runs it."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+SMALL = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "seconds=0.05", "data.loading.num_workers=0"]
+
+
+def line(run, name):
+    return next(line for line in run.out.splitlines() if line.startswith(name)).removeprefix(name).strip()
+
+
+def test_a_run_that_would_train_is_told_what_it_takes_and_nothing_is_written(cli, tmp_path):
+    run = cli("check", *SMALL, "trainer.max_epochs=3", "optimizer.lr=1e-3")
+    assert run.status == 0, run.err
+    assert "vit_mu4_digits, 28,458 parameters" in line(run, "run")
+    assert "57 of 64 images (19 an epoch" in line(run, "steps")
+    assert "for each of 64 images" in line(run, "memory")
+    assert "images/s" in line(run, "speed")
+    assert "an epoch" in line(run, "time")
+    assert line(run, "answer") == "yes"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "regime",
+    [
+        ["task=multilabel", "data=synthetic_multilabel"],
+        ["task=linear_probe", "optimizer=sgd"],
+        ["task=masked_autoencoding", "model=mae_xs4"],
+        ["task=self_distillation", "model=dino_xs4", "crop=multi_crop", "crop.train.small.image_size=16"],
+        ["task=distillation", "teacher.pretrained=RUN"],
+        ["model=resnet20", "callbacks=[default,ema]"],
+    ],
+    ids=lambda words: words[0].partition("=")[2],
+)
+def test_every_regime_is_measured(cli, digits_run, regime):
+    options = [word.replace("RUN", str(digits_run)) for word in regime]
+    run = cli("check", *SMALL[1:], *(SMALL[:1] if "model=" not in str(options) else []), *options, "seconds=1")
+    assert run.status == 0, run.err
+    assert "images/s" in line(run, "speed")
+
+
+def test_what_is_too_large_to_measure_here_is_counted_without_its_numbers(cli):
+    run = cli("check", "model=vit_h14", "data=synthetic", "data.image_size=224", "trainer=cpu", "memory_gib=80")
+    assert run.status == 0, run.err
+    assert "not measured" in line(run, "speed")
+    assert "of 80.00 GiB" in line(run, "memory")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "words"),
+    [
+        (["memory_gib=0.005"], 2, "data.device_batch_size="),
+        (["global_batch_size=65", "data.device_batch_size=2"], 2, "not a multiple of data.device_batch_size 2"),
+        (["monitor=val/nothing"], 2, "val/nothing"),
+        (["optimizer.lrr=1"], 2, "optimizer.lrr"),
+        (["resume=nowhere"], 4, "nowhere"),
+        (["memory_gib=0"], 2, "memory_gib"),
+    ],
+)
+def test_what_would_not_train_is_refused_as_the_training_would(cli, tmp_path, overrides, status, words):
+    run = cli("check", *SMALL, *overrides)
+    assert run.status == status
+    assert words in run.err
+    assert "Traceback" not in run.err
+    assert "answer" not in run.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_that_is_advised_is_one_that_fits(cli):
+    refused = cli("check", *SMALL, "memory_gib=0.005")
+    advised = refused.err.rpartition("set ")[2].strip()
+    assert cli("check", *SMALL, "memory_gib=0.005", advised).status == 0
+
+
+def test_a_disk_without_room_is_refused(cli, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    for command, words in {"check": SMALL, "train": []}.items():
+        run = cli(command, *words)
+        assert run.status == 6
+        assert "hydra.run.dir" in run.err
+
+
+@pytest.mark.slow
+def test_a_run_is_checked_before_it_is_gone_on_with(cli, short_run):
+    again = cli("check", f"resume={short_run}", "trainer.max_epochs=3", "seconds=0.05")
+    assert again.status == 0, again.err
+    assert "12 of 64 images" in line(again, "steps")
+    other = cli("check", f"resume={short_run}", "model.depth=1")
+    assert other.status == 2
