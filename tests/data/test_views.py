@@ -124,3 +124,4 @@ def test_small_views_are_not_larger_than_large_ones():
         MultiCrop(large=box(16, [0.5, 1.0]), num_large=2, small=box(24, [0.2, 0.5]), num_small=1)
     with pytest.raises(ValueError, match="num_large 0"):
         multi_crop(num_large=0)
+    assert len(MultiCrop(large=box(16, [0.5, 1.0]), num_large=2, small=box(24, [0.2, 0.5]), num_small=0).views()) == 2

@@ -86,3 +86,12 @@ def test_some_of_many_are_picked_evenly(count, most):
     steps = {b - a for a, b in pairwise(places)}
     assert max(steps, default=1) - min(steps, default=1) <= 1
     assert of_all(count, most, "head").startswith(str(len(places)))
+
+
+def test_attention_to_tokens_that_are_dropped_on_the_way_has_no_picture():
+    model = VisionTransformer(**vit_options(image_size=16))
+    model.blocks[0].register_forward_hook(lambda block, given, tokens: tokens[:, :-2])
+    images = torch.rand(1, 1, 16, 16)
+    figures = dict(gallery(model, images, images, ["a picture"]))
+    assert [name for name, figure in figures.items() if figure is None] == ["attention", "rollout", "distance"]
+    assert list(figures)[3:] == OF_EVERY[3:]

@@ -128,7 +128,7 @@ def test(parts: Parts, fitted: Fitted) -> Result:
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     best, log = best_of(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
     if best is not None and best.score is not None:
-        task.load_state_dict(best.kept_weights(trainer))
+        trainer.strategy.load_model_state_dict({"state_dict": best.kept_weights(trainer)})
     trainer.test(task, datamodule=datamodule, verbose=False)
     return Result(
         score=best.score if best is not None else None,

@@ -29,7 +29,11 @@ def gallery(
     grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
     pictures = pictures.float().cpu()
     if set(views) & set(OF_IMAGES):
-        looks = [look(model, image[None]) for image in inputs]
+        found = [look(model, image[None]) for image in inputs]
+        looks = [seen for seen in found if seen is not None]
+        if len(looks) < len(found):
+            yield from ((view, None) for view in views if view in OF_IMAGES)
+            views = set(views) - set(OF_IMAGES)
     if "attention" in views:
         for number, (seen, picture, title) in enumerate(zip(looks, pictures, titles, strict=True), start=1):
             whose = model.attn_pool.whose_attention

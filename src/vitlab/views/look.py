@@ -24,9 +24,12 @@ class Look(NamedTuple):
     distances: Tensor  # (L, h), pixels
 
 
-def look(model: VisionTransformer, image: Tensor) -> Look:
-    """All that is to be seen of the model's attention on one image (1, C, H, W)."""
+def look(model: VisionTransformer, image: Tensor) -> Look | None:
+    """Gather all that is to be seen of the model's attention on one image (1, C, H, W); None where layers drop or merge
+    tokens, so that a patch has no place in all of them."""
     attention = [weights[0] for weights in attention_of(model, image)]
+    if len({weights.shape[-1] for weights in attention}) > 1:
+        return None
     prefix, T = model.num_prefix_tokens, attention[0].shape[-1]
     share = model.attn_pool.share(T, prefix)
     maps = torch.stack([share @ weights for weights in attention])[..., prefix:] * T  # (L, h, N)

@@ -269,7 +269,7 @@ class MultiCrop(Crop):
     def __init__(self, *, large: Crop, num_large: int, small: Crop, num_small: int):
         if num_large < 1 or num_small < 0:
             raise ValueError(f"num_large {num_large} is not at least 1, or num_small {num_small} not at least 0")
-        if small.image_size > large.image_size:
+        if num_small and small.image_size > large.image_size:
             raise ValueError(f"small.image_size {small.image_size} is above large.image_size {large.image_size}")
         super().__init__(image_size=large.image_size, interpolation=large.interpolation)
         self.large, self.num_large, self.small, self.num_small = large, num_large, small, num_small
