@@ -21,18 +21,15 @@ from vitlab.data.images.crops import CenterCrop, MultiCrop, RandomResizedCrop, S
 from vitlab.data.images.images import Images
 from vitlab.data.order.order import Order
 from vitlab.data.pools.splits import Splits
-from vitlab.data.sources import (
-    Arrays,
-    Digits,
-    Folder,
-    HuggingFace,
-    ImageNet,
-    Listing,
-    Shards,
-    Synthetic,
-    SyntheticMultilabel,
-    TorchvisionSource,
-)
+from vitlab.data.sources.arrays import Arrays
+from vitlab.data.sources.digits import Digits
+from vitlab.data.sources.folder import Folder
+from vitlab.data.sources.huggingface import HuggingFace
+from vitlab.data.sources.imagenet import ImageNet
+from vitlab.data.sources.listing import Listing
+from vitlab.data.sources.shards import Shards
+from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
+from vitlab.data.sources.torchvision_sources import TorchvisionSource
 
 __all__ = [
     "Arrays",

@@ -16,10 +16,9 @@ from vitlab.weights.exporting import Export, Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
 
-FORMATS = {"timm": to_timm, "huggingface": to_huggingface}
-OPENED_BY = {
-    "timm": 'timm.create_model("local-dir:{}", pretrained=True)',
-    "huggingface": 'transformers.{architecture}.from_pretrained("{}")',
+FORMATS = {  # what writes it, and what opens it
+    "timm": (to_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
+    "huggingface": (to_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
 }
 
 
@@ -38,11 +37,12 @@ def export(cfg: DictConfig) -> Path:
     data = plain(saved.config)["data"]
     preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
-    made = FORMATS[cfg.format](task.model.eval(), names, preprocessing, several_labels)
+    exported, opened_by = FORMATS[cfg.format]
+    made = exported(task.model.eval(), names, preprocessing, several_labels)
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)
     (architecture,) = made.files["config.json"].get("architectures", [""])
-    opened = OPENED_BY[cfg.format].format(output, architecture=architecture)
+    opened = opened_by.format(output, architecture=architecture)
     console.print(f"{saved.path}\nis in {output}, for {opened}", markup=False)
     if made.note:
         console.print(made.note)
