@@ -1,16 +1,8 @@
 """Would it train, and at what cost: python src/check.py, and all that src/train.py is to be given."""
 
-from omegaconf import DictConfig
+from vitlab.commands import command
 
-from vitlab.config.command import command
-
-
-@command("check")
-def main(cfg: DictConfig) -> None:
-    from vitlab.programs.check import check
-
-    check(cfg)
-
+main = command("check")
 
 if __name__ == "__main__":
     main()

@@ -1,16 +1,8 @@
 """Score a finished run on one of its splits: python src/evaluate.py run=<run folder or checkpoint> [split=val]."""
 
-from omegaconf import DictConfig
+from vitlab.commands import command
 
-from vitlab.config.command import command
-
-
-@command("evaluate")
-def main(cfg: DictConfig) -> None:
-    from vitlab.programs.evaluate import evaluate
-
-    evaluate(cfg)
-
+main = command("evaluate")
 
 if __name__ == "__main__":
     main()

@@ -85,7 +85,7 @@ def descendants(pids: list[int]) -> list[int]:
 
 def finishes(sweep: SweepFolder, name: str) -> int:
     """How often a run has ended well: it says so in its log."""
-    return (sweep.home(name) / "console.log").read_text().count("python src/evaluate.py run=")
+    return (sweep.home(name) / "console.log").read_text().count("evaluate.py run=")
 
 
 def table(folder: Path) -> list[dict[str, str]]:

@@ -77,7 +77,7 @@ def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
     assert "40 files were not compared within 0 s" in overlap(splits, seconds=0).unchecked
     monkeypatch.setattr(duplicates, "MOST_FILES", 30)
     monkeypatch.setattr(Pool, "load", lambda *args: pytest.fail("no file is read"))
-    assert "40 files would delay the start; python src/survey.py" in sentence(overlap(splits))
+    assert "40 files would delay the start; vitlab survey with" in sentence(overlap(splits))
     monkeypatch.setattr(duplicates, "MOST_BYTES", 100)
     assert "pixels would delay the start" in overlap({"train": split_of(in_memory(NOISE))}).unchecked
     remote = Pool(OneClass(np.zeros(3, np.int64)), "")

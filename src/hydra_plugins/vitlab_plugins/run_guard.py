@@ -9,7 +9,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, not_begun
-from vitlab.config.command import check_start, check_sweep, leave
+from vitlab.config.command import Refused, check_start, check_sweep
 from vitlab.config.refusals import as_refusal
 from vitlab.errors import StorageError
 
@@ -43,7 +43,7 @@ def refuse(error: Exception) -> NoReturn:
     refusal = as_refusal(error)
     if refusal is None:
         raise error
-    leave(refusal)
+    raise Refused(refusal) from error
 
 
 def check_writable(folder: Path) -> None:

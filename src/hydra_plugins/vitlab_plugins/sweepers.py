@@ -1,7 +1,6 @@
 """Sweeps as Hydra starts them: it expands what varies; vitlab freezes the jobs, runs them, and goes on with them."""
 
 import secrets
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +66,14 @@ class Grid(Sweeper):
         """Freeze the jobs, or go on with those that were. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
         from vitlab.config.frozen import Composer, secret_words
+        from vitlab.invocation import script_of
         from vitlab.sweeps.start import taken, work_off
 
         cfg = self.cfg
         self.compose = Composer(cfg, self.loader)
         folder = Path(cfg.hydra.sweep.dir).absolute()
         modules = [f"vitlab.programs.{cfg.hydra.job.config_name}"]
-        command = [str(Path(sys.argv[0]).absolute()), *secret_words(cfg)]
+        command = [*script_of(str(cfg.hydra.job.config_name)), *secret_words(cfg)]
         command += [word for word in cfg.hydra.overrides.hydra if not word.lstrip("+~").startswith(OWN)]
         with (
             taken(folder, cfg.break_lock) as sweep,

@@ -1,15 +1,16 @@
 """A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
 
-import functools
 import os
 import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import hydra
+from hydra import version
+from hydra._internal.utils import _run_hydra, get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -36,41 +37,57 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
 )
 
 
-def command(name: str, first: str | None = None) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
-    """Make a command of a task: conf/<name>.yaml is composed, checked and handed to it. A first word without a key is
-    the value of `first`. Refusals, ours and Hydra's, are
+class Refused(SystemExit):
+    """Ends what Hydra runs, wherever it is in it: Hydra goes on after errors of its callbacks."""
+
+    def __init__(self, refusal: VitlabError):
+        super().__init__(refusal.status)
+        self.refusal = refusal
+
+
+def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first: str | None) -> None:
+    """Run a task as a command: conf/<name>.yaml is composed with the words of the command line that come `after` so
+    many, checked and handed to it. A first word without a key is the value of `first`. Refusals, ours and Hydra's, are
     a sentence on stderr and their exit status. In a multirun a job's are raised: the others run, and the sweep ends
     with the status of the first."""
+    composed = False
 
-    def decorate(task: Callable[[DictConfig], Any]) -> Callable[[], None]:
-        composed = False
+    def job(cfg: DictConfig) -> Any:
+        nonlocal composed
+        composed = True
+        return run(task, cfg, name)
 
-        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-        @functools.wraps(task)
-        def job(cfg: DictConfig) -> Any:
-            nonlocal composed
-            composed = True
-            return run(task, cfg, name)
+    job.__module__ = name  # by which Hydra names the job
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
+    try:
+        with refusals():
+            sys.argv[after:] = read_words(sys.argv[after:], first)
+            parser = get_args_parser()
+            arguments = parser.parse_args(sys.argv[after:])
+            if arguments.experimental_rerun:
+                raise ConfigError("--experimental-rerun is not read; resume=RUN goes on with a run")
+            version.setbase("1.3")
+            _run_hydra(arguments, parser, job, str(CONF), name)
+    except VitlabError as refusal:
+        leave(refusal)
+    except ValueError as error:
+        if composed:
+            raise
+        leave(ConfigError(str(error)))  # of Hydra's flags and choices
 
-        @functools.wraps(task)
-        def main() -> None:
-            nonlocal composed
-            composed = False
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
-            try:
-                sys.argv[1:] = read_words(sys.argv[1:], first)
-                job()
-            except Exception as error:
-                refusal = as_refusal(error)
-                if refusal is None and isinstance(error, ValueError) and not composed:  # of Hydra's flags and choices
-                    refusal = ConfigError(str(error))
-                if refusal is None:
-                    raise
-                leave(refusal)
 
-        return main
-
-    return decorate
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise VitlabError for all that is refused here, by us or by Hydra."""
+    try:
+        yield
+    except Refused as refused:
+        raise refused.refusal from None
+    except Exception as error:
+        refusal = as_refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
@@ -99,7 +116,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise refusal from error
-        leave(refusal)
+        raise Refused(refusal) from error
 
 
 def check_start(cfg: DictConfig) -> None:
@@ -146,7 +163,7 @@ def check_train_sweep(cfg: DictConfig) -> None:
 
 
 def leave(refusal: VitlabError) -> NoReturn:
-    """Say it, give back the run's folder, and end with the status."""
+    """Say it, give back the run's folder, and end the process with the status."""
     leave_all()
     sys.stdout.flush()
     print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ import textwrap
 from hydra.core.global_hydra import GlobalHydra
 
 from vitlab.config.home import CONF
+from vitlab.invocation import typed
 
 
 def options() -> str:
@@ -25,4 +26,5 @@ def keys_of(command: str) -> str:
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8").strip()
     text = re.sub(r"^  - (_self_|(override )?hydra: |trainer/_open|train$).*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^defaults:\n(?!  )", "", text, flags=re.MULTILINE)
+    text = re.sub(r"python src/(\w+)\.py", lambda entry: typed(entry[1]), text)
     return text.replace("$", "$$")  # Hydra takes the text for a template

@@ -13,6 +13,7 @@ from vitlab.checkpoints.run_folder import run_folder
 from vitlab.config.help_texts import keys_of, options
 from vitlab.config.home import ROOT
 from vitlab.config.recipe import fitting_name
+from vitlab.invocation import typed
 from vitlab.machine import hardware_precision
 from vitlab.monitors import better
 
@@ -70,6 +71,7 @@ def fitting(*, _root_: DictConfig) -> str:
 RESOLVERS = (
     options,
     keys_of,
+    typed,
     folder_name,
     sweep_folder,
     resumed_or,

@@ -14,6 +14,7 @@ from vitlab.data.pools.file_content import content
 from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
+from vitlab.invocation import typed
 
 SHOWN = 10
 
@@ -24,7 +25,8 @@ def pack(cfg: DictConfig) -> Path:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if cfg.index is not None:
         folder = index_only(cfg)
-        console.print(f"train from it: python src/train.py data=shards data.source.root={folder} data.num_classes=...")
+        words = f"data=shards data.source.root={folder} data.num_classes=..."
+        console.print(f"train from it: {typed('train')} {words}")
         return folder
     check_pack(cfg)
     loading = build(cfg.data.loading, "data.loading")
@@ -96,4 +98,4 @@ def training(output: Path) -> str:
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
     source = f"'~data.source' '+data.source={{_target_:vitlab.data.Shards,root:{output.absolute()}}}'"
-    return " ".join(["python src/train.py", f"data={job.choices['data']}", *data, source])
+    return " ".join([typed("train"), f"data={job.choices['data']}", *data, source])

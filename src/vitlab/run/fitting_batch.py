@@ -34,7 +34,7 @@ def fitting(share: int, at_most: int) -> int | None:
 
 
 def counted(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, memory: int) -> int | None:
-    """The largest batch, as src/summary.py counts it; None for a model that it cannot count."""
+    """The largest batch, as the command summary counts it; None for a model that it cannot count."""
     demand = memory_of_training(task, datamodule, trainer)
     return None if demand is None else demand.largest_batch(memory)
 

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from vitlab.data.duplicates import Overlap, Place, overlap
 from vitlab.data.loading.dataset import ImageSplit
+from vitlab.invocation import typed
 
 SHOWN = 3
 
@@ -24,7 +25,7 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
 def sentence(found: Overlap) -> str:
     """What was found, and what to do about it."""
     if found.unchecked:
-        return f"not checked: {found.unchecked}; python src/survey.py with the same data= looks"
+        return f"not checked: {found.unchecked}; {typed('survey')} with the same data= looks"
     if not found.groups:
         return f"none: no image of {found.num_images:,} stands in two splits"
     parts = [f"{count:,} of {later} are in {earlier}" for (earlier, later), count in found.counts().items()]

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 import warnings
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +12,7 @@ from typing import Any
 
 from vitlab.atomic_files import write_json
 from vitlab.config.home import ROOT
+from vitlab.invocation import typed
 from vitlab.machine import cpu_capabilities
 
 PACKAGES = (
@@ -69,7 +69,7 @@ def record_start(folder: Path, overrides: list[str], step: int) -> None:
         {
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "from_step": step,
-            "command": " ".join([Path(sys.argv[0]).name, *overrides]),
+            "command": " ".join([typed("train"), *overrides]),
             "device": device_name(),
             "git": git_state(),
             "versions": versions(),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 
+from vitlab.invocation import typed
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import leaves_out
@@ -52,15 +53,15 @@ def commands(folder: Path, trainer: DictConfig, task: Task) -> dict[str, str]:
     """Where the run lies, and the commands that go on from here."""
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     pictures = {"pictures": str(shown / "pictures")} if (folder / "pictures").is_dir() else {}
-    use = {"fine-tune": f"python src/train.py model=<the encoder's> model.pretrained={shown}"}
+    use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={shown}"}
     if isinstance(task, Supervised):
-        use = {"predict": f"python src/predict.py run={shown} images=<file, folder or glob>"}
+        use = {"predict": f"{typed('predict')} run={shown} images=<file, folder or glob>"}
     return {
         "folder": str(shown),
         **pictures,
-        "evaluate": f"python src/evaluate.py run={shown}",
+        "evaluate": f"{typed('evaluate')} run={shown}",
         **use,
-        "go on": f"python src/train.py resume={shown} {twice_as_long(trainer)}",
+        "go on": f"{typed('train')} resume={shown} {twice_as_long(trainer)}",
     }
 
 

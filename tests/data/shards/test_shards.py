@@ -262,7 +262,7 @@ def test_a_missing_or_short_shard_is_a_sentence(tmp_path):
 
 
 def test_no_index_and_another_format_are_sentences(tmp_path):
-    with pytest.raises(DataError, match=r"there is no file .*index.json; python src/pack.py"):
+    with pytest.raises(DataError, match=r"there is no file .*index.json; vitlab pack output=DIR"):
         opened(tmp_path)
     for content, words in (
         ("[]", "no index of shards"),

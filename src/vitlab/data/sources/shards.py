@@ -16,6 +16,7 @@ from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_b
 from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
 from vitlab.data.targets import classes_in
 from vitlab.errors import DataError
+from vitlab.invocation import typed
 
 
 class Shards:
@@ -50,8 +51,8 @@ class Shards:
             content = files.whole(INDEX)
         except DataError as error:
             raise DataError(
-                f"data.source.root: {error}; python src/pack.py output=DIR packs a data set, and "
-                f"python src/pack.py index={self.root} makes the index of tars that are there"
+                f"data.source.root: {error}; {typed('pack')} output=DIR packs a data set, and "
+                f"{typed('pack')} index={self.root} makes the index of tars that are there"
             ) from error
         return read_index(content, place)
 

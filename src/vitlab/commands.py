@@ -1,0 +1,78 @@
+"""The commands: each is a program of the same name, called as `vitlab NAME`, or `python src/NAME.py`."""
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from vitlab import __version__
+from vitlab.config.command import leave, run_command
+from vitlab.config.completion import SCRIPT, candidates
+from vitlab.errors import ConfigError
+from vitlab.invocation import typed
+from vitlab.spelling import instead_of
+
+
+class Command(NamedTuple):
+    """What it does, the function of its program, and the key that a first word without one is the value of."""
+
+    about: str
+    function: str
+    first: str | None = None
+
+
+COMMANDS = {
+    "train": Command("train a model, go on with a run (resume=), or run a sweep (-m)", "train"),
+    "check": Command("tell what a training would cost, and what would be refused", "check"),
+    "evaluate": Command("score a finished run on one of its splits", "evaluate"),
+    "predict": Command("tell the classes of new images", "predict"),
+    "visualize": Command("draw where a model looks, and what it has learned", "visualize"),
+    "probe": Command("tell how much of the classes can be read from frozen features", "probe"),
+    "features": Command("write the features of images to a file", "extract_features"),
+    "export": Command("take a run to timm or Hugging Face", "export"),
+    "survey": Command("read a whole data set, and tell what is in it and what is wrong", "survey"),
+    "preview": Command("draw a training batch as the model will see it", "preview"),
+    "pack": Command("pack a data set into a few large files", "pack"),
+    "summary": Command("count parameters, operations and memory of a model, before it runs", "summarize"),
+    "sweeps": Command("tell what the jobs of a sweep are at", "tell", "sweep"),
+}
+
+
+def command(name: str, after: int = 1) -> Callable[[], None]:
+    """The command of that name, whose own words come `after` so many of the command line."""
+    return functools.partial(run_command, name, functools.partial(program, name), after, COMMANDS[name].first)
+
+
+def program(name: str, cfg: Any) -> Any:
+    """Run the program of a command on its config. What is heavy loads here, after a typo has been refused."""
+    return getattr(importlib.import_module(f"vitlab.programs.{name}"), COMMANDS[name].function)(cfg)
+
+
+def main() -> None:
+    """Run `vitlab NAME …`, or tell which commands there are."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in COMMANDS:
+        command(name, after=2)()
+    elif name == "completion":
+        print(*candidates(sys.argv[2], COMMANDS) if len(sys.argv) > 2 else [SCRIPT], sep="\n")
+    elif name in ("-h", "--help", "help"):
+        print(help_text())
+    elif name == "--version":
+        print(f"vitlab {__version__}")
+    else:
+        leave(ConfigError(f"there is no command {name}{instead_of(name, COMMANDS)}"))
+
+
+def help_text() -> str:
+    """All commands, a line each."""
+    return "\n".join(
+        [
+            "Train, study and ship Vision Transformers.\n",
+            f"  {typed('NAME')} [group=option ...] [key=value ...]\n",
+            *(f"  {name:<11}{one.about}" for name, one in COMMANDS.items()),
+            f"\n{typed('NAME')} --help tells what a command takes. In bash, after",
+            '  eval "$(vitlab completion)"',
+            "the Tab key completes commands, groups, options and keys.",
+        ]
+    )
