@@ -35,6 +35,8 @@ RUNTIME = {  # what no YAML can hold, by constructor
         f"vitlab.sweeps.{name}": {"sweep", "modules"}
         for name in ("local.Local", "slurm.Slurm", "ray_cluster.RayCluster")
     },
+    "vitlab.loggers.TensorBoard": {"folder", "first_step", "run_config"},
+    "vitlab.loggers.MLflow": {"folder", "name", "group", "run_id", "run_config"},
     "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config", "arguments"},
 }
 NEEDED = {

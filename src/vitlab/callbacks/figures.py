@@ -21,7 +21,7 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
     path = write_figure(figure, Path(trainer.default_root_dir) / "pictures" / f"{name}.png")
     for logger in trainer.loggers:
         if hasattr(logger, "log_image"):
-            logger.log_image(key=name, images=[str(path)])
+            logger.log_image(key=name, images=[str(path)], step=trainer.global_step)
     return path
 
 

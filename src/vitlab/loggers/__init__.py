@@ -1,6 +1,8 @@
-"""Where metrics go: a CSV in the run's folder always, Weights & Biases beside it."""
+"""Where metrics go: a CSV in the run's folder always, and beside it what logger= names."""
 
+from vitlab.loggers.event_files import TensorBoard
 from vitlab.loggers.metrics_csv import MetricsCSV
+from vitlab.loggers.mlflow_runs import MLflow
 from vitlab.loggers.weights_and_biases import WeightsAndBiases
 
-__all__ = ["MetricsCSV", "WeightsAndBiases"]
+__all__ = ["MLflow", "MetricsCSV", "TensorBoard", "WeightsAndBiases"]

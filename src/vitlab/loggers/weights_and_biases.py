@@ -17,16 +17,20 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
+from vitlab.loggers.guarded import Guarded
+
 ANSWER_SECONDS = 10
 
 
-class WeightsAndBiases(WandbLogger):
+class WeightsAndBiases(Guarded, WandbLogger):
     """Lightning's WandbLogger around a run that this file starts and ends.
 
     A sweep's jobs share `group`. `run_id` names a new run, or the one to continue. Every file W&B writes lies in
     `folder`. `arguments` are the command's, as W&B is to keep them. WANDB_MODE (online, offline, disabled) wins over
-    what is found out here.
+    what is found out here. `offline_folder` is what `wandb sync` takes of a run that is logged offline.
     """
+
+    service = "W&B"
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class WeightsAndBiases(WandbLogger):
             "config": run_config,
         }
         self.arguments = list(arguments)
-        self.broken = False
+        self.offline_folder: str | None = None
         self._experiment: Any = None
 
     @property
@@ -63,31 +67,23 @@ class WeightsAndBiases(WandbLogger):
         if self._experiment is None:
             with told(self.arguments):
                 self._experiment = start(self.settings)
+            settings = self._experiment.settings
+            self.offline_folder = settings.sync_dir if settings.mode == "offline" else None
             self._experiment.define_metric("trainer/global_step")
             self._experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         return self._experiment
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self._guarded(super().log_metrics, metrics, step)
+        self.guarded(super().log_metrics, metrics, step)
 
     @rank_zero_only
     def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
-        self._guarded(super().log_image, key, images, step, **kwargs)
+        self.guarded(super().log_image, key, images, step, **kwargs)
 
     @rank_zero_only
     def log_table(self, key: str, *args: Any, **kwargs: Any) -> None:
-        self._guarded(super().log_table, key, *args, **kwargs)
-
-    def _guarded(self, log: Any, *args: Any, **kwargs: Any) -> None:
-        """A W&B process that dies takes its records with it, not the training run."""
-        if self.broken:
-            return
-        try:
-            log(*args, **kwargs)
-        except Exception as error:
-            self.broken = True
-            warnings.warn(f"W&B stopped taking records ({error}); metrics.csv goes on", stacklevel=2)
+        self.guarded(super().log_table, key, *args, **kwargs)
 
     @rank_zero_only
     def close(self, exit_code: int) -> None:

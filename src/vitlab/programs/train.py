@@ -27,7 +27,7 @@ from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_tas
 from vitlab.run.preconditions import check_task
 from vitlab.run.provenance import record_start
 from vitlab.run.result import Result, commands, partial_use
-from vitlab.run.run_loggers import build_loggers, closing_loggers
+from vitlab.run.run_loggers import build_loggers, closing_loggers, uploads
 from vitlab.run.start import Start, resume_or_new, taken_folder
 from vitlab.run.teaching import build_teacher
 from vitlab.run.trainer import build_trainer
@@ -150,7 +150,8 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
     best = {f"best {monitor}": result.score} if result.score is not None else {}
-    console.print_result(best | result.test, result.facts(), commands(start.folder, start.cfg.trainer, parts.task))
+    then = commands(start.folder, start.cfg.trainer, parts.task) | uploads(parts.trainer.loggers)
+    console.print_result(best | result.test, result.facts(), then)
 
 
 def best_of(trainer: pl.Trainer) -> BestModel | None:

@@ -51,18 +51,23 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
 
 def commands(folder: Path, trainer: DictConfig, task: Task) -> dict[str, str]:
     """Where the run lies, and the commands that go on from here."""
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    pictures = {"pictures": str(shown / "pictures")} if (folder / "pictures").is_dir() else {}
-    use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={shown}"}
+    run = shown(folder)
+    pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
+    use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={run}"}
     if isinstance(task, Supervised):
-        use = {"predict": f"{typed('predict')} run={shown} images=<file, folder or glob>"}
+        use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob>"}
     return {
-        "folder": str(shown),
+        "folder": str(run),
         **pictures,
-        "evaluate": f"{typed('evaluate')} run={shown}",
+        "evaluate": f"{typed('evaluate')} run={run}",
         **use,
-        "go on": f"{typed('train')} resume={shown} {twice_as_long(trainer)}",
+        "go on": f"{typed('train')} resume={run} {twice_as_long(trainer)}",
     }
+
+
+def shown(path: Path) -> Path:
+    """A path as it is typed from here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def twice_as_long(trainer: DictConfig) -> str:

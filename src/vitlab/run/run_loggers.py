@@ -1,31 +1,41 @@
 """The loggers of a run."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytorch_lightning as pl
 
-from vitlab.config.build import build, plain
+from vitlab.config.build import build, called, plain
 from vitlab.distributed.launcher import need_no_others
-from vitlab.loggers import MetricsCSV, WeightsAndBiases
+from vitlab.loggers import MetricsCSV, MLflow, WeightsAndBiases
+from vitlab.run.result import shown
 from vitlab.run.start import Start
 
 
 def build_loggers(start: Start) -> list[pl.loggers.Logger]:
-    """metrics.csv always, and those of the config, which are told what may be `kept` of it."""
+    """metrics.csv always, and those of the config; what they are told of it is what may be `kept`."""
     cfg, folder, sweep = start.cfg, start.folder, start.job.sweep
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=start.first_step)]
-    group = str(sweep.relative_to(sweep.parents[1])) if sweep else None
-    place = {"folder": str(folder), "name": f"{cfg.name}/{folder.name}", "group": group, "run_id": start.run_id}
     for key, node in cfg.logger.items():
-        told = {"run_config": start.kept(plain(cfg)), "arguments": start.kept(start.job.overrides)}
-        loggers.append(build(node, f"logger.{key}", **place, **told))
+        known = {
+            "folder": str(folder),
+            "name": f"{cfg.name}/{folder.name}",
+            "group": str(sweep.relative_to(sweep.parents[1])) if sweep else None,
+            "run_id": start.run_id,
+            "first_step": start.first_step,
+            "run_config": start.kept(plain(cfg)),
+            "arguments": start.kept(start.job.overrides),
+        }
+        asked = set(known) & set(inspect.signature(called(node._target_, f"logger.{key}")).parameters)
+        loggers.append(build(node, f"logger.{key}", **{name: known[name] for name in asked}))
     return loggers
 
 
 @contextmanager
 def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
-    """W&B is told how the run ended, whatever it did."""
+    """Services are told how the run ended, whatever it did."""
     exit_code = 1
     try:
         yield
@@ -33,5 +43,12 @@ def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
     finally:
         need_no_others(trainer)
         for logger in trainer.loggers:
-            if isinstance(logger, WeightsAndBiases):
+            if isinstance(logger, WeightsAndBiases | MLflow):
                 logger.close(exit_code)
+
+
+def uploads(loggers: list[pl.loggers.Logger]) -> dict[str, str]:
+    """The command that sends a run to W&B that was logged offline."""
+    folders = [logger.offline_folder for logger in loggers if isinstance(logger, WeightsAndBiases)]
+    offline = " ".join(str(shown(Path(folder))) for folder in folders if folder)
+    return {"upload": f"wandb sync {offline}"} if offline else {}
