@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-all test-exhaustive lint format sweep evaluate lock clean
+.PHONY: help setup train check test test-all test-exhaustive lint format docs sweep evaluate lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -48,16 +48,29 @@ format: setup ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: .venv-docs/ready ## README and docs as a site: site/index.html
+	.venv-docs/bin/python docs/make_pages.py build/pages
+	.venv-docs/bin/zensical build --strict
+	@echo "site/index.html; with its search: python -m http.server -b 127.0.0.1 -d site"
+
+.venv-docs/ready: requirements-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	@touch $@
+
 sweep: setup ## a sweep on the digits that is killed and goes on, in two minutes
 	$(BIN)/python experiments/killed_sweep.py $(ARGS)
 
 evaluate: setup ## score a finished run: make evaluate ARGS="run=runs/NAME/TIME split=test"
 	$(BIN)/python src/evaluate.py $(ARGS)
 
-lock: setup ## write requirements.txt anew from pyproject.toml
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--no-emit-index-url --extra dev pyproject.toml -o requirements.txt
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+
+lock: setup ## write requirements.txt and requirements-docs.txt anew from pyproject.toml
+	$(COMPILE) --extra dev pyproject.toml -o requirements.txt
+	$(BIN)/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
+		print(*extras['docs'], sep='\n')" | $(COMPILE) - -o requirements-docs.txt
 
 clean: ## remove caches and build products; runs/ and data/ stay
-	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist build site
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

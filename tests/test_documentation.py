@@ -1,5 +1,9 @@
-"""README and docs: every command is one that its entry takes, every link leads somewhere, every name exists."""
+"""README and docs: every command is one that its entry takes, every link leads somewhere, every name exists, and code
+runs, or is what stands in the source."""
 
+import ast
+import contextlib
+import io
 import re
 import shlex
 from pathlib import Path
@@ -120,6 +124,53 @@ def test_every_model_and_data_set_is_named():
     for group, page in {"model": "family", "data": "data"}.items():
         names = {path.stem for path in (CONF / group).glob("[a-z]*.yaml")}
         assert names - set(re.findall(r"\w+", TEXTS[f"docs/{page}.md"])) == set()
+
+
+# -- code
+
+QUOTED = [
+    (name, file, lines)
+    for name, text in TEXTS.items()
+    for file, lines in re.findall(r'^```python title="([^"]+)"\n(.*?)^```', text, re.M | re.S)
+]
+RUN = {name for name, text in TEXTS.items() if name.startswith("docs/") and "\n```python\n" in text}
+
+
+def statements(code: str) -> list[str]:
+    """The lines of some code as Python itself would write them: no comments, no docstrings, no layout."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            node.body[0] = ast.parse("...").body[0]
+    return [line.strip() for line in ast.unparse(tree).splitlines()]
+
+
+@pytest.mark.parametrize(("document", "file", "lines"), QUOTED)
+def test_code_that_is_quoted_stands_in_its_file_in_this_order(document, file, lines):
+    source, place = statements((ROOT / file).read_text(encoding="utf-8")), 0
+    for part in re.split(r"^\.\.\.$", lines, flags=re.M):
+        wanted = statements(part)
+        starts = range(place, len(source) - len(wanted) + 1)
+        found = [start for start in starts if source[start : start + len(wanted)] == wanted]
+        assert found, f"{file} has no longer, after line {place} of its statements: {part}"
+        place = found[0] + len(wanted)
+
+
+@pytest.mark.parametrize("document", sorted(RUN))
+def test_code_runs_and_prints_what_stands_below_it(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for code, expected in re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", TEXTS[document], re.M | re.S):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, document, "exec"), names)
+        assert printed.getvalue() == expected
+
+
+def test_every_part_of_the_equations_names_a_test_that_holds_it():
+    parts = re.split(r"^## ", TEXTS["docs/equations.md"], flags=re.M)[1:]
+    assert len(parts) > 10
+    for part in parts:
+        assert re.search(r"Held by `tests/|held by `tests/", part.replace("\n", " ")), part.splitlines()[0]
 
 
 # -- figures
