@@ -15,6 +15,7 @@ TOLD = {
     "torchrun, second machine": ({"RANK": "4", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}, True, True),
     "srun, first": ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, False, True),
     "srun, second": ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, True, True),
+    "by hand, second machine": ({"MASTER_ADDR": "node1", "NODE_RANK": "1"}, True, True),
     "by hand": ({"MASTER_ADDR": "node1", "NODE_RANK": "0"}, False, True),
 }
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, not_begun
 from vitlab.config.command import Refused, check_start, check_sweep
+from vitlab.config.identity import AUTO
 from vitlab.config.refusals import as_refusal
 from vitlab.errors import StorageError
 
@@ -23,7 +24,7 @@ class RunGuard(Callback):
             check_start(config)
             for key in ("resume", "run"):
                 value = OmegaConf.select(config, key, throw_on_missing=False)
-                if value is not None and not (key == "resume" and not_begun(value)):
+                if value is not None and not (key == "resume" and (value == AUTO or not_begun(value))):
                     find_checkpoint(value, *(LATEST if key == "resume" else ("best", *LATEST)))
             check_writable(Path(config.hydra.run.dir))
         except Exception as error:

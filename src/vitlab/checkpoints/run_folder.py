@@ -44,12 +44,15 @@ def frozen_job(folder: Path) -> Path | None:
     return home if (home / "job.json").is_file() else None
 
 
+def has_state(folder: Path) -> bool:
+    """Whether a run has saved a state to go on from."""
+    return any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST)
+
+
 def not_begun(run: str | Path) -> Path | None:
     """Where the job was frozen whose folder `run` is, if no state to go on from was saved there yet."""
     folder = Path(run)
-    if any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST):
-        return None
-    return frozen_job(folder.absolute())
+    return None if has_state(folder) else frozen_job(folder.absolute())
 
 
 def make_new(folder: Path) -> Path:
@@ -72,7 +75,7 @@ def check_unused(folder: Path) -> None:
     """Raise ConfigError for a folder that holds a run, which a new one would overwrite."""
     if not any((folder / name).exists() for name in OF_A_RUN):
         return
-    if any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST):
+    if has_state(folder):
         advice = f"go on with it by resume={folder}, or give another hydra.run.dir"
     else:
         advice = "it has saved no state yet: remove it, or give another hydra.run.dir"

@@ -40,8 +40,8 @@ def sweep_folder(name: str | None, study: str | None, time: str) -> str:
 
 
 def resumed_or(resume: str | None, new: str) -> str:
-    """The folder of the run that is resumed, else `new`."""
-    return str(run_folder(resume)) if resume else new
+    """The folder of the run that is resumed, else `new`; which run resume=auto means is found later."""
+    return str(run_folder(resume)) if resume and resume != "auto" else new
 
 
 def resumed_subdir(resume: str | None) -> str:

@@ -2,8 +2,9 @@
 
 import os
 
-RANKS = ("LOCAL_RANK", "RANK", "SLURM_PROCID")
+RANKS = ("LOCAL_RANK", "RANK", "SLURM_PROCID", "NODE_RANK", "GROUP_RANK")
 OF_A_LAUNCHER = ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR")
+STARTED_BY = "VITLAB_STARTED_BY"  # the process that has started this one
 
 
 def other_rank() -> bool:
@@ -14,3 +15,14 @@ def other_rank() -> bool:
 def launched() -> bool:
     """Whether there may be processes of this run that it does not start itself, such as those on other machines."""
     return any(name in os.environ for name in OF_A_LAUNCHER)
+
+
+def several_launched() -> bool:
+    """Whether there are: this many tasks of srun, or processes of torchrun, or a machine that has a number."""
+    counts = (os.environ.get(name, "1") for name in ("WORLD_SIZE", "SLURM_NTASKS"))
+    return any(count != "1" for count in counts) or "NODE_RANK" in os.environ
+
+
+def started_by_us() -> bool:
+    """Whether another process of this run has started this one."""
+    return os.environ.get(STARTED_BY) == str(os.getppid())

@@ -11,13 +11,13 @@ from typing import Any
 from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
+from vitlab.distributed.environment import STARTED_BY, started_by_us
 from vitlab.distributed.lost_process import ENDED, lost_process
 from vitlab.errors import DistributedError
 
 WATCH = 0.5  # seconds between two looks at the other processes
 GRACE = 30.0  # seconds that a process has to see for itself that another one is gone
 LAST_WORDS = 20.0  # seconds that a process which has refused to go on may take to end
-STARTED_BY = "VITLAB_STARTED_BY"  # the process that has started this one
 
 
 class Launcher(_SubprocessScriptLauncher):
@@ -38,7 +38,7 @@ class Launcher(_SubprocessScriptLauncher):
             os.environ[STARTED_BY] = str(os.getpid())
             self._call_children_scripts()
             threading.Thread(target=self._watch_others, daemon=True).start()
-        elif os.environ.get(STARTED_BY) == str(os.getppid()):
+        elif started_by_us():
             threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
         _set_num_threads_if_needed(num_processes=self.num_processes)
         try:

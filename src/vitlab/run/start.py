@@ -13,6 +13,7 @@ from vitlab.checkpoints.run_folder import check_unused, frozen_job, not_begun, r
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.build import plain
 from vitlab.config.frozen import OF_A_SWEEP
+from vitlab.config.identity import AUTO, of_the_machine
 from vitlab.config.job import Job
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import resumed_config
@@ -87,7 +88,8 @@ def resume_or_new(cfg: DictConfig, job: Job, folder: Path) -> Start:
         else:
             path, checkpoint = newest_state(cfg.resume)
             saved = saved_config(checkpoint, str(path))
-        cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, job.overrides)
+        words = of_the_machine(job.overrides) if f"resume={AUTO}" in job.overrides else job.overrides
+        cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, words)
     if frozen_job(folder):
         job = replace(job, sweep=folder.parent)
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in OF_A_SWEEP])

@@ -1,0 +1,57 @@
+"""What the first process of a run decides before the processes can talk to each other, told to the others."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from vitlab.distributed.environment import other_rank, several_launched, started_by_us
+
+KEY = "vitlab/{}/{}"
+STORES: list[Any] = []  # open for as long as the process lives: the others read when they come
+WAIT = timedelta(minutes=10)
+
+
+def told_by_first(name: str, decide: Callable[[], Any]) -> Any:
+    """Decide on the first process, and give all that were launched beside it (torchrun, srun, by hand) what it has
+    decided, in plain types. Processes that another one of the run has started are told by their command line: for them,
+    and for a process that is alone, this is `decide` itself."""
+    if not several_launched() or started_by_us():
+        return decide()
+    key = KEY.format(name, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if other_rank():
+        return json.loads(store().get(key))
+    decision = decide()
+    store().set(key, json.dumps(decision))
+    return decision
+
+
+def store() -> Any:
+    """The store at the address of the run: torchrun's agent has one, else the first process opens it, and torch finds
+    it there when the processes come together."""
+    from torch.distributed import TCPStore
+
+    if not STORES:
+        address, port = address_of_the_run()
+        of_the_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        STORES.append(
+            TCPStore(
+                address,
+                port,
+                is_master=not other_rank() and not of_the_agent,
+                timeout=WAIT,
+                wait_for_workers=False,
+                multi_tenant=True,
+            )
+        )
+    return STORES[0]
+
+
+def address_of_the_run() -> tuple[str, int]:
+    if "SLURM_NTASKS" in os.environ and "MASTER_PORT" not in os.environ:
+        from pytorch_lightning.plugins.environments import SLURMEnvironment
+
+        cluster = SLURMEnvironment(auto_requeue=False)
+        return cluster.main_address, cluster.main_port
+    return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
