@@ -324,3 +324,16 @@ def test_the_log_says_how_long_the_run_has_taken_earlier_starts_included(cli):
     assert both[: len(first)] == first
     assert len(both) > len(first)
     assert both == sorted(both)
+
+
+def test_the_log_tells_of_the_run_from_its_start_to_its_result(digits_run):
+    text = (digits_run / "train.log").read_text()
+    assert "28,458 parameters" in text
+    assert text.count("epoch 1  step 19/38") == text.count("epoch 2  step 38/38") == 1
+    assert text.index("start") < text.index("epoch 1") < text.index("best val/acc1") < text.index("go on")
+
+
+def test_the_log_of_a_run_that_is_refused_says_why(cli):
+    run = cli("train", "optimizer.lr=-1", folder="run")
+    assert run.status == 2
+    assert run.err.strip() in (run.folder / "train.log").read_text()

@@ -1,5 +1,6 @@
 """Progress for a reader: a Rich bar in a terminal, one line per epoch elsewhere."""
 
+import logging
 import sys
 from typing import Any
 
@@ -11,6 +12,8 @@ from rich.progress import TextColumn, TimeRemainingColumn
 from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.step_log import StepLog
 from vitlab.monitors import in_words
+
+LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 class Progress(RichProgressBar):
@@ -53,10 +56,12 @@ class Progress(RichProgressBar):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
         super().on_validation_end(trainer, pl_module)
-        if self.is_disabled and trainer.is_global_zero and trainer.state.fn == "fit":
+        if trainer.is_global_zero and trainer.state.fn == "fit" and not trainer.sanity_checking:
             values = "  ".join(f"{name} {value}" for name, value in self._values(trainer, self.validated).items())
-            print(f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}  {values}")
-            sys.stdout.flush()
+            line = f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}  {values}"
+            LOG.info(line)
+            if self.is_disabled:
+                print(line, flush=True)
 
     def _values(self, trainer: pl.Trainer, validated: dict[str, float]) -> dict[str, str]:
         """Loss, learning rate and speed of the last entry, and what was measured in a validation, in words."""

@@ -1,5 +1,6 @@
 """A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
 
+import logging
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import other_rank
 from vitlab.errors import ConfigError, VitlabError
 
+LOG = logging.getLogger(__name__)  # train.log of the run's folder
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
     "The number of training batches .* is smaller than the logging interval",  # the end of an epoch is logged too
@@ -116,6 +118,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise refusal from error
+        LOG.info("%s: %s", type(refusal).__name__, refusal)
         raise Refused(refusal) from error
 
 

@@ -1,5 +1,6 @@
 """What a run tells its user: the start and the result, as tables."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
 from vitlab.tasks import Task
 
+LOG = logging.getLogger(__name__)  # train.log of the run's folder
+
 
 @rank_zero_only
 def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
@@ -22,7 +25,7 @@ def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, traine
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, record=True)
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
@@ -49,6 +52,7 @@ def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, traine
     if frozen := [p.numel() for p in task.parameters() if id(p) not in learning]:
         groups.add_row("frozen", str(len(frozen)), f"{sum(frozen):,}", "", "")
     console.print(groups)
+    LOG.info("start\n%s", console.export_text().rstrip())
 
 
 def found(datamodule: ImageDataModule) -> str:
@@ -75,13 +79,14 @@ def between(numbers: Any) -> str:
 @rank_zero_only
 def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
     """Metrics, then where things are, then the commands that go on from here."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, record=True)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
         table.add_row(name, in_words(name, value))
     console.print(table)
     for name, line in {**facts, **commands}.items():
         console.print(f"{name:<10} {line}", highlight=False)
+    LOG.info("%s", console.export_text().rstrip())
 
 
 @rank_zero_only
