@@ -112,6 +112,8 @@ def test_two_processes_train_and_test_as_one(cli, tmp_path):
     for name in ("one", "two"):
         with open(tmp_path / name / "test_predictions.csv", newline="") as f:
             assert [int(row["index"]) for row in csv.DictReader(f)] == list(range(359))
+    one_by_one, together = (tmp_path / name / "test_per_class.csv" for name in ("one", "two"))
+    assert one_by_one.read_text() == together.read_text()
     # a run of two processes goes on with one, on the right samples
     assert file.read(tmp_path / "two" / "checkpoints" / "latest.ckpt")["global_step"] == 18
     more = ["trainer.max_epochs=3", "trainer.devices=1"]

@@ -11,14 +11,15 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
+from vitlab.callbacks.per_class import per_class, tell
 from vitlab.data.targets import SeveralClasses
 from vitlab.distributed.gathering import gathered
 
 
 class EvaluationReport(Callback):
-    """For the split that is tested: <split>_predictions.csv with every sample, a figure of the whole split (confusion
-    matrix, or the average precision of each class where an image may have several), and the `num_worst` samples of the
-    highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
+    """For the split that is tested: <split>_predictions.csv with every sample, <split>_per_class.csv, a figure of the
+    whole split (confusion matrix, or the average precision of each class where an image may have several), and the
+    `num_worst` samples of the highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: int):
         if num_worst < 1:
@@ -62,6 +63,7 @@ class EvaluationReport(Callback):
         ]
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)
+        tell(per_class(*kind.answers(labels, len(names))), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
         dataset = datamodule.evaluated(name)

@@ -23,12 +23,13 @@ NAMED = 3  # classes above a picture
 class LabelTable:
     """One kind of labels, as functions: of a batch's target and probabilities (B, K) the columns of its rows; of the
     class names the heads of those columns in a file, and of a row what stands there and above a picture; of all rows
-    the figure of the whole split, and its name."""
+    which of K classes samples have and are said to have, the figure of the whole split, and its name."""
 
     columns: Callable[[Tensor, Tensor], Tensor]
     heads: Callable[[list[str]], list[str]]
     words: Callable[[np.ndarray, list[str]], list[str | float]]
     title: Callable[[np.ndarray, list[str]], str]
+    answers: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
     figure: Callable[[np.ndarray, list[str], str], Figure]
     figure_name: str
 
@@ -50,6 +51,12 @@ def one_words(row: np.ndarray, names: list[str]) -> list[str | float]:
 def one_title(row: np.ndarray, names: list[str]) -> str:
     true, predicted, probability = one_words(row, names)
     return f"{true}, said {predicted}\nwith {probability:.2f}"
+
+
+def one_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 3) -> (n, K), (n, K) bool"""
+    classes = np.arange(K)
+    return table[:, :1] == classes, table[:, 1:2] == classes
 
 
 def one_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
@@ -82,6 +89,12 @@ def several_title(row: np.ndarray, names: list[str]) -> str:
     return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])
 
 
+def several_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 2·K) -> (n, K), (n, K) bool: a class is said to be there from a probability of 0.5 on."""
+    true, probabilities = np.split(table, 2, axis=1)
+    return true > 0.5, probabilities > 0.5
+
+
 def several_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
     true, probabilities = (torch.from_numpy(part) for part in np.split(table, 2, axis=1))
     precisions = average_precision(probabilities, true > 0.5).numpy()
@@ -94,6 +107,7 @@ ONE_CLASS = LabelTable(
     lambda names: ["true", "predicted", "probability"],
     one_words,
     one_title,
+    one_answers,
     one_figure,
     "confusion_matrix",
 )
@@ -102,6 +116,7 @@ SEVERAL_CLASSES = LabelTable(
     lambda names: ["true", *names],
     several_words,
     several_title,
+    several_answers,
     several_figure,
     "average_precision",
 )
