@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-all test-exhaustive lint format docs sweep evaluate lock clean
+.PHONY: help setup train check test test-all test-exhaustive lint format docs notebooks sweep evaluate lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ docs: .venv-docs/ready ## README and docs as a site: site/index.html
 	.venv-docs/bin/python docs/make_pages.py build/pages
 	.venv-docs/bin/zensical build --strict
 	@echo "site/index.html; with its search: python -m http.server -b 127.0.0.1 -d site"
+
+notebooks: setup ## run the notebooks of docs, and keep what they give
+	$(BIN)/python docs/run_notebooks.py $(ARGS)
 
 .venv-docs/ready: requirements-docs.txt
 	$(PYTHON) -m venv .venv-docs
