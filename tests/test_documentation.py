@@ -6,9 +6,11 @@ import contextlib
 import io
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+from conftest import image_folder
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -39,7 +41,7 @@ def overrides_of(words: list[str]) -> list[str]:
 
 
 def entry_and_words(command: str) -> tuple[str, list[str]]:
-    """With X for what a reader fills in: <run>, <file, folder or glob>."""
+    """With X for what a reader fills in: <run>, <file, folder or glob>. `vitlab train` is python src/train.py."""
     words = shlex.split(re.sub(r"<[^>]*>", "X", command))
     return Path(words[1]).stem, words[2:]
 
@@ -85,6 +87,34 @@ def test_keys_and_options_that_are_named_exist(code):
                 refusals.append(str(error))
         else:
             pytest.fail(refusals[0])
+
+
+# What stands in a command that does not run here: left open, another's name, not on this disk, or long.
+NOT_HERE = re.compile(
+    r"…|<name>|NAME|SOURCE|JOB|runs/|-m |timm:|resume=|recipe=|study=|sweeps\.py|trainer=|data=(?:cifar|imagenet)"
+    r"|teacher\.pretrained"
+)
+HERE = [command for command in COMMANDS if command.startswith("python") and not NOT_HERE.search(command)]
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
+    """Trainings take a step or two; a run is the smallest model's on the digits."""
+    shutil.copytree(digits_run, tmp_path / "run")
+    picture(tmp_path / "photo.png")
+    image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
+    entry, words = entry_and_words(command.replace("<run>", "run").replace("<file, folder or glob>", "photo.png"))
+    if entry == "train":
+        words += ["trainer.fast_dev_run=true", "trainer.max_epochs=1", "global_batch_size=8", "logger=none"]
+    done = cli(entry, *words, tiny=False)
+    assert done.status == 0, done.err
+
+
+def test_commands_of_most_entries_run():
+    assert len(HERE) > 10
+    assert {entry_and_words(command)[0] for command in HERE} >= {"train", "evaluate", "predict", "export", "survey"}
 
 
 # -- links and names
