@@ -1,7 +1,6 @@
 """Every YAML in conf/ and experiments/ composes, resolves, and fits the constructor it names."""
 
 import functools
-import inspect
 import itertools
 
 import pytest
@@ -10,34 +9,19 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from vitlab.config.annotations import accepts, check_annotations
+from vitlab.config.annotations import accepts, check_annotations, keywords
 from vitlab.config.build import parts, plain
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.run.model import OF_THE_RUN
 
-RUNTIME = {  # what no YAML can hold, by constructor
-    "vitlab.tasks.Classification": {"model", "optimization", "schedule"},
-    "vitlab.tasks.Distillation": {"model", "teacher", "optimization", "schedule"},
-    "vitlab.tasks.LinearProbe": {"model", "optimization", "schedule"},
-    "vitlab.tasks.MaskedAutoencoding": {"model", "optimization", "schedule"},
-    "vitlab.tasks.SelfDistillation": {"model", "optimization", "schedule"},
-    "vitlab.tasks.MultilabelClassification": {"model", "optimization", "schedule"},
-    "vitlab.optim.cosine": {"num_steps"},
-    "vitlab.optim.constant": {"num_steps"},
-    "vitlab.optim.linear": {"num_steps"},
-    "vitlab.optim.rsqrt": {"num_steps"},
-    "vitlab.optim.warmup_stable_decay": {"num_steps"},
-    **{f"vitlab.losses.{name}": {"logits", "target"} for name in ("softmax_cross_entropy", "focal_cross_entropy")},
-    "vitlab.losses.sigmoid_cross_entropy": {"logits", "target"},
-    **{f"torch.optim.{name}": {"params"} for name in ("AdamW", "SGD")},
-    **{f"timm.optim.{name}": {"params"} for name in ("Lamb", "Lars", "Lion", "Muon")},
-    **{
-        f"vitlab.sweeps.{name}": {"sweep", "modules"}
-        for name in ("local.Local", "slurm.Slurm", "ray_cluster.RayCluster")
-    },
-    "vitlab.loggers.TensorBoard": {"folder", "first_step", "run_config"},
-    "vitlab.loggers.MLflow": {"folder", "name", "group", "run_id", "run_config"},
-    "vitlab.loggers.WeightsAndBiases": {"folder", "name", "group", "run_id", "run_config", "arguments"},
+RUNTIME = {  # what no YAML can hold, by the room of the constructor
+    "vitlab.tasks.": {"model", "teacher", "optimization", "schedule"},
+    "vitlab.optim.": {"num_steps"},
+    "vitlab.losses.": {"logits", "target"},
+    "torch.optim.": {"params"},
+    "timm.optim.": {"params"},
+    "vitlab.sweeps.": {"sweep", "modules"},
+    "vitlab.loggers.": {"folder", "first_step", "name", "group", "run_id", "run_config", "arguments"},
 }
 NEEDED = {
     "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],
@@ -65,6 +49,11 @@ CHOICES += [[option for option in options if option] for options in TOGETHER]
 FILES = [*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")]
 
 
+def runtime(target):
+    """What a constructor may be given by the run."""
+    return set().union(*(names for room, names in RUNTIME.items() if target.startswith(room)))
+
+
 def composed(*overrides):
     cfg = unresolved("train", *overrides)
     plain(cfg)  # every reference resolves, nothing is missing
@@ -90,16 +79,15 @@ def test_every_option_binds_to_its_constructors(options):
     cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])])
     for key, node in parts(cfg, "cfg"):
         target = get_object(node["_target_"])
-        function = target.__init__ if inspect.isclass(target) else target
-        parameters = inspect.signature(function).parameters
+        parameters = keywords(target)
         values = OmegaConf.to_container(node, resolve=True)
         if key.startswith(("cfg.model", "cfg.teacher")):
             for name in OF_THE_RUN:
                 del values[name]
         check_annotations(target, OmegaConf.create(values), key)
         if node["_target_"].startswith("vitlab."):
-            given = values.keys() | RUNTIME.get(node["_target_"], set())
-            positional = {"self", "num_steps", "logits", "target"}  # what a schedule and a loss are functions of
+            given = values.keys() | runtime(node["_target_"])
+            positional = {"num_steps", "logits", "target"}  # what a schedule and a loss are functions of
             wanted = {name for name, p in parameters.items() if name not in positional and p.default is p.empty}
             assert wanted <= given, f"{key}: {node['_target_']} also wants {wanted - given}"
             assert all(p.kind == p.KEYWORD_ONLY for n, p in parameters.items() if n not in positional), key

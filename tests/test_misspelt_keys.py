@@ -1,7 +1,6 @@
 """A misspelt key in any YAML of ours is noticed, one key of one file at a time, and as it stands each file is taken."""
 
 import copy
-import inspect
 from functools import reduce
 from operator import getitem
 
@@ -9,9 +8,9 @@ import pytest
 import yaml
 from hydra.utils import get_object
 from omegaconf import open_dict
-from test_configs import NEEDED, RUNTIME, composed, unresolved
+from test_configs import NEEDED, RUNTIME, composed, runtime, unresolved
 
-from vitlab.config.annotations import check_names
+from vitlab.config.annotations import check_names, keywords
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.keys import COLLECTIONS, COMMANDS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
 from vitlab.errors import ConfigError
@@ -28,7 +27,7 @@ def contents():
 
 
 def test_every_option_is_taken_as_it_stands(contents):
-    """Else its keys would be noticed for nothing: a constructor that RUNTIME lacks is found here."""
+    """Else its keys would be noticed for nothing: a room that RUNTIME lacks is found here."""
     assert not {name(file): why for file in OPTIONS if is_option(file) and (why := refused(file, contents))}
 
 
@@ -51,6 +50,7 @@ def test_a_constructor_that_is_not_known_is_found(contents, monkeypatch):
         with monkeypatch.context() as patch:
             patch.delitem(RUNTIME, target)
             users = [file for file in OPTIONS if is_option(file) and target in str(contents[file])]
+            assert users, target
             assert any(refused(file, contents) for file in users), target
 
 
@@ -134,14 +134,15 @@ def refused_node(node):
         return str(error)
     if "_args_" in node:
         return None
-    parameters = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters
+    parameters = keywords(target)
+    if parameters is None:
+        return None
     given = node.keys() - {"_target_", "_partial_"}
     if node["_target_"].startswith("vitlab.models.") and not given >= WEIGHTS.keys():
         return f"{node['_target_']} has no {sorted(WEIGHTS)}"
     given -= WEIGHTS.keys() if node["_target_"].startswith("vitlab.models.") else set()
-    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    wanted = {n for n, p in parameters.items() if p.default is p.empty and p.kind not in several} - {"self"}
-    given |= RUNTIME.get(node["_target_"], set())
+    wanted = {name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL}
+    given |= runtime(node["_target_"]) & parameters.keys()
     if given - parameters.keys() or wanted - given:
         return f"{node['_target_']}: unknown {sorted(given - parameters.keys())}, missing {sorted(wanted - given)}"
     below = [value for key, value in node.items() if key not in NAMED_BY_THE_USER]
@@ -199,5 +200,4 @@ def check(cfg, command, above):
     nodes = [reduce(getitem, above[:depth], cfg) for depth in range(len(above), 0, -1)]
     for node in [node for node in nodes if "_target_" in node][:1]:
         target = get_object(node["_target_"])
-        function = target.__init__ if inspect.isclass(target) else target
-        check_names(target, function, [key for key in node if key not in WEIGHTS], "")
+        check_names(target, [key for key in node if key not in WEIGHTS], "")

@@ -16,7 +16,7 @@ from vitlab.layers import patchify
         ({"attention": "flash"}, "attention 'flash' is not one of: auto, fused, written"),
         ({"position": "alibi"}, "position 'alibi' is not one of: none, learned_1d, learned_2d, sincos_1d, sincos_2d"),
         ({"position_place": "head"}, "position_place 'head' is not one of: stem, every_layer, every_layer_shared"),
-        ({"pool": "max"}, "pool 'max' is not one of: cls, mean, map"),
+        ({"pool": "none"}, "pool 'none' is not one of: cls, mean, map"),
         ({"initialization": "he"}, "initialization 'he' is not one of: normal, xavier"),
         ({"class_token": False}, "pool 'cls' needs class_token=true; without a class token use pool 'mean' or 'map'"),
         ({"depth": 0}, "depth 0 is not at least 1"),

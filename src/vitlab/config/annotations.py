@@ -3,7 +3,8 @@
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -49,16 +50,45 @@ def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) ->
 
     Annotations that are not made of int, float, str, bool, None, of lists of these and of literals are passed over.
     """
-    function = target.__init__ if inspect.isclass(target) else target
-    check_names(target, function, node, key)
-    check_kinds(function, node, key)
+    check_names(target, node, key)
+    check_kinds(target, node, key)
 
 
-def check_kinds(function: Callable[..., Any], node: DictConfig, key: str) -> None:
+def constructors(target: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Give the functions whose keywords a target takes: its own, and, where a class of ours hands `**others` on, that
+    of the class above."""
+    if not inspect.isclass(target):
+        yield target
+        return
+    for kind in target.__mro__:
+        if "__init__" in vars(kind):
+            function = vars(kind)["__init__"]
+            yield function
+            if not of_ours(kind) or not hands_on(inspect.signature(function).parameters):
+                return
+
+
+def hands_on(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
+    """What a target takes, by name; None where it takes anything, or is not written in Python and does not say."""
+    found: dict[str, inspect.Parameter] = {}
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except Exception:  # an annotation of somebody else's that cannot be evaluated says nothing
-        hints = {}
+        for function in constructors(target):
+            parameters = inspect.signature(function).parameters
+            found = {**{n: p for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD and n != "self"}, **found}
+    except ValueError:
+        return None
+    return None if hands_on(parameters) else found
+
+
+def check_kinds(target: Callable[..., Any], node: DictConfig, key: str) -> None:
+    hints: dict[str, Any] = {}
+    with suppress(Exception):  # an annotation of somebody else's that cannot be evaluated says nothing
+        for function in constructors(target):
+            hints = {**get_type_hints(function, include_extras=True), **hints}
     for name in node:
         value = node[name]
         if OmegaConf.is_dict(value):  # what is in it, its own target reads
@@ -74,16 +104,11 @@ def check_value(hint: Any, value: Any, key: str) -> None:
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}")
 
 
-def check_names(target: Callable[..., Any], function: Callable[..., Any], node: Iterable[Any], key: str) -> None:
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError:  # a function that is not written in Python says nothing
-        return
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    unknown = sorted(str(name) for name in node if not str(name).startswith("_") and name not in parameters)
-    if unknown:
-        raise unknown_key(key, unknown[0], (name for name in parameters if name != "self"), target)
+def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> None:
+    known = keywords(target)
+    unknown = sorted(str(name) for name in node if not str(name).startswith("_") and name not in (known or ()))
+    if known is not None and unknown:
+        raise unknown_key(key, unknown[0], known, target)
 
 
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:

@@ -14,13 +14,14 @@ from hydra import version
 from hydra._internal.utils import _run_hydra, get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.home import CONF
 from vitlab.config.job import Job
 from vitlab.config.keys import COMMANDS, check_keys, check_known, check_needed, check_nodes, trainer_keys
+from vitlab.config.nodes import without
 from vitlab.config.recipe import left_out
 from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
@@ -124,7 +125,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
 
 def check_start(cfg: DictConfig) -> None:
     """Raise VitlabError, before a folder is made, for keys that nobody could run."""
-    own, name = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), str(cfg.hydra.job.config_name)
+    own, name = without(cfg, ("hydra",)), str(cfg.hydra.job.config_name)
     check_references(own, deep=False)
     if name in COMMANDS:
         check_keys(own, name)
@@ -137,7 +138,7 @@ def check_sweep(cfg: DictConfig) -> None:
     check_start(cfg)
     if str(cfg.hydra.job.config_name) == "train":
         check_train_sweep(cfg)
-    job, own = Job.current(), OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    job, own = Job.current(), without(cfg, ("hydra",))
     given = job.parsed()
     swept = [one.key_or_group for one in given if one.is_sweep_override()]
     swept += map(str, cfg.hydra.sweeper.get("params") or ())

@@ -1,10 +1,11 @@
 """The jobs of a sweep, composed and checked before the first of them starts, as they are kept on disk."""
 
+import json
 import pickle
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from inspect import isclass
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -14,6 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from vitlab.config import nodes
 from vitlab.config.annotations import check_names, dotted
 from vitlab.config.build import called
 from vitlab.config.job import Job
@@ -98,7 +100,7 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if place not in ("", "trainer"):  # of which `check_nodes` knows the keys
             target = called(OmegaConf.select(cfg, place)["_target_"], place)
             names = [name for name in OmegaConf.select(cfg, place) if name not in WEIGHTS]
-            check_names(target, target.__init__ if isclass(target) else target, names, place)
+            check_names(target, names, place)
 
 
 def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
@@ -130,7 +132,7 @@ def secret_words(master: DictConfig) -> list[str]:
 
 
 def own_keys(cfg: DictConfig) -> DictConfig:
-    return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    return nodes.without(cfg, ("hydra",))
 
 
 def without(node: dict[Any, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -151,3 +153,10 @@ def shortened(word: str) -> str:
 
 def quoted(text: str) -> str:
     return QuotedString(text, Quote.single).with_quotes()
+
+
+def frozen_run(home: Path) -> dict[str, Any]:
+    """What was frozen of a sweep's job that has saved no state yet, as a checkpoint holds it."""
+    job = json.loads((home / "job.json").read_bytes())
+    config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
+    return {"run": {"config": config, "choices": job["choices"], "wandb_id": job["run_id"]}}

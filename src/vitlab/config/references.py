@@ -54,3 +54,10 @@ def check_references(node: DictConfig, key: str = "", *, deep: bool) -> None:
                 raise ConfigError(f"{place} is {raw}, and that leads nowhere: {first_line(error)}") from error
         elif deep and isinstance(raw, dict):
             check_references(node[name], place, deep=True)
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Every key has a value, and every reference leads to one."""
+    check_references(cfg, deep=True)
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")

@@ -6,9 +6,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.config.annotations import as_plain
-from vitlab.config.build import parts
+from vitlab.config.annotations import as_plain, check_kinds
+from vitlab.config.build import allowed_targets, parts
+from vitlab.config.build import called as object_called
 from vitlab.config.found import with_found
+from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
 from vitlab.config.renamed import GONE, in_rooms
@@ -75,6 +77,21 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
     except (OmegaConfBaseException, RecursionError) as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
     return cfg
+
+
+def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
+    """The config in a checkpoint, which may have these `calls` of resolvers. Raises CheckpointError for one with values
+    that no run has had."""
+    config = from_saved(checkpoint["run"]["config"], path, calls)
+    try:
+        check_groups(config, "train")
+        check_nodes(config)
+        for place, part in parts(config, "config"):
+            if part["_target_"] in allowed_targets():  # `build` refuses others
+                check_kinds(object_called(part["_target_"], place), part, place)
+    except (ConfigError, OmegaConfBaseException) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    return config
 
 
 def texts(value: Any) -> Iterator[str]:

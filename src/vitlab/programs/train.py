@@ -14,7 +14,7 @@ from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.config.build import plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.config.references import literal
+from vitlab.config.nodes import node_of
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
@@ -94,7 +94,7 @@ def begin(start: Start, parts: Parts) -> None:
     print_overlap(parts.datamodule.splits)
     transfer = load_pretrained(model, cfg.model) if start.state is None else None
     if trainer.is_global_zero:
-        resolved = OmegaConf.create(literal(start.kept(plain(with_found(cfg, parts.datamodule.found)))))
+        resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))
         write_whole(start.folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step)
         if transfer is not None:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
+from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(cfg: DictConfig, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
+def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
     """Model, data, steps and parameter groups, before the first batch."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
 from rich.progress import track
 from torch import nn
 
+from vitlab.config.annotations import as_plain
 from vitlab.config.build import build, plain
 from vitlab.config.job import Job
-from vitlab.config.references import literal
+from vitlab.config.nodes import Node, merged, node_of
+from vitlab.config.references import check_values
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.images.decoding import MODES
@@ -26,7 +27,7 @@ from vitlab.features import Features, extract, joined
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import is_bf16, speed_up_float32_products
-from vitlab.run.preconditions import check_agreement, check_values
+from vitlab.run.preconditions import check_agreement
 from vitlab.run.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "patch_size")  # how a run sees images, whatever they are
@@ -47,7 +48,7 @@ class FrozenModel:
     images: str | None
 
     @classmethod
-    def open(cls, cfg: DictConfig, few_labels: bool = False) -> "FrozenModel":
+    def open(cls, cfg: Node, few_labels: bool = False) -> "FrozenModel":
         """Open the model of `cfg.run`, a run folder or checkpoint, on its own images or those of data=, as it saw its
         own; without a run, that of model= on the images of data=. With `few_labels` data.split.labels_per_class holds.
         Raises ConfigError, CheckpointError or DataError."""
@@ -87,7 +88,7 @@ class FrozenModel:
         }
         return cls(model.to(device).eval(), datamodule, device, facts, folder, chosen)
 
-    def features(self, split: str, cfg: DictConfig) -> Features:
+    def features(self, split: str, cfg: Node) -> Features:
         """Extract the features of every readable image of a split, in its order, with a progress bar."""
         batches = evaluation_batches(self.datamodule, split, batch_size=cfg.batch_size, device=self.device)
         total = -(-len(self.datamodule.splits[split]) // cfg.batch_size)
@@ -107,23 +108,15 @@ def check_overrides() -> None:
             raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
 
 
-def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:
+def data_of_run(own: dict[str, Any], cfg: Node, chosen: bool) -> dict[str, Any]:
     """The data node of a run, changed by the keys of cfg.data, or, where a data set was chosen, its node, with images
     brought to the shape and the colours that the run knows."""
     if not chosen:
-        merged = OmegaConf.merge(literal(own), cfg.get("data") or {})
-        assert isinstance(merged, DictConfig)
-        return plain(merged)
+        return plain(merged(node_of(own), cfg.get("data") or {}))
     view = {key: own[key] for key in SEEN}
     view["images"] = {**own["images"], "mode": own["images"]["mode"] or MODES.get(own["in_chans"])}
     others = (key for key in cfg.data if key not in {*view, "cache"})
-    return {**{str(key): resolved(cfg.data, str(key)) for key in others}, **view, "cache": own["cache"]}
-
-
-def resolved(node: DictConfig, key: str) -> Any:
-    """A value with its references, which may lead outside of the node, as plain types."""
-    value = node[key]
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    return {**{str(key): as_plain(cfg.data[key]) for key in others}, **view, "cache": own["cache"]}
 
 
 def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
@@ -133,4 +126,4 @@ def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
     node = {**data, "images": images, "split": split, "global_batch_size": 1, "device_batch_size": None}
     node["order"] = {**data["order"], "class_balance": 0.0, "shuffle_window": None}
     node["cache"] = {**data["cache"], "kind": "none", "size": 1}
-    return build(OmegaConf.create(literal(node)), "data")
+    return build(node_of(node), "data")

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 from torch.nn import Module
 
 from vitlab.config.build import build, plain
-from vitlab.config.references import literal
+from vitlab.config.nodes import Node, node_of
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
@@ -19,14 +18,14 @@ OF_THE_RUN = ("pretrained", "pretrained_partial")  # keys of the model group tha
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
-def build_model(node: DictConfig, key: str = "model") -> Module:
+def build_model(node: Node, key: str = "model") -> Module:
     """The model at `key`, from random weights. Raises ConfigError for weights that are named at a model within it."""
-    own = OmegaConf.create(literal(without_weights(plain(node), key)))
+    own = node_of(without_weights(plain(node), key))
     check_memory(own, key)
     return build(own, key)
 
 
-def check_memory(node: DictConfig, key: str) -> None:
+def check_memory(node: Node, key: str) -> None:
     """Raise ConfigError for weights that cannot lie in this machine's memory, before it is filled."""
     with torch.device("meta"):
         model = build(node, key)
@@ -95,7 +94,7 @@ def compile_model(model: Module, num_image_sizes: int) -> None:
     model.compile(dynamic=False)
 
 
-def load_pretrained(model: Module, node: DictConfig) -> Any:
+def load_pretrained(model: Module, node: Node) -> Any:
     """Give the model the weights that model.pretrained names; returns what became of every tensor, None without.
 
     Raises CheckpointError when the source cannot be read or does not fit.

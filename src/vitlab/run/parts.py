@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.config.build import build
+from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
@@ -21,17 +21,17 @@ class Parts:
     task: Task
 
 
-def build_callbacks(cfg: DictConfig) -> list[pl.Callback]:
+def build_callbacks(cfg: Node) -> list[pl.Callback]:
     return [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
 
 
-def build_datamodule(cfg: DictConfig) -> ImageDataModule:
+def build_datamodule(cfg: Node) -> ImageDataModule:
     """With all that is done to training images."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
     return build(cfg.data, "data", **options)
 
 
-def build_task(cfg: DictConfig, model: Module, teacher: Teacher | None = None) -> Task:
+def build_task(cfg: Node, model: Module, teacher: Teacher | None = None) -> Task:
     """A task that has a teacher needs it in training alone."""
     return build(
         cfg.task,

@@ -1,9 +1,8 @@
 """What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.references import check_references
+from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.distributed.environment import launched
 from vitlab.errors import ConfigError
@@ -23,14 +22,7 @@ OURS = {  # keys of the trainer that a run sets itself
 PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, None)
 
 
-def check_values(cfg: DictConfig) -> None:
-    """Every key has a value, and every reference leads to one."""
-    check_references(cfg, deep=True)
-    if missing := sorted(OmegaConf.missing_keys(cfg)):
-        raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
-
-
-def check_agreement(cfg: DictConfig) -> None:
+def check_agreement(cfg: Node) -> None:
     """The model takes what the data gives."""
     for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
         for key in ("image_size", "in_chans", "num_classes"):
@@ -43,7 +35,7 @@ def check_agreement(cfg: DictConfig) -> None:
         )
 
 
-def check_task(cfg: DictConfig, task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
+def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
     """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
     check_batches(trainer, datamodule)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
@@ -53,7 +45,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: ImageDataModule, trainer
                 f"{key} '{monitor}' is not a metric that every validation of the task gives; use one of: "
                 f"{', '.join(task.monitors())}"
             )
-    chosen = OmegaConf.select(cfg, "callbacks.best_model.monitor")
+    chosen = monitors.get("callbacks.best_model.monitor")
     if chosen is not None and chosen != cfg.monitor:
         raise ConfigError(f"callbacks.best_model.monitor is {chosen}, and monitor {cfg.monitor}; set monitor alone")
     task.schedule(task.num_steps)
@@ -97,7 +89,7 @@ def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
         )
 
 
-def check_trainer(node: DictConfig) -> None:
+def check_trainer(node: Node) -> None:
     """What Lightning would take, and this project does otherwise, or not at all."""
     for key, least in LEAST.items():
         value = node.get(key)

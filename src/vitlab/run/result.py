@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
 
+from vitlab.config.nodes import Node
 from vitlab.invocation import typed
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import Supervised
@@ -49,7 +49,7 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
     return [limit for limit in limits if leaves_out(getattr(trainer, limit))]
 
 
-def commands(folder: Path, trainer: DictConfig, task: Task) -> dict[str, str]:
+def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
     """Where the run lies, and the commands that go on from here."""
     run = shown(folder)
     pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
@@ -70,7 +70,7 @@ def shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def twice_as_long(trainer: DictConfig) -> str:
+def twice_as_long(trainer: Node) -> str:
     """The override by which a run ends after as many steps again."""
     if trainer.max_steps >= 0:
         return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"

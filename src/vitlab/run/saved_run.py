@@ -1,24 +1,17 @@
 """A finished run, rebuilt from what it saved."""
 
-import inspect
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from vitlab.checkpoints import file
 from vitlab.checkpoints.contents import check_state
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, run_folder
-from vitlab.config.annotations import check_kinds
-from vitlab.config.build import allowed_targets, build, called, parts
-from vitlab.config.keys import check_groups, check_nodes
-from vitlab.config.references import literal
-from vitlab.config.stored_config import HARMLESS, from_saved
-from vitlab.errors import CheckpointError, ConfigError
+from vitlab.config.build import build
+from vitlab.config.nodes import Node, merged, node_of
+from vitlab.config.stored_config import saved_config
+from vitlab.errors import CheckpointError
 from vitlab.run.continuation import check_weights
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
@@ -31,7 +24,7 @@ class SavedRun:
     path: Path
     folder: Path
     checkpoint: dict[str, Any]
-    config: DictConfig
+    config: Node
 
     @classmethod
     def open(cls, run: str, changes: dict[str, Any] | None = None) -> "SavedRun":
@@ -40,9 +33,7 @@ class SavedRun:
         path = find_checkpoint(run, "best", *LATEST)
         checkpoint = file.read(path)
         config = saved_config(checkpoint, str(path))
-        merged = OmegaConf.merge(config, literal(changes or {}))
-        assert isinstance(merged, DictConfig)
-        return cls(path, run_folder(path).absolute(), checkpoint, merged)
+        return cls(path, run_folder(path).absolute(), checkpoint, merged(config, node_of(changes or {})))
 
     def datamodule(self) -> Any:
         """The data as the run had it, without mixing; nothing is opened yet."""
@@ -71,26 +62,3 @@ def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
         os.replace(before, path)
         return newest_state(run)
     return path, checkpoint
-
-
-def frozen_run(home: Path) -> dict[str, Any]:
-    """What was frozen of a sweep's job that has saved no state yet, as a checkpoint holds it."""
-    job = json.loads((home / "job.json").read_bytes())
-    config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
-    return {"run": {"config": config, "choices": job["choices"], "wandb_id": job["run_id"]}}
-
-
-def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
-    """The config in a checkpoint, which may have these `calls` of resolvers. Raises CheckpointError for one with values
-    that no run has had."""
-    config = from_saved(checkpoint["run"]["config"], path, calls)
-    try:
-        check_groups(config, "train")
-        check_nodes(config)
-        for place, part in parts(config, "config"):
-            if part["_target_"] in allowed_targets():  # `build` refuses others
-                target = called(part["_target_"], place)
-                check_kinds(target.__init__ if inspect.isclass(target) else target, part, place)
-    except (ConfigError, OmegaConfBaseException) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from error
-    return config

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from vitlab.checkpoints.run_folder import check_unused, frozen_job, not_begun, run_folder
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.build import plain
-from vitlab.config.frozen import OF_A_SWEEP
+from vitlab.config.frozen import OF_A_SWEEP, frozen_run
 from vitlab.config.identity import AUTO, of_the_machine
 from vitlab.config.job import Job
+from vitlab.config.nodes import Node, without
 from vitlab.config.redaction import Redaction, check_kept
+from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import OF_THE_MACHINE, portable
+from vitlab.config.stored_config import OF_THE_MACHINE, portable, saved_config
 from vitlab.data import ImageDataModule
 from vitlab.distributed.environment import other_rank
-from vitlab.run.preconditions import check_agreement, check_values
+from vitlab.run.preconditions import check_agreement
 from vitlab.run.provenance import versions
-from vitlab.run.saved_run import frozen_run, newest_state, saved_config
+from vitlab.run.saved_run import newest_state
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Start:
     A resumed run has the file of its `state` and what that holds, its `checkpoint`, until the fit reads it again.
     """
 
-    cfg: DictConfig
+    cfg: Node
     job: Job
     folder: Path
     kept: Redaction
@@ -60,7 +60,7 @@ class Start:
 
 
 @contextmanager
-def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Path]:
+def taken_folder(cfg: Node, job: Job) -> Iterator[Path]:
     """The folder of the run, to which no other process writes meanwhile. Raises VitlabError for one that is in use, or
     that holds a run already."""
     folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
@@ -76,7 +76,7 @@ def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Path]:
         leave(folder)
 
 
-def resume_or_new(cfg: DictConfig, job: Job, folder: Path) -> Start:
+def resume_or_new(cfg: Node, job: Job, folder: Path) -> Start:
     """Take the config as it was composed, or, with resume=, that of the run. Raises VitlabError for values that no run
     can have."""
     path: Path | None = None
@@ -92,7 +92,7 @@ def resume_or_new(cfg: DictConfig, job: Job, folder: Path) -> Start:
         cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, words)
     if frozen_job(folder):
         job = replace(job, sweep=folder.parent)
-    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in OF_A_SWEEP])
+    cfg = without(cfg, OF_A_SWEEP)
     check_values(cfg)
     check_kept(plain(cfg))
     check_agreement(cfg)

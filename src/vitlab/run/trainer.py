@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
 from pytorch_lightning.accelerators import AcceleratorRegistry
 from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
+from vitlab.config.nodes import Node
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
@@ -19,7 +19,7 @@ from vitlab.run.precision import plain_float32_products, speed_up_float32_produc
 from vitlab.run.preconditions import check_trainer
 
 
-def build_trainer(node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
+def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
     """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # of an earlier run in this process

@@ -4,7 +4,6 @@ al., 2015, arXiv:1503.02531).
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes, λ teacher_share, τ temperature
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
 from vitlab.losses import hard_distillation, soft_distillation
 from vitlab.models import DistilledVisionTransformer
-from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of
 from vitlab.tasks.teacher import Teacher
 from vitlab.tasks.training_data import TrainingData
@@ -38,16 +36,10 @@ class Distillation(Classification):
         *,
         model: nn.Module,
         teacher: Teacher | None,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
-        loss: Any,
         mode: str,
         teacher_share: float,
         temperature: float,
-        num_classes: int,
-        class_weights: str | list[float] | None,
-        monitor: str,
-        seed: int,
+        **others: Any,
     ):
         if mode not in MODES:
             raise ValueError(f"mode '{mode}' is not one of: {', '.join(MODES)}")
@@ -55,16 +47,7 @@ class Distillation(Classification):
             raise ValueError(f"teacher_share {teacher_share} is not in [0, 1]")
         if temperature <= 0:
             raise ValueError(f"temperature {temperature} is not above 0")
-        super().__init__(
-            model=model,
-            optimization=optimization,
-            schedule=schedule,
-            loss=loss,
-            num_classes=num_classes,
-            class_weights=class_weights,
-            monitor=monitor,
-            seed=seed,
-        )
+        super().__init__(model=model, **others)
         self.compilable = not isinstance(model, DistilledVisionTransformer)
         self.teacher = teacher
         self.mode = mode

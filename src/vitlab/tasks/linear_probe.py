@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
-from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.classification import Classification, class_of, ranks
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
@@ -38,20 +37,7 @@ class LinearProbe(Classification):
     heads: Any  # L linear heads
     best: Tensor  # (1,), which head was the best
 
-    def __init__(
-        self,
-        *,
-        model: nn.Module,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
-        loss: Any,
-        lr_grid: list[float],
-        batch_norm: bool,
-        num_classes: int,
-        class_weights: str | list[float] | None,
-        monitor: str,
-        seed: int,
-    ):
+    def __init__(self, *, model: nn.Module, lr_grid: list[float], batch_norm: bool, num_classes: int, **others: Any):
         if not lr_grid or len(set(lr_grid)) < len(lr_grid):
             raise ValueError(f"lr_grid {lr_grid} is not a list of learning rates, each once")
         own = heads_of(model)
@@ -61,16 +47,7 @@ class LinearProbe(Classification):
                 "take the place of; choose another model"
             )
         self.lr_grid = lr_grid
-        super().__init__(
-            model=model,
-            optimization=optimization,
-            schedule=schedule,
-            loss=loss,
-            num_classes=num_classes,
-            class_weights=class_weights,
-            monitor=monitor,
-            seed=seed,
-        )
+        super().__init__(model=model, num_classes=num_classes, **others)
         norm = nn.BatchNorm1d(own[0].in_features, affine=False, eps=1e-6)  # the authors' epsilon
         self.norm: nn.Module = norm if batch_norm else nn.Identity()
         self.register_buffer("best", torch.zeros(1, dtype=torch.long))

@@ -4,7 +4,6 @@ arXiv:2111.06377).
 B batch, C channels, P patch_size, N patches, K patches that are seen
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from vitlab.errors import ConfigError
 from vitlab.layers import hidden_patches, num_hidden, random_keep
 from vitlab.losses import masked_reconstruction, restored_patches
 from vitlab.models import MaskedAutoencoder
-from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_numbers
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
@@ -31,17 +29,7 @@ class MaskedAutoencoding(Task):
 
     model: MaskedAutoencoder
 
-    def __init__(
-        self,
-        *,
-        model: nn.Module,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
-        mask_ratio: float,
-        normalize_target: bool,
-        monitor: str,
-        seed: int,
-    ):
+    def __init__(self, *, model: nn.Module, mask_ratio: float, normalize_target: bool, **others: Any):
         if not isinstance(model, MaskedAutoencoder):
             raise ValueError(
                 f"the model is a {type(model).__name__}, and predicts no patches; choose a masked autoencoder, such as "
@@ -49,7 +37,7 @@ class MaskedAutoencoding(Task):
             )
         h, w = model.encoder.patch_embed.grid
         num_hidden(h * w, mask_ratio)  # refuses ratios out of range now
-        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        super().__init__(model=model, **others)
         self.mask_ratio = mask_ratio
         self.normalize_target = normalize_target
 

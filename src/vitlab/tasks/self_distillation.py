@@ -5,7 +5,7 @@ B batch, T views the teacher sees, V views the student sees, K outputs
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +18,6 @@ from vitlab.data.images.crops import MultiCrop
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets
 from vitlab.models import SelfDistilled
-from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -40,14 +39,11 @@ class SelfDistillation(Task):
         self,
         *,
         model: nn.Module,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
         momentum: float,
         center_momentum: float,
         student_temperature: float,
         teacher_temperature: float,
-        monitor: str,
-        seed: int,
+        **others: Any,
     ):
         if not isinstance(model, SelfDistilled):
             raise ValueError(f"the model is a {type(model).__name__}; choose one with a projection, such as dino_s16")
@@ -56,7 +52,7 @@ class SelfDistillation(Task):
                 raise ValueError(f"{key} {value} is not in [0, 1]")
         if min(student_temperature, teacher_temperature) <= 0:
             raise ValueError(f"temperatures {student_temperature} and {teacher_temperature} are not above 0")
-        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        super().__init__(model=model, **others)
         self.teacher = copy.deepcopy(model).requires_grad_(False)
         self.momentum, self.center_momentum = momentum, center_momentum
         self.temperatures = student_temperature, teacher_temperature

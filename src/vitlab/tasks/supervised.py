@@ -3,7 +3,6 @@
 B batch, K classes
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import OneClass, SeveralClasses, Targets
 from vitlab.errors import ConfigError
 from vitlab.models import MaskedAutoencoder, SelfDistilled
-from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -44,13 +42,10 @@ class Supervised(Task):
         self,
         *,
         model: nn.Module,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
         loss: Any,
         num_classes: int,
         class_weights: str | list[float] | None,
-        monitor: str,
-        seed: int,
+        **others: Any,
     ):
         if isinstance(model, MaskedAutoencoder | SelfDistilled):
             raise ValueError(
@@ -58,7 +53,7 @@ class Supervised(Task):
                 "that trains it: masked_autoencoding, self_distillation"
             )
         self.num_classes = num_classes
-        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        super().__init__(model=model, **others)
         if not isinstance(class_weights, list) and class_weights not in (None, "balanced"):
             raise ValueError(f"class_weights {class_weights} is neither balanced nor a list of factors")
         factors = torch.tensor(class_weights, dtype=torch.float32) if isinstance(class_weights, list) else None
