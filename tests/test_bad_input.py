@@ -140,7 +140,7 @@ def test_a_last_batch_without_a_readable_image_is_skipped(cli, tmp_path):
 def test_an_error_in_a_worker_is_one_sentence(cli, tmp_path):
     image_folder(tmp_path / "images")
     Image.new("L", (8, 8)).save(tmp_path / "images" / "train" / "cat" / "5.png")
-    options = ["data.images.mode=null", "data.loading.num_workers=2", "trainer.max_epochs=3"]
+    options = ["data.in_chans=3", "crop=whole", "data.loading.num_workers=2", "trainer.max_epochs=3"]
     run = cli("train", *FOLDER, *options, folder="run")
     assert run.status == 3
     assert "Traceback" not in run.err

@@ -23,11 +23,14 @@ RUNTIME = {  # what no YAML can hold, by the room of the constructor
     "vitlab.sweeps.": {"sweep", "modules"},
     "vitlab.loggers.": {"folder", "first_step", "name", "group", "run_id", "run_config", "arguments"},
 }
+FITTING = ["crop.train.scale=[0.5,1]", "crop.train.flip_rate=0"]
+OPEN = ["data.num_classes=2", "data.in_chans=3", "data.image_size=32", "global_batch_size=8", *FITTING]
 NEEDED = {
-    "data=folder": ["data.source.root=somewhere", "data.num_classes=2"],
+    "crop=fitting": FITTING,
+    "data=folder": ["data.source.root=somewhere", *OPEN],
     "data=cifar10_folder": ["data.source.root=somewhere"],
     "data=shards": ["data.source.root=somewhere", "data.num_classes=2"],
-    "data=listing": ["data.source.file=somewhere.csv", "data.num_classes=2"],
+    "data=listing": ["data.source.file=somewhere.csv", *OPEN],
     "data=huggingface": ["data.source.name=somewhere", "data.num_classes=2"],
     "data=arrays": ["data.source.images.train=some.npz", "data.image_size=32", "data.num_classes=2"],
     "recipe=deit3_b16_imagenet_224": ["model.pretrained=RUN"],

@@ -81,6 +81,7 @@ def test_images_that_cannot_be_read_are_missing_or_refused(made, tmp_path, worke
         Image.fromarray(np.full((8, 8, 3), 20 * k, dtype=np.uint8)).save(folder / f"{k:02}.png")
     options = ["data=folder", f"data.source.root={tmp_path / 'images'}", "data.num_classes=2", "data.image_size=8"]
     options += [f"data.source.index_root={tmp_path / 'index'}", "model=vit_mu4", "global_batch_size=2"]
+    options += ["data.in_chans=3", "crop=whole", "data.mean=[0,0,0]", "data.std=[1,1,1]"]
     whole = made(*options, "data.loading.on_bad_image=skip")
     victims = [2, 3, 5]  # a whole batch, and one of a batch
     for victim in victims:

@@ -1,15 +1,33 @@
-"""What null in a config has come to mean: what was found in the data, which constructors need."""
+"""What null and auto in a config have come to mean: what was found in the data, which constructors need."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+PLACES = {  # where what is found belongs
+    **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
+    "mode": "data.images.mode",
+    "scale": "crop.train.scale",
+    "flip_rate": "crop.train.flip_rate",
+    "global_batch_size": "global_batch_size",
+}
+
+
+def is_open(cfg: DictConfig, key: str) -> bool:
+    """Whether the config has a key of `PLACES` and leaves its value to be found."""
+    parent, _, name = PLACES[key].rpartition(".")
+    node = OmegaConf.select(cfg, parent) if parent else cfg
+    return isinstance(node, DictConfig) and name in node and node[name] in (None, "auto")
+
 
 def with_found(cfg: DictConfig, found: Mapping[str, Any]) -> DictConfig:
-    """A new config in which keys of `data` that are null have the values that were found, which stand in `found`."""
-    missing = {key: value for key, value in found.items() if cfg.data.get(key) is None}
-    added = OmegaConf.create({"data": missing, "found": dict(found)}) if found else OmegaConf.create()
-    with_them = OmegaConf.unsafe_merge(OmegaConf.create(OmegaConf.to_container(cfg)), added)
+    """A new config in which what was left open has the values that were found, which stand in `found`."""
+    with_them = OmegaConf.create(OmegaConf.to_container(cfg))
     assert isinstance(with_them, DictConfig)
+    for key, value in found.items():
+        if key in PLACES and is_open(with_them, key):
+            OmegaConf.update(with_them, PLACES[key], value)
+    if found:
+        with_them.found = dict(found)
     return with_them

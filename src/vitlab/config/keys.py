@@ -9,16 +9,18 @@ from collections.abc import Container, Iterable
 from dataclasses import MISSING, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.annotations import Range, check_annotations, check_value, shown, unknown_key
+from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
 from vitlab.config.refusals import not_chosen
 from vitlab.errors import ConfigError
 
 Count = Annotated[int, Range(least=1)]
+Batch = Count | Literal["auto"]
 Seed = Annotated[int, Range(least=0, most=2**32 - 1)]
 Positive = Annotated[float, Range(above=0)]
 
@@ -28,7 +30,7 @@ class Train:
     name: str
     seed: Seed
     monitor: str
-    global_batch_size: Count
+    global_batch_size: Batch
     compile: bool
     activation_checkpointing: bool
     sweep: str | None
@@ -109,7 +111,7 @@ class Frozen:
     run: str | None
     batch_size: Count
     precision: str
-    global_batch_size: Count
+    global_batch_size: Batch
     seed: Seed
     crop: dict
     model: dict | None = None
@@ -138,7 +140,7 @@ class Summary:
     activation_checkpointing: bool
     memory_gib: Positive
     tensors: bool
-    global_batch_size: Count
+    global_batch_size: Batch
     seed: Seed
     model: dict
     crop: dict
@@ -149,7 +151,7 @@ class Summary:
 @dataclass(kw_only=True)
 class Survey:
     output: str
-    global_batch_size: Count
+    global_batch_size: Batch
     seed: Seed
     model: dict
     crop: dict
@@ -173,6 +175,7 @@ class Pack:
     class_names: str | None
     crop: dict
     data: dict
+    global_batch_size: Batch = "auto"  # what data of your own brings; none is made
 
 
 COMMANDS = {
@@ -219,7 +222,7 @@ def check_nodes(cfg: DictConfig) -> None:
         elif group == "trainer":
             check_known(node, group, trainer_keys())
         elif group == "found":
-            check_known(node, group, ("num_classes", "mean", "std"))
+            check_known(node, group, PLACES)
         elif group == "needed":
             for place, _, name in (str(key).rpartition(".") for key in node):
                 known: Any = OmegaConf.select(cfg, place) if place else cfg

@@ -54,9 +54,9 @@ def data_folder(name: str) -> str:
     return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
 
 
-def before_crop(image_size: int, share: float) -> int:
-    """Pixels of a side, of which the central `share` has image_size pixels."""
-    return round(image_size / share)
+def before_crop(image_size: int | None, share: float) -> int | None:
+    """Pixels of a side, of which the central `share` has image_size pixels; None until these are found."""
+    return None if image_size is None else round(image_size / share)
 
 
 def fitting(*, _root_: DictConfig) -> str:

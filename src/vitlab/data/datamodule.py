@@ -3,6 +3,7 @@
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ class ImageDataModule(pl.LightningDataModule):
     functions of (seed, epoch, index), mixing of (seed, step, micro-batch, rank). Evaluation scores every sample once.
 
     `images`, `split`, `order`, `loading` and `cache` say what their rooms do; `augmentation` comes after the transform
-    of `images`; `resolution` changes the size that training crops have, by step. Files that cannot be read and are left
+    of `images`; `resolution` changes the size that training crops have, by step. `found` is what was found of the data
+    before, by the keys of the config. Files that cannot be read and are left
     out stand in `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
@@ -70,6 +72,7 @@ class ImageDataModule(pl.LightningDataModule):
         augmentation: Transform | None = None,
         mixing: Mixing | None = None,
         resolution: ProgressiveResolution | None = None,
+        found: Mapping[str, Any] | None = None,
     ):
         super().__init__()
         check_memory(in_chans, image_size)
@@ -103,7 +106,7 @@ class ImageDataModule(pl.LightningDataModule):
         self.training: ImageSplit  # the training split, from the cache if there is one
         self.held = DeviceImages()
         self.fingerprint = ""
-        self.found: dict[str, Any] = {}  # what null has come to mean, by the keys of `data`
+        self.found: dict[str, Any] = dict(found or {})  # what null and auto have come to mean
         self.test_split = "test"
         self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
 

@@ -2,6 +2,7 @@
 
 from vitlab.features.extraction import Features, extract, joined
 from vitlab.features.least_squares import Regression, few_of_each_class, ridge
+from vitlab.features.mirror import same_in_a_mirror
 from vitlab.features.nearest_neighbours import nearest_neighbours
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "joined",
     "nearest_neighbours",
     "ridge",
+    "same_in_a_mirror",
 ]

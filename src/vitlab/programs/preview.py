@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vitlab.callbacks.batch_picture import COLUMNS, batch_figure
 from vitlab.callbacks.figures import image_grid, write_figure
+from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch
@@ -21,7 +22,8 @@ from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.order.key import Key
 from vitlab.errors import ConfigError
-from vitlab.run.console import classes
+from vitlab.run.console import classes, options_found
+from vitlab.run.looking import look
 from vitlab.run.parts import build_datamodule
 from vitlab.run.preconditions import check_agreement
 
@@ -31,10 +33,12 @@ def preview(cfg: DictConfig) -> list[Path]:
     if cfg.resume is not None:
         raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
     check_agreement(cfg)
+    found = look(cfg)
+    cfg = with_found(cfg, found)
     patch = cfg.data.patch_size
     if patch is not None and cfg.data.image_size % patch:
         raise ConfigError(f"data.image_size {cfg.data.image_size} is not a multiple of model.patch_size {patch}")
-    datamodule = build_datamodule(cfg)
+    datamodule = build_datamodule(cfg, found)
     datamodule.prepare_data()
     datamodule.setup()
     batch = first_batch(datamodule, cfg)
@@ -105,6 +109,7 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
     return {
         "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
         "classes": classes(datamodule),
+        **({"found": options_found(datamodule)} if datamodule.found else {}),
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",

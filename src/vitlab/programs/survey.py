@@ -16,8 +16,11 @@ from rich.table import Table
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.build import build
+from vitlab.config.found import with_found
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
+from vitlab.data.glance import GRAY
+from vitlab.data.images.decoding import MODES
 from vitlab.data.images.moments import mean_and_std
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import workers_for
@@ -26,6 +29,7 @@ from vitlab.data.order.key import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
 from vitlab.run.console import write_json
+from vitlab.run.looking import look
 from vitlab.run.overlap import named
 from vitlab.views import shown
 
@@ -37,7 +41,9 @@ WIDTH = 120  # of tables that go to a file
 
 def survey(cfg: DictConfig) -> dict[str, Any]:
     """Print the report and write it to cfg.output; returns it as plain types."""
-    datamodule = build(cfg.data, "data")
+    looked = look(cfg)
+    cfg = with_found(cfg, looked)
+    datamodule = build(cfg.data, "data", found=looked)
     datamodule.prepare_data()
     datamodule.setup()
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
@@ -45,6 +51,8 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     found = {name: survey_split(name, split, workers) for name, split in splits.items()}
     groups = repeated({name: f.digests for name, f in found.items()})
     mean, std = mean_and_std(found["train"].moments)
+    gray = {mode for f in found.values() for mode in f.modes} <= GRAY | {"?"}
+    channels = 1 if gray else datamodule.in_chans  # gray images as RGB have the same values in each
     report: dict[str, Any] = {
         "images": {name: len(split) for name, split in splits.items()},
         "classes": counts(splits, datamodule.class_names),
@@ -53,14 +61,16 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
         "unreadable": {name: len(f.unreadable) for name, f in found.items()},
         "identical": {"groups": len(groups), "images": sum(map(len, groups))},
         "overlap": {f"{later} in {first}": n for (first, later), n in Overlap(groups, 0).counts().items()},
-        "mean": [round(value, 4) for value in mean],
-        "std": [round(value, 4) for value in std],
+        "in_chans": channels,
+        "mean": [round(value, 4) for value in mean[:channels]],
+        "std": [round(value, 4) for value in std[:channels]],
     }
     output = Path(cfg.output)
     write_json(output / "survey.json", report)
     write_tables(output, splits, found, groups, report["classes"])
     write_figure(drawn(splits, found, report["classes"]), output / "survey.png")
     tell(report, splits, found, groups, output)
+    tell_options(report, stated=None if "in_chans" in looked else datamodule.in_chans)
     return report
 
 
@@ -127,8 +137,17 @@ def tell(
             tell_some(console, [named(group, splits) for group in some])
     for pair, count in report["overlap"].items():
         console.print(f"{'overlap':<12}{count:,} images of {pair}", style="bold yellow")
-    console.print(f"{'normalise':<12}'data.mean={as_list(report['mean'])}' 'data.std={as_list(report['std'])}'")
     console.print(f"{'picture':<12}{output / 'survey.png'}")
+
+
+def tell_options(report: dict[str, Any], stated: int | None) -> None:
+    """Say how to normalise, and, unless the config has `stated` the same, how many channels there are."""
+    words = [f"data.{key}={as_list(report[key])}" for key in ("mean", "std")]
+    if report["in_chans"] != stated:
+        channels = report["in_chans"]
+        words = [f"data.in_chans={channels}", f"data.images.mode={MODES.get(channels, 'null')}", *words]
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{'normalise':<12}{' '.join(map(repr, words))}")
 
 
 def tell_some(console: Console, lines: Sequence[str]) -> None:

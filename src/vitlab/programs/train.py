@@ -21,6 +21,7 @@ from vitlab.run import console
 from vitlab.run.continuation import check_continuation
 from vitlab.run.demand import check_disk
 from vitlab.run.fitting_batch import too_many
+from vitlab.run.looking import look
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
@@ -57,7 +58,8 @@ def build(start: Start, device: str = "cpu") -> Parts:
     cfg = start.cfg
     callbacks = build_callbacks(cfg)
     trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks)
-    datamodule = build_datamodule(cfg)
+    found = look(cfg, trainer.world_size)
+    datamodule = build_datamodule(with_found(cfg, found), found)
     device_batch_size = datamodule.attach(trainer)
     datamodule.prepare_data()
     datamodule.setup()

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
+from vitlab.config.found import PLACES
 from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.data.targets import Classes, SeveralClasses
@@ -30,7 +31,7 @@ def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
         "classes": classes(datamodule),
-        **({"found": found(datamodule)} if datamodule.found else {}),
+        **({"found": options_found(datamodule)} if datamodule.found else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
         f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
         "device": f"{devices}, precision {trainer.precision}",
@@ -55,9 +56,9 @@ def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.
     LOG.info("start\n%s", console.export_text().rstrip())
 
 
-def found(datamodule: ImageDataModule) -> str:
-    """What null has come to mean, as it could be typed."""
-    return " ".join(f"data.{key}={value}".replace(", ", ",") for key, value in datamodule.found.items())
+def options_found(datamodule: ImageDataModule) -> str:
+    """What null and auto have come to mean, as it could be typed."""
+    return " ".join(f"{PLACES[key]}={value}".replace(", ", ",") for key, value in datamodule.found.items())
 
 
 def classes(datamodule: ImageDataModule) -> str:

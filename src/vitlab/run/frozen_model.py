@@ -16,6 +16,7 @@ from torch import nn
 
 from vitlab.config.annotations import as_plain
 from vitlab.config.build import build, plain
+from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.nodes import Node, merged, node_of
 from vitlab.config.references import check_values
@@ -25,6 +26,7 @@ from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.out_of_memory import halved, refusing
+from vitlab.run.looking import look
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import is_bf16, speed_up_float32_products
 from vitlab.run.preconditions import check_agreement
@@ -67,6 +69,7 @@ class FrozenModel:
                 )
             check_values(cfg)
             check_agreement(cfg)
+            cfg = with_found(cfg, look(cfg))
             data = plain(cfg)["data"]
             datamodule = shown(data, few_labels)
             pl.seed_everything(cfg.seed, workers=False, verbose=False)

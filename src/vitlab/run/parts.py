@@ -1,6 +1,8 @@
 """The parts of a run, from the nodes of its config."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytorch_lightning as pl
 from torch.nn import Module
@@ -25,10 +27,10 @@ def build_callbacks(cfg: Node) -> list[pl.Callback]:
     return [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
 
 
-def build_datamodule(cfg: Node) -> ImageDataModule:
-    """With all that is done to training images."""
+def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> ImageDataModule:
+    """With all that is done to training images; `found` stands in cfg already."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
-    return build(cfg.data, "data", **options)
+    return build(cfg.data, "data", **options, found=found)
 
 
 def build_task(cfg: Node, model: Module, teacher: Teacher | None = None) -> Task:

@@ -3,6 +3,7 @@
 B batch, K classes
 """
 
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -10,13 +11,20 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
 from vitlab.data.targets import OneClass
+from vitlab.errors import DataError
 from vitlab.tasks.supervised import Supervised
+from vitlab.tasks.training_data import TrainingData
 
 
 class Classification(Supervised):
     """A loss on (mixed) classes; top-1, top-5 of more than five classes, loss, and calibration error at test."""
 
     learns_from = OneClass
+
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
+        if len(datamodule.class_names) == 1:
+            raise DataError(one_class(datamodule.class_names[0], Path(datamodule.splits["train"].name(0))))
 
     def monitors(self) -> list[str]:
         return ["val/loss", *(f"val/acc{k}" for k in ranks(self.num_classes))]
@@ -52,6 +60,13 @@ class CalibrationError(MulticlassCalibrationError):
 def ranks(num_classes: int) -> tuple[int, ...]:
     """The k of top-k accuracies that tell something of so many classes: of five, the true one is always among five."""
     return (1, 5) if num_classes > 5 else (1,)
+
+
+def one_class(name: str, image: Path) -> str:
+    """Refuse data in which every image has the class `name`, among them this `image`."""
+    told = f"the data has one class, '{name}', and it takes two to tell classes apart"
+    folder = next((parent for parent in image.parent.parents if parent.name == name), None)
+    return f"{told}; are the classes in it? Set data.source.root={folder}" if folder else told
 
 
 def class_of(target: Tensor) -> Tensor:

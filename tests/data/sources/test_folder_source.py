@@ -139,6 +139,54 @@ def test_splits_that_are_unknown_or_miss_train_are_refused(tmp_path, splits):
         folder(tmp_path, splits=splits)
 
 
+# -- splits that nobody names
+
+
+def plain(root):
+    return folder(root, splits=None)
+
+
+def test_the_folders_of_splits_are_found(tree, picture):
+    assert list(plain(tree).open()) == ["train"]
+    picture(tree / "valid" / "dog" / "1.png")
+    picture(tree / "test" / "cat" / "1.png")
+    pools = plain(tree).open()
+    assert {split: len(pool) for split, pool in pools.items()} == {"train": 4, "val": 1, "test": 1}
+    picture(tree / "val" / "dog" / "1.png")
+    picture(tree / "val" / "dog" / "2.png")
+    assert len(plain(tree).open()["val"]) == 2
+
+
+def test_class_folders_may_lie_in_the_root_itself(tree, tmp_path, picture):
+    """A class may be called train: it holds images, not classes."""
+    picture(tree / "train" / "train" / "1.png")
+    picture(tree / "train" / "Ägypten im März" / "ein Bild.png")
+    root = tree / "train"
+    source = folder(root, tmp_path / "index", splits=None)
+    pools = source.open()
+    assert list(pools) == ["train"]
+    assert source.class_names == ["cat", "dog", "train", "Ägypten im März"]
+    assert [Path(name).parts[0] for name in names(pools["train"], root)] == [
+        *("cat", "cat", "dog", "dog", "train"),
+        "Ägypten im März",
+    ]
+    age(root)
+    first, second = (folder(root, tmp_path / "index", splits=None).open()["train"] for _ in range(2))
+    assert same(first, second)
+    assert same(second, pools["train"])
+    assert pickle.loads(pickle.dumps(second)).load(0) == first.load(0)
+
+
+def test_what_is_no_folder_of_classes_is_refused(tmp_path, picture, refused):
+    for name in ("bare/1.png", "bare/2.png", "untrained/test/cat/1.png", "untrained/val/cat/1.png"):
+        picture(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    refused(plain(tmp_path / "nowhere"), "data.source.root: there is no folder", tmp_path / "nowhere")
+    refused(plain(tmp_path / "empty"), "holds no class folder", tmp_path / "empty" / "<class>")
+    refused(plain(tmp_path / "bare"), "holds 2 images and no class folder", tmp_path / "bare" / "<class>")
+    refused(plain(tmp_path / "untrained"), "test/ and val/, and no train/")
+
+
 # -- the index
 
 

@@ -28,3 +28,10 @@ def largest_share(global_batch_size: int, at_most: int, world_size: int) -> int 
     """The most images, `at_most` so many, that divide a device's share; None where nothing does."""
     share = global_batch_size // world_size
     return next((size for size in range(min(at_most, share), 0, -1) if share % size == 0), None)
+
+
+def fitting_batch(num_images: int, device_batch_size: int | None, world_size: int) -> int:
+    """A global batch for a training split: 64, of few images a tenth, so that an epoch leaves out less than a tenth of
+    them; a multiple of what the devices take at once, and at least that."""
+    unit = world_size * (device_batch_size or 1)
+    return max(min(64, num_images // 10) // unit, 1) * unit

@@ -1,5 +1,7 @@
 """Splits of one pool: disjoint, and the same on every machine."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from vitlab.data.pools.pool import Pool
@@ -52,9 +54,33 @@ def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) ->
         pool = pools["train"] if split in carved else pools[split]
         parts[split] = pool, carved.get(split, np.arange(len(pool)))
         if not len(parts[split][1]):
-            key = f"data.split.{split}_fraction" if split in missing else "its folder"
-            raise DataError(f"the {split} split holds no image; see {key}")
+            raise DataError(remedy(split, pools["train"].targets, missing))
     return parts
+
+
+def remedy(empty: str, targets: Targets, fractions: dict[str, float]) -> str:
+    """Say that a split holds no image, and with which fractions none would be empty. `fractions`: those of the splits
+    that are carved."""
+    if empty not in fractions and empty != "train":
+        return f"the {empty} split holds no image; see its folder"
+    for tried in candidates(empty, fractions):
+        parts = carve(targets, {"train": 1 - sum(tried.values()), **tried})
+        if all(map(len, parts.values())):
+            changed = {split: f for split, f in tried.items() if f != fractions[split]}
+            words = " ".join(f"data.split.{split}_fraction={fraction:g}" for split, fraction in changed.items())
+            return f"the {empty} split holds no image; set {words}"
+    names = ["train", *fractions]
+    told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return f"{len(targets):,} images are too few to divide into {told}; add images, of each class at least {len(names)}"
+
+
+def candidates(empty: str, fractions: dict[str, float]) -> Iterator[dict[str, float]]:
+    """Fractions to try instead: first other ones of the empty split alone, then of all."""
+    steps = [round(0.05 * k, 2) for k in range(1, 20)]
+    if empty in fractions:
+        rest = 1 - sum(fractions.values()) + fractions[empty]
+        yield from ({**fractions, empty: step} for step in steps if step < rest)
+    yield from (dict.fromkeys(fractions, step) for step in steps if step * len(fractions) < 1)
 
 
 def carve(targets: Targets, fractions: dict[str, float]) -> dict[str, np.ndarray]:

@@ -1,0 +1,66 @@
+"""A glance at some images of a data set: how large they are, whether any has colours, how they look in small.
+
+n images, S pixels of a side
+"""
+
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vitlab.data.images.crops import WholeImage
+from vitlab.data.images.decoding import DAMAGE, opened
+from vitlab.data.loading.dataset import evaluated_image
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.errors import DataError
+
+MOST = 500  # images that are looked at, evenly spaced
+GRAY = {"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"}  # of Pillow's modes
+
+
+class Glance(NamedTuple):
+    """The median of the shorter sides in pixels, and whether every image is gray."""
+
+    side: int
+    gray: bool
+
+
+def glance(pool: Pool, indices: np.ndarray) -> Glance:
+    """Read the headers of at most `MOST` images. Raises DataError where no image can be read."""
+    sides, gray = [], True
+    for i in spaced(indices, MOST):
+        try:
+            stored = pool.load(int(i))
+            sides.append(min(opened(stored, None).size))
+            gray = gray and is_gray(stored)
+        except DAMAGE:
+            continue
+    if not sides:
+        raise DataError("no image of the train split can be read")
+    return Glance(int(np.median(sides)), gray)
+
+
+def is_gray(stored: Stored) -> bool:
+    if isinstance(stored, np.ndarray):
+        return stored.ndim == 2 or stored.shape[2] == 1
+    return Image.open(BytesIO(stored)).mode in GRAY
+
+
+def in_small(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.ndarray]:
+    """Images squeezed into gray squares (n, S, S), and the places in the pool of those that can be read."""
+    crop, images, places = WholeImage(image_size=side, interpolation="bilinear"), [], []
+    for i in indices.tolist():
+        try:
+            images.append(evaluated_image(pool.load(i), crop, "L")[0])
+            places.append(i)
+        except DAMAGE:
+            continue
+    return torch.stack(images) if images else torch.empty(0, side, side), np.array(places, dtype=int)
+
+
+def spaced(indices: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the indices, evenly spaced."""
+    return indices[np.unique(np.linspace(0, len(indices) - 1, most).round().astype(int))]

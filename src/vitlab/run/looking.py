@@ -1,0 +1,66 @@
+"""A look at the data before anything is built: what the config leaves open, as it suits these images."""
+
+from typing import Any
+
+from PIL import Image
+
+from vitlab.config.build import build
+from vitlab.config.found import is_open
+from vitlab.config.nodes import Node
+from vitlab.data.batches.batch_size import fitting_batch
+from vitlab.data.glance import Glance, glance, in_small, spaced
+from vitlab.data.images.decoding import MODES
+from vitlab.data.targets import OneClass
+from vitlab.features import same_in_a_mirror
+
+PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
+SMALL = 96  # pixels of a side, up to which images are no photographs
+PATCHES = 8  # of a side, at least, where an image has so many patches of 4 pixels
+COMPARED, IN_SMALL = 1000, 16  # images that are looked at in a mirror, and their pixels
+
+
+def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
+    """Find what cfg leaves open of image_size, channels and mode, of the training crop's scale and flips, and of the
+    global batch; nothing is opened where nothing is. Raises VitlabError for data that cannot be opened or divided."""
+    wanted = {key for key in ("image_size", "in_chans", "scale", "flip_rate", "global_batch_size") if is_open(cfg, key)}
+    if not wanted:
+        return {}
+    source = build(cfg.data.source, "data.source")
+    source.prepare()
+    if source.in_chans is None and is_open(cfg, "mode"):
+        wanted.add("mode")
+    divided = build(cfg.data.split, "data.split").divide(source.open(), cfg.seed, source.class_names)
+    pool, indices = divided["train"]
+    found: dict[str, Any] = {}
+    if wanted & {"image_size", "in_chans", "mode", "scale"}:
+        found |= of_images(glance(pool, indices), cfg, source.in_chans)
+    if "flip_rate" in wanted:
+        safe = True
+        if isinstance(pool.targets, OneClass):
+            small, places = in_small(pool, spaced(indices, COMPARED), IN_SMALL)
+            safe = same_in_a_mirror(small, pool.targets[places].collate(), len(source.class_names))
+        found["flip_rate"] = 0.5 if safe else 0.0
+    if "global_batch_size" in wanted:
+        found["global_batch_size"] = fitting_batch(len(indices), cfg.data.device_batch_size, num_devices)
+    return {key: value for key, value in found.items() if key in wanted}
+
+
+def of_images(seen: Glance, cfg: Node, stored: int | None) -> dict[str, Any]:
+    """What suits images of this size and these colours; `stored` is their number of channels, None: files differ."""
+    given_mode, given_chans = cfg.data.images.mode, cfg.data.in_chans
+    chans = given_chans or (Image.getmodebands(given_mode) if given_mode else stored or (1 if seen.gray else 3))
+    return {
+        "image_size": fitting_size(seen.side, cfg.data.patch_size),
+        "in_chans": chans,
+        "mode": MODES.get(chans),
+        "scale": [0.25, 1.0] if seen.side > SMALL else [0.6, 1.0],
+    }
+
+
+def fitting_size(side: int, patch_size: int | None) -> int:
+    """The pixels that images with this shorter side are brought to: their own, rounded to whole patches, but so many
+    that a small image has 8 patches in a row where it has 4 pixels for each, and never fewer than 4."""
+    side = min(side, PHOTOGRAPH)
+    if patch_size is None:
+        return max(side, 32)
+    return patch_size * max(round(side / patch_size), min(PATCHES, max(round(side / 4), 4)))
