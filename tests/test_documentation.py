@@ -144,6 +144,15 @@ def test_every_document_is_reached_from_the_readme():
     assert reached == TEXTS.keys()
 
 
+def test_every_document_stands_in_the_navigation_of_the_site():
+    nav = set(re.findall(r"[\w/]+\.md", OmegaConf.to_yaml(OmegaConf.load(ROOT / "mkdocs.yml").nav)))
+    notebooks = {f"{path.stem}.md" for path in (ROOT / "docs").glob("*.ipynb")}
+    assert nav == {Path(name).name for name in TEXTS.keys() - {"README.md"}} | notebooks | {
+        "index.md",
+        "reference/index.md",
+    }
+
+
 @pytest.mark.parametrize("kind", ["recipe", "study"])
 def test_every_recipe_and_study_is_named(kind):
     names = {path.stem for path in (ROOT / "experiments" / kind).glob("[a-z]*.yaml")}
@@ -163,7 +172,9 @@ QUOTED = [
     for name, text in TEXTS.items()
     for file, lines in re.findall(r'^```python title="([^"]+)"\n(.*?)^```', text, re.M | re.S)
 ]
-RUN = {name for name, text in TEXTS.items() if name.startswith("docs/") and "\n```python\n" in text}
+PRINTING = {
+    name for name, text in TEXTS.items() if re.search(r"^```python\n(?:(?!^```).)*^```\n\n```text", text, re.M | re.S)
+}
 
 
 def statements(code: str) -> list[str]:
@@ -186,7 +197,7 @@ def test_code_that_is_quoted_stands_in_its_file_in_this_order(document, file, li
         place = found[0] + len(wanted)
 
 
-@pytest.mark.parametrize("document", sorted(RUN))
+@pytest.mark.parametrize("document", sorted(PRINTING))
 def test_code_runs_and_prints_what_stands_below_it(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
