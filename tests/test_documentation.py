@@ -232,6 +232,14 @@ def test_a_figure_is_what_the_header_of_its_recipe_says(recipe, result):
     assert figure.group() in header
 
 
+def test_a_figure_of_the_readme_stands_in_full_where_it_was_measured():
+    (told,) = re.findall(r"\[what was measured\].*?\n\n", TEXTS["README.md"], re.S)
+    measured = set(re.findall(r"([\d.]+) %", TEXTS["docs/measurements.md"]))
+    figures = re.findall(r"([\d.]+) %", told)
+    assert len(figures) > 2
+    assert set(figures) <= measured
+
+
 def test_the_versions_that_are_stated_are_the_packages():
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
     assert version is not None

@@ -31,6 +31,7 @@ def test_what_it_keeps_is_small_and_of_no_machine(notebook):
     text = notebook.read_text(encoding="utf-8")
     assert len(text) < 200_000
     content = json.loads(text)
+    assert content["cells"][0]["source"][0].startswith("# ")
     outputs = [output for cell in content["cells"] for output in cell.get("outputs", [])]
     assert outputs
     said = [line for output in outputs for line in output.get("text", output.get("data", {}).get("text/plain", []))]
