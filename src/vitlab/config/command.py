@@ -90,7 +90,7 @@ def refusals() -> Iterator[None]:
         refusal = as_refusal(error)
         if refusal is None:
             raise
-        raise refusal from error
+        raise refusal from None
 
 
 def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:

@@ -10,9 +10,10 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from vitlab.callbacks.figures import write_figure
+from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import encoder_of
-from vitlab.programs.predict import find_images, read_image
+from vitlab.programs.predict import read_image
 from vitlab.run.saved_run import SavedRun
 from vitlab.views import OF_IMAGES, VIEWS, gallery, pick
 
@@ -43,7 +44,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
     read = [read_image(path, datamodule) for path in chosen]
     for image in read:
         if isinstance(image, str):
-            raise DataError(f"cannot read {image}; mend or remove the file")
+            raise DataError(f"{image}; mend or remove the file")
     images = torch.stack([image for image in read if isinstance(image, Tensor)]) if read else torch.empty(0)
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     folder = Path(cfg.output) if cfg.output else saved.folder / "pictures"

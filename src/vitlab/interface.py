@@ -1,0 +1,214 @@
+"""vitlab from Python: open a run and use its model, train a new one, build a model by the name of its config.
+
+B images, C channels, H W image height and width, D features, h heads, T tokens (the class token, registers, patches)
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image as PillowImage
+from torch import Tensor, nn
+
+from vitlab.commands import program
+from vitlab.config.build import plain
+from vitlab.config.command import refusals
+from vitlab.config.in_process import as_words, call, compose
+from vitlab.config.job import Job
+from vitlab.data import ImageDataModule
+from vitlab.errors import ConfigError
+from vitlab.models import encoder_of, represent
+from vitlab.out_of_memory import halved, refusing
+from vitlab.reports.run import result_of
+from vitlab.run.given_images import listed, pixels_of, prepared
+from vitlab.run.model import build_model, load_pretrained
+from vitlab.run.saved_run import SavedRun
+from vitlab.tasks.supervised import Supervised
+from vitlab.views import attention_of
+
+Image: TypeAlias = str | Path | PillowImage.Image | np.ndarray | Tensor
+Images: TypeAlias = Image | Sequence[Image]
+
+
+class Prediction(NamedTuple):
+    """What a model says of an image: its most probable class, and `top`, the best classes with their probabilities, the
+    best first. `image` is the file, None for an image that came without one."""
+
+    image: Path | None
+    class_name: str
+    probability: float
+    top: tuple[tuple[str, float], ...]
+
+
+class Run:
+    """A run and its model, the best one it has kept. The methods raise VitlabError.
+
+    `images` are one or several: names of files, or a folder or pattern that names them ("photos/*.jpg"), Pillow's
+    images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H, W), a batch of one of these, or a list. Pixels are
+    uint8, or floats from 0 to 1, not normalised; size and colours may be any: an image is brought to what the model
+    takes as in the run's own evaluation.
+    """
+
+    def __init__(self, run: str | Path, device: str | torch.device | None = None):
+        self._saved = SavedRun.open(str(run))
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def __repr__(self) -> str:
+        return f"vitlab.load({str(self.path)!r})"
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self._saved.folder
+
+    @property
+    def path(self) -> Path:
+        """The checkpoint that the weights are of."""
+        return self._saved.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config that the run was trained with."""
+        return plain(self._saved.config)
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes, in the order of the model's logits."""
+        return list(self._saved.checkpoint["run"]["class_names"])
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What the run came to: score, steps, seconds, and the metrics of its test; None for one that has not ended."""
+        return result_of(self.folder)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model in evaluation mode, on `device`: run.model(run.inputs(images)) are logits (B, K)."""
+        return self._task.model
+
+    @functools.cached_property
+    def _task(self) -> Any:
+        with refusals():
+            return self._saved.task().to(self.device).eval()
+
+    @functools.cached_property
+    def _datamodule(self) -> ImageDataModule:
+        with refusals():
+            return self._saved.datamodule()
+
+    @refusals()
+    def inputs(self, images: Images) -> Tensor:
+        """Images as the model takes them: normalised (B, C, H, W), on `device`."""
+        if self._datamodule.images.eval_crop.output_size() is None:
+            raise ConfigError(f"{self.path} was evaluated on images of different sizes, which make no (B, C, H, W)")
+        pixels = torch.stack([pixels_of(image, self._datamodule) for image in listed(images)])
+        return self._datamodule.preprocessing.to(self.device).normalize(pixels.to(self.device))
+
+    @refusals()
+    def predict(self, images: Images, *, top_k: int = 5, batch_size: int = 32) -> list[Prediction]:
+        """Classify images: a prediction for each, with its `top_k` best classes."""
+        if not isinstance(self._task, Supervised):
+            raise ConfigError(f"{self.path} has learned without classes; fine-tune a model from it")
+        if top_k < 1:
+            raise ConfigError(f"top_k {top_k} is not at least 1")
+        names, given = self.class_names, listed(images)
+        logits = self._computed(self.model, given, batch_size)
+        values, places = self._task.probabilities(logits).topk(min(top_k, len(names)))
+        found = []
+        for image, best, classes in zip(given, values.tolist(), places.tolist(), strict=True):
+            top = tuple((names[place], value) for place, value in zip(classes, best, strict=True))
+            found.append(Prediction(image if isinstance(image, Path) else None, *top[0], top))
+        return found
+
+    @refusals()
+    def features(self, images: Images, *, batch_size: int = 32) -> Tensor:
+        """What the head sees of each image: (B, D), float32, on the CPU."""
+        return self._computed(functools.partial(represent, self.model), listed(images), batch_size).float()
+
+    @refusals()
+    def attention(self, images: Images) -> list[Tensor]:
+        """Tell how much each token looks at each: for every layer (B, h, T, T), on the CPU. A row is a distribution
+        over the tokens, the last of which are the patches, row by row."""
+        encoder = encoder_of(self.model)
+        if encoder is None:
+            raise ConfigError(f"a {type(self.model).__name__} has no attention to look at; load a run of a ViT")
+        return attention_of(encoder, self.inputs(images))
+
+    def evaluate(self, split: str = "test", **options: Any) -> dict[str, float]:
+        """Score the run on a split, train, val or test, as the command evaluate does, which also writes to the run's
+        folder. `options` as in `train`: data={"source": {"root": DIR}} for other images. Returns the metrics."""
+        words = as_words({"run": self.path, "split": split, **{f"++{key}": value for key, value in options.items()}})
+        return call("evaluate", functools.partial(program, "evaluate"), words)
+
+    def _computed(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
+        """What a function makes of images, by so many at once, on the CPU."""
+        if batch_size < 1:
+            raise ConfigError(f"batch_size {batch_size} is not at least 1")
+        found = []
+        for some in (given[place : place + batch_size] for place in range(0, len(given), batch_size)):
+            pixels = [pixels_of(image, self._datamodule) for image in some]
+            with torch.no_grad(), refusing(lambda: halved("batch_size", batch_size)):
+                found.append(function(*prepared(pixels, self._datamodule, self.device).arguments()).cpu())
+        return torch.cat(found)
+
+
+@refusals()
+def load(run: str | Path, *, device: str | torch.device | None = None) -> Run:
+    """Open a run, by its folder (the best model in it) or one of its checkpoints. `device`: where the model computes,
+    such as "cpu"; None: a GPU if there is one. Raises CheckpointError where there is no run, or a damaged one."""
+    return Run(run, device)
+
+
+def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
+    """Train a model in this process, as the command train does; returns the run.
+
+    `options` are the groups and keys of the command line: model="vit_b16", callbacks=["default", "ema"], seed=1, keys
+    of a group as trainer={"max_epochs": 3} or **{"trainer.max_epochs": 3}; `words` are overrides as they are typed
+    there: "~callbacks.ema". `root` is the folder of your images, data.source.root, which holds class folders where no
+    data= says otherwise. One device learns, unless trainer= or trainer.devices names more. A run that did not end goes
+    on by resume=FOLDER. Raises VitlabError before the first batch for what would be refused.
+    """
+    for word in words:
+        if word.startswith("-") or not ("=" in word or word.startswith("~")):
+            raise ConfigError(f"{word!r} is no override, KEY=VALUE; sweeps (-m) are started from a shell")
+    given = [*as_words(options), *words]
+    if root is not None:
+        given += as_words({"data.source.root": root})
+        given += [] if any(word.startswith("data=") for word in given) else ["data=folder"]
+    if not any(word.lstrip("+").startswith(("trainer=", "trainer.devices=", "resume=")) for word in given):
+        given.append("trainer.devices=1")
+
+    def task(cfg: Any) -> Path:
+        program("train", cfg)
+        return Path(Job.current().folder)
+
+    return load(call("train", task, given))
+
+
+def create_model(
+    name: str,
+    /,
+    *,
+    num_classes: int = 1000,
+    image_size: int = 224,
+    in_chans: int = 3,
+    pretrained: str | Path | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Build a model by the name of its config, model=NAME of the command line, for images (B, C, H, W) of `image_size`
+    pixels; it gives logits (B, num_classes).
+
+    `options` are the keys of its config: position="sincos_2d", drop_path_rate=0.1. `pretrained` is a run, a file or
+    folder of weights, timm:NAME or hf:ORG/NAME; a head for other classes starts anew. Raises ConfigError for a name or
+    key that there is none of, CheckpointError for weights that cannot be read or do not fit.
+    """
+    data = {"num_classes": num_classes, "image_size": image_size, "in_chans": in_chans}
+    words = as_words({"model": name, "data": data, "model.pretrained": pretrained})
+    cfg = compose("summary", words + as_words({"model": options}))
+    with refusals():
+        model = build_model(cfg.model)
+        load_pretrained(model, cfg.model)
+    return model

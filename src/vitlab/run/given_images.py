@@ -1,0 +1,106 @@
+"""Images as Python users have them, and as the model of a run takes them: files, Pillow's, arrays, tensors.
+
+B batch, C channels, H W image height and width
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from vitlab.data import ImageDataModule
+from vitlab.data.batches.batch import View
+from vitlab.data.batches.raw_batch import Sample, collate
+from vitlab.data.images.decoding import DAMAGE, MODES, in_mode
+from vitlab.data.loading.dataset import evaluated_image
+from vitlab.data.pools.file_content import content
+from vitlab.data.pools.pool import Stored
+from vitlab.data.sources.named_files import find_images
+from vitlab.errors import DataError, in_one_line
+
+
+def listed(images: Any) -> list[Any]:
+    """The images, one by one: paths of files, Pillow's images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H, W).
+    A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
+    found = list(each(images))
+    if not found:
+        raise DataError("there are no images: the list is empty")
+    return found
+
+
+def each(images: Any) -> Iterator[Any]:
+    if isinstance(images, str | Path):
+        yield from find_images(str(images))
+    elif isinstance(images, Image.Image):
+        yield images
+    elif isinstance(images, np.ndarray | Tensor):
+        if images.ndim not in (2, 3, 4):
+            raise DataError(f"{told(images)} has {images.ndim} dimension(s): an image has 2 or 3, a batch 4")
+        yield from images if images.ndim == 4 else [images]
+    elif isinstance(images, Iterable) and not isinstance(images, bytes | dict):
+        for image in images:
+            yield from each(image)
+    else:
+        raise DataError(
+            f"a {type(images).__name__} is no image; give the name of a file or folder, a Pillow image, an array "
+            "(H, W, C), a tensor (C, H, W), or a list of them"
+        )
+
+
+def prepared(images: list[Tensor], datamodule: ImageDataModule, device: torch.device) -> View:
+    """Images, each uint8 (C, H, W) as `pixels_of` gives it, normalised, and cut into patches where the model takes
+    these."""
+    samples = [Sample((image,), place) for place, image in enumerate(images)]
+    batch = collate(samples, None, datamodule.images.eval_crop.mixed_patch_size())
+    return datamodule.preprocessing.finished(datamodule.transfer_batch_to_device(batch, device, 0)).view
+
+
+def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
+    """Cut out of one image what the model is evaluated on: uint8 (C, H, W). Raises DataError."""
+    mode = datamodule.images.mode or MODES.get(datamodule.in_chans)
+    try:
+        pixels = evaluated_image(stored(image, mode), datamodule.images.eval_crop, mode)
+    except DAMAGE as error:
+        raise DataError(f"cannot read {told(image)}: {in_one_line(error)}") from error
+    if len(pixels) != datamodule.in_chans:
+        raise DataError(f"{told(image)} has {len(pixels)} channel(s), and the model takes {datamodule.in_chans}")
+    return pixels
+
+
+def stored(image: Any, mode: str | None) -> Stored:
+    """The content of a file, or pixels (H, W) or (H, W, C) in uint8. Raises what DAMAGE lists."""
+    if isinstance(image, Path):
+        return content(image)
+    if isinstance(image, Image.Image):
+        return np.asarray(in_mode(ImageOps.exif_transpose(image), mode))
+    array = image.detach().cpu().numpy() if isinstance(image, Tensor) else image
+    if isinstance(image, Tensor) and array.ndim == 3:
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 3 and array.shape[2] not in MODES and array.shape[0] in MODES:
+        raise ValueError("an array is (H, W) or (H, W, C), a tensor (H, W) or (C, H, W)")
+    return in_bytes(array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+
+
+def in_bytes(array: np.ndarray) -> np.ndarray:
+    """Pixels in uint8, out of uint8 or floats from 0 to 1. Raises ValueError."""
+    if array.size == 0:
+        raise ValueError("it has no pixels")
+    if array.dtype == np.uint8:
+        return array
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(f"pixels of {array.dtype}; give uint8, or floats from 0 to 1")
+    if not (array.min() >= 0 and array.max() <= 1):  # NaN is neither
+        raise ValueError(
+            f"pixels from {array.min():.3g} to {array.max():.3g}; give uint8, or floats from 0 to 1, not normalised"
+        )
+    return np.rint(array * 255).astype(np.uint8)
+
+
+def told(image: Any) -> str:
+    """An image, in a sentence."""
+    shape = f" {tuple(image.shape)}" if hasattr(image, "shape") else ""
+    return str(image) if isinstance(image, Path) else f"{type(image).__name__}{shape}"
