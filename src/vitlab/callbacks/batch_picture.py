@@ -1,4 +1,4 @@
-"""The first training batch as the model sees it: augmented, mixed, cut and put together again."""
+"""Draw the first training batch as the model sees it: augmented, mixed, cut into patches and put together again."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def batch_figure(datamodule: Any, batch: Batch, num_images: int, heading: str) -
 
 
 def pixels(preprocessing: Any, view: View) -> list[Tensor]:
-    """The images (C, H, W) in [0, 1] of a finished view."""
+    """Undo patches and normalisation: images (C, H, W) in [0, 1] of a finished view."""
     P = preprocessing.patch_size
     if view.grid is None:
         images = list(view.inputs)
@@ -55,14 +55,14 @@ def pixels(preprocessing: Any, view: View) -> list[Tensor]:
 
 
 def label(batch: Batch, i: int, datamodule: Any) -> str:
-    """What the i-th image is labelled with, with the share of each class where images are mixed."""
+    """Name the i-th image's label; for a mixed image, each class with its share."""
     if datamodule.mixing is None:
         return datamodule.training.words(int(batch.index[i]), datamodule.class_names)
     return shares_in_words(batch.target[i], datamodule.class_names)
 
 
 def shares_in_words(shares: Tensor, class_names: list[str]) -> str:
-    """Up to `NAMED` classes of a mixed image, one below the other, of shares (K,)."""
+    """List up to `NAMED` classes of a mixed image, one per line, with their shares (K,)."""
     shares, classes = (part[:NAMED] for part in shares.sort(descending=True, stable=True))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
     return "\n".join(name if s > 0.995 else f"{s:.0%} {name}" for name, s in parts) or "none"

@@ -1,4 +1,4 @@
-"""The best model so far, chosen on the validation split."""
+"""Keep the best model so far, chosen on the validation split."""
 
 import math
 from pathlib import Path
@@ -35,7 +35,7 @@ class BestModel(Callback):
         return state | {"monitor": self.monitor}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """By another metric than before, nothing is the best yet."""
+        """Restore the best score; start over if the run is now judged by another metric."""
         if isinstance(state_dict["score"], str):
             raise CheckpointError(f"the checkpoint is damaged: the best score is {state_dict['score']!r:.80}")
         if state_dict["monitor"] == self.monitor:
@@ -46,8 +46,8 @@ class BestModel(Callback):
         return Path(trainer.default_root_dir) / "checkpoints" / "best.ckpt"
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A killed run may have kept a better model after its latest state: then that one is the best so far. Where the
-        file is damaged or gone, nothing is."""
+        """A run killed after its latest state may have kept a better model since: take that one as the best so far.
+        Forget it if its file is damaged or missing."""
         if not trainer.global_step:
             return
         try:

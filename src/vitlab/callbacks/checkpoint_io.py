@@ -1,4 +1,4 @@
-"""Lightning's way to checkpoint files, through ours."""
+"""Let Lightning read and write checkpoints through `checkpoints/file.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from vitlab.checkpoints import file
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Checkpoints are written whole or not at all, and read only when undamaged. `storage_options` of a save: where the
-    file goes that it replaces, None for nowhere."""
+    """Write checkpoints whole or not at all, and read them only if undamaged. `storage_options` of a save: where the
+    file that it replaces is moved to; None: nowhere."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         file.write(checkpoint, Path(path), previous=storage_options)

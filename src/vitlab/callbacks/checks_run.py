@@ -1,4 +1,4 @@
-"""Callbacks that may not fit a run say so before it starts."""
+"""Let callbacks refuse a run that they do not fit, before it starts."""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +10,6 @@ from vitlab.tasks.training_data import TrainingData
 
 @runtime_checkable
 class ChecksRun(Protocol):
-    """A callback that looks at the trainer, the planned task and the data, and raises ConfigError."""
+    """A callback that checks the trainer, the planned task and the data, and raises ConfigError."""
 
     def check_run(self, trainer: pl.Trainer, task: Task, datamodule: TrainingData) -> None: ...

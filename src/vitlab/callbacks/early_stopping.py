@@ -1,4 +1,4 @@
-"""Stopping when a metric no longer improves, which holds for the resumed run as for the uninterrupted one."""
+"""Stop when a metric no longer improves; a resumed run stops where the uninterrupted one would."""
 
 from typing import Any
 
@@ -8,11 +8,8 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 
 
 class EarlyStopping(callbacks.EarlyStopping):
-    """Lightning's, with the patience of the config, not of the checkpoint; a run that was killed after it had stopped
-    does not train on.
-
-    `patience` counts validations without a better value of `monitor`.
-    """
+    """Lightning's early stopping, but with the patience of the config rather than the checkpoint's. A run that was
+    killed after it had stopped does not train on. `patience` counts validations without a better value of `monitor`."""
 
     def __init__(self, *, monitor: str, mode: str, patience: int, check_on_train_epoch_end: bool):
         if patience < 0:

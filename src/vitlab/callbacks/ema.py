@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights (Polyak & Juditsky, 1992, doi:10.1137/0330046)."""
+"""Average the weights exponentially (Polyak & Juditsky, 1992, doi:10.1137/0330046)."""
 
 from typing import Any
 

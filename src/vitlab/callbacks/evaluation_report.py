@@ -1,4 +1,4 @@
-"""What the model says of each test sample, and where it is most wrong."""
+"""Report what the model predicts for each test sample, and where it is most wrong."""
 
 from pathlib import Path
 from typing import Any

@@ -73,7 +73,7 @@ class FeatureProbe(Callback):
             raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")
 
     def places(self, n: int) -> list[int]:
-        """Which training images are looked at: all n, or a choice that the seed alone decides."""
+        """Choose the training images to look at: all n, or a subset that depends on the seed alone."""
         if self.max_train is None or self.max_train >= n:
             return list(range(n))
         generator = torch.Generator().manual_seed(counted_seed("feature_probe", self.seed))
@@ -86,7 +86,7 @@ class FeatureProbe(Callback):
     def on_validation_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Here averages are in place, whichever callback comes first."""
+        """Start here, not with the validation: by now averaged weights are in place, whichever callback runs first."""
         due = trainer.state.fn == "fit" and (trainer.current_epoch + 1) % self.every_n_epochs == 0
         if batch_idx == 0 and due and not trainer.sanity_checking and not trainer.fast_dev_run:
             with torch.random.fork_rng(devices=[]):  # a loader draws a seed for its workers

@@ -1,4 +1,4 @@
-"""Figures that the callbacks draw, as files.
+"""Save the figures that callbacks draw.
 
 C channels, H W image height and width, K classes
 """
@@ -55,7 +55,8 @@ def image_grid(images: list[Tensor], titles: list[str], *, columns: int, heading
 
 
 def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -> Figure:
-    """Counts (K, K), rows the true class: shares of the row as colour, and the counts where they can be read."""
+    """Draw counts (K, K), one row for each true class: the share of the row as colour, and the count where it is
+    legible."""
     K = len(class_names)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     figure = Figure(figsize=(min(2 + 0.45 * K, 12),) * 2)
@@ -72,7 +73,7 @@ def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -
 
 
 def bar_figure(values: np.ndarray, class_names: list[str], heading: str) -> Figure:
-    """A value in [0, 1] for each class (K,), the best on top; NaN where there is none, which gets no bar."""
+    """Draw a value in [0, 1] for each class (K,), the best on top; a class whose value is NaN gets no bar."""
     order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
     K = len(class_names)
     figure = Figure(figsize=(7, min(1.2 + 0.22 * K, 14)))

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and their like end a run between two steps, with its state saved."""
+"""End a run between two steps, with its state saved, on Ctrl-C, SIGTERM and the like."""
 
 import signal
 import threading

@@ -38,7 +38,7 @@ class LabelTable:
 
 
 def one_columns(target: Tensor, probabilities: Tensor) -> Tensor:
-    """True and predicted class, and its probability. (B,), (B, K) -> (B, 3)"""
+    """Give the true class, the predicted one, and its probability. (B,), (B, K) -> (B, 3)"""
     probability, predicted = probabilities.max(dim=1)
     return torch.stack([target.float(), predicted.float(), probability], dim=1)
 
@@ -71,7 +71,7 @@ def one_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
 
 
 def several_columns(target: Tensor, probabilities: Tensor) -> Tensor:
-    """Whether each class is there, and its probability. (B, K), (B, K) -> (B, 2·K)"""
+    """Give for each class whether the image has it, and its probability. (B, K), (B, K) -> (B, 2·K)"""
     return torch.cat([target, probabilities], dim=1)
 
 
@@ -81,7 +81,7 @@ def several_words(row: np.ndarray, names: list[str]) -> list[str | float]:
 
 
 def several_title(row: np.ndarray, names: list[str]) -> str:
-    """One below the other: classes that are there, then those of the highest probability."""
+    """List the classes that the image has, then the most probable ones, one per line."""
     true, probabilities = np.split(row, 2)
     there = [names[k] for k in np.flatnonzero(true)]
     more = [f"and {len(there) - NAMED} more"] if len(there) > NAMED else []

@@ -1,4 +1,4 @@
-"""The newest state to resume from, and the one before it."""
+"""Keep the newest state to resume from, and the one before it."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the tested model looks, and what it has learned of places and patches, as pictures."""
+"""Draw where the tested model looks, and what it has learned of positions and patches."""
 
 import pytorch_lightning as pl
 import torch
@@ -12,9 +12,9 @@ from vitlab.views import gallery, pick
 
 
 class ModelViews(Callback):
-    """After the test, all views of the model, or of the encoder of a masked autoencoder, for `num_images` images,
-    evenly spaced in the split that was tested, as pictures/<view>.png. For a model that is no Vision Transformer, or
-    has nothing of a kind, one printed line."""
+    """After the test, draw all views of the model, or of the encoder of a masked autoencoder, for `num_images` images
+    evenly spaced in the tested split, as pictures/<view>.png. Print one line for a model that is no Vision Transformer,
+    and for a view that this model has nothing to show for."""
 
     def __init__(self, *, num_images: int):
         if num_images < 1:

@@ -1,4 +1,4 @@
-"""Progress for a reader: a Rich bar in a terminal, one line per epoch elsewhere."""
+"""Show progress: a Rich bar in a terminal, one line per epoch elsewhere."""
 
 import logging
 import sys

@@ -70,8 +70,8 @@ class ReconstructionPicture(Callback):
 
 
 def triples(predicted: Tensor, mask: Tensor, batch: Batch, preprocessing: Any) -> list[Tensor]:
-    """Patches (B, N, C·P·P) and those that are hidden (B, N) -> images (C, H, W) in [0, 1]: seen, predicted, and the
-    image itself, of each in turn."""
+    """Draw patches (B, N, C·P·P), those (B, N) being hidden, as images (C, H, W) in [0, 1]: for each image what is
+    seen, what is predicted, and the image itself."""
 
     def images(patches: Tensor) -> Tensor:
         return preprocessing.denormalize(unpatchify(patches, preprocessing.patch_size, batch.view.grid))  # type: ignore[arg-type]

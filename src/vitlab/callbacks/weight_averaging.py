@@ -1,4 +1,4 @@
-"""An average of the weights beside those that are trained, which is what gets evaluated and kept."""
+"""Average the weights beside those that are trained; the average is what gets evaluated and kept."""
 
 from typing import Any
 
@@ -37,19 +37,22 @@ class WeightAverage(Callback):
         raise NotImplementedError
 
     def share(self, step: int) -> float:
-        """What they count for; 1 begins the average anew, and the first always do."""
+        """Give the weight of the new values in the average; 1 restarts the average, and the first update always does."""
         raise NotImplementedError
 
     def goes_on(self, step: int, state: dict[str, Any]) -> bool:
-        """Whether the average of a run saved after `step` steps, with this callback's `state`, is still the run's; one
-        that is made longer may begin at another step, and what was averaged then is no more."""
+        """Whether the average of a run that was saved after `step` steps, with this callback's `state`, can be
+        continued. A run that is made longer may have to begin at another step, and then what was averaged before is
+        dropped."""
         raise NotImplementedError
 
     def plan(self, num_steps: int) -> None:
-        """Take how many optimizer steps the run has. Raises ConfigError if it would end with nothing averaged."""
+        """Take the number of optimizer steps of the run. Raises ConfigError if it would end before anything is
+        averaged."""
 
     def check_run(self, trainer: pl.Trainer, task: Task, datamodule: TrainingData) -> None:
-        """Raise ConfigError for two averages, of which only one could be evaluated and kept, or for one of nothing."""
+        """Raise ConfigError for two averages, since only one could be evaluated and kept, and for an average of
+        nothing."""
         if sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks) > 1:
             raise ConfigError(
                 "callbacks.ema and callbacks.swa both take the place of the weights; leave out one of them"
@@ -69,7 +72,7 @@ class WeightAverage(Callback):
             self.plan(pl_module.num_steps)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """After a resume the averages are in place, as a checkpoint has them for all who load it."""
+        """After a resume the averages stand in place of the weights, as in a checkpoint; put the weights back."""
         self.weights = own_parameters(pl_module)
         if self.count:
             self.averages = copies(self.weights)
@@ -93,8 +96,9 @@ class WeightAverage(Callback):
 
     @torch.no_grad()
     def place(self, module: nn.Module) -> None:
-        """Put averages in the place of the weights. These are whole in one of the two places at every moment, and the
-        averages always are: whatever breaks off, the next checkpoint has both."""
+        """Put the averages in place of the weights, and keep the weights aside. The weights are complete in one of the
+        two places at every moment, and the averages always are, so that whatever fails, the next checkpoint has both.
+        """
         if self.averages and not self.aside:
             weights = own_parameters(module)
             self.aside = copies(weights)
@@ -103,7 +107,7 @@ class WeightAverage(Callback):
 
     @torch.no_grad()
     def restore(self, module: nn.Module) -> None:
-        """Put the weights back, until training is over; out of a checkpoint, the buffers beside them."""
+        """Put the weights back to train on; after a resume, the buffers with them."""
         if self.weights and self.aside:
             own = module.state_dict()
             for name, value in self.aside.items():

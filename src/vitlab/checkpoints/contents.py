@@ -1,4 +1,4 @@
-"""What a checkpoint must hold, so that one that was tampered with or cut is refused by name, not by a traceback."""
+"""Check what a checkpoint must hold, so that one that was cut or tampered with is refused by name, not by a traceback."""
 
 from typing import Any
 
@@ -69,8 +69,8 @@ def check_places(checkpoint: dict[str, Any], places: dict[str, type], path: str)
 
 
 def check_like(saved: Any, own: Any, place: str) -> None:
-    """Raise CheckpointError unless a saved state has all that a fresh one has, numbers and tensors where that has
-    them."""
+    """Raise CheckpointError unless a saved state has every key that a fresh one has, and numbers and tensors where that
+    does."""
     if isinstance(own, dict):
         missing = own.keys() - saved.keys() if isinstance(saved, dict) else own.keys()
         if missing:

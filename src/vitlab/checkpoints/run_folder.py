@@ -1,4 +1,4 @@
-"""The folder of a run: where its checkpoints lie, and how a user names it."""
+"""Find the folder of a run, and the checkpoints in it, by what a user calls it."""
 
 from collections.abc import Iterator
 from itertools import chain, count
@@ -13,7 +13,7 @@ OF_A_RUN = ("config.yaml", "provenance.json", "metrics.csv", CHECKPOINTS)
 
 
 def run_folder(run: str | Path) -> Path:
-    """The folder of a run, given itself or one of its checkpoints; nothing is opened."""
+    """Give the folder of a run, from itself or one of its checkpoints; nothing is opened."""
     path = Path(run)
     if path.suffix == ".ckpt":
         return path.parent.parent if path.parent.name == CHECKPOINTS else path.parent
@@ -21,10 +21,8 @@ def run_folder(run: str | Path) -> Path:
 
 
 def find_checkpoint(run: str | Path, *names: str) -> Path:
-    """The file that `run` names: itself, or the first of `names` (such as "best", "latest") that its folder holds.
-
-    Raises CheckpointError when there is none.
-    """
+    """Give the file that `run` names: itself, or the first of `names` (such as "best", "latest") that its folder holds.
+    Raises CheckpointError when there is none."""
     path = Path(run)
     if path.is_file():
         return path
@@ -39,7 +37,7 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
 
 
 def frozen_job(folder: Path) -> Path | None:
-    """Where the job of a sweep was frozen whose run has this folder; None for other runs."""
+    """Give where the sweep keeps the job whose run has this folder; None for a run outside of sweeps."""
     home = folder.parent / JOBS / folder.name
     return home if (home / "job.json").is_file() else None
 
@@ -50,13 +48,13 @@ def has_state(folder: Path) -> bool:
 
 
 def not_begun(run: str | Path) -> Path | None:
-    """Where the job was frozen whose folder `run` is, if no state to go on from was saved there yet."""
+    """Give where the sweep keeps the job whose folder `run` is, if the run has saved no state to go on from yet."""
     folder = Path(run)
     return None if has_state(folder) else frozen_job(folder.absolute())
 
 
 def make_new(folder: Path) -> Path:
-    """Make the folder of a new run, or, where another start of the same second has it, one numbered after it."""
+    """Make the folder of a new run; where one that started in the same second has it, number this one after it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for place in numbered(folder):
         try:

@@ -1,4 +1,4 @@
-"""One process at a time writes into the folder of a run."""
+"""Let one process at a time write into the folder of a run."""
 
 import atexit
 import fcntl
@@ -19,11 +19,11 @@ os.register_at_fork(after_in_child=TAKEN.clear)
 
 
 def take(folder: Path, *, break_lock: bool) -> None:
-    """Take a run's folder for this process, and clear away what a killed one has left half written.
+    """Lock a run's folder for this process, and remove what a killed one left half written.
 
-    The lock ends with the process, however that ends; what is written in it says whose it was. The lock of a process
-    on this machine that is gone is taken over with a sentence. Of another machine nobody can tell, so that its lock
-    stands unless `break_lock`. Raises CheckpointError for a folder that is in use.
+    The lock ends with the process, however that ends; its file says whose it was. If that process ran on this machine
+    and is gone, the lock is taken over and a sentence says so. Nobody can tell for a process of another machine, so its
+    lock holds unless `break_lock`. Raises CheckpointError for a folder that is in use.
     """
     if folder.absolute() in TAKEN:
         return
@@ -61,7 +61,7 @@ def in_use(folder: Path) -> bool:
 
 
 def holder_of(folder: Path) -> dict[str, Any]:
-    """Read who has taken the folder, and not given it back."""
+    """Read who holds the folder."""
     try:
         return parsed((folder / LOCK).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -75,8 +75,8 @@ def opened(folder: Path) -> IO[str]:
 
 
 def locked(file: IO[str]) -> bool:
-    """Lock the file for this process; processes that it forks do not inherit this kind of lock, and may outlive it.
-    False where another process has it, or has just removed it."""
+    """Lock the file for this process. Forked processes do not inherit this kind of lock, though they may outlive this
+    one. False if another process holds it, or has just removed it."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
@@ -87,7 +87,7 @@ def locked(file: IO[str]) -> bool:
 
 
 def leave(folder: Path) -> None:
-    """Give back a folder that this process has taken."""
+    """Release a folder that this process holds."""
     file = TAKEN.pop(folder.absolute(), None)
     if file is not None:
         (folder / LOCK).unlink(missing_ok=True)

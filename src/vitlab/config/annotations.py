@@ -1,4 +1,4 @@
-"""Values of a config against the annotations of the constructor they go to: Hydra takes max_epochs=abc."""
+"""Check the values of a config against the annotations of the constructor they go to: Hydra would take max_epochs=abc."""
 
 import inspect
 import math
@@ -73,7 +73,7 @@ def hands_on(parameters: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """What a target takes, by name; None where it takes anything, or is not written in Python and does not say."""
+    """List what a target takes, by name; None where it takes anything, or is not written in Python and does not tell."""
     found: dict[str, inspect.Parameter] = {}
     try:
         for function in constructors(target):
@@ -112,7 +112,7 @@ def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> No
 
 
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
-    """The refusal of a key that nobody reads."""
+    """Make the refusal of a key that nobody reads."""
     refuse_old(dotted(key, name))
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
     return ConfigError(f"{dotted(key, name)}: {kind}{instead_of(name, known, dotted(key, '')) or '; leave it out'}")
@@ -133,14 +133,14 @@ def finite(value: Any) -> bool:
 
 
 def members(hint: Any) -> list[Any]:
-    """The alternatives of a union, or the hint itself."""
+    """List the alternatives of a union, or the hint itself."""
     if get_origin(hint) in (Union, types.UnionType):
         return [member for part in get_args(hint) for member in members(part)]
     return [hint]
 
 
 def accepts(hint: Any, value: Any) -> bool:
-    """Whether a plain value is what an annotation says; true for annotations that this does not read."""
+    """Whether a plain value matches an annotation; true for annotations that cannot be checked here."""
     return any(matches(member, value) for member in members(hint))
 
 
@@ -167,12 +167,12 @@ def matches(hint: Any, value: Any) -> bool:
 
 
 def of_ours(hint: Any) -> bool:
-    """Whether it is a class of this project, which a node of its own builds."""
+    """Whether a hint is a class of this project, which a node of its own builds."""
     return isinstance(hint, type) and hint.__module__.startswith("vitlab.")
 
 
 def describe(hint: Any, several: bool = False) -> str:
-    """What an annotation takes, in words; `several` of it."""
+    """Say in words what an annotation takes; `several`: in the plural."""
     return " or ".join(dict.fromkeys(in_words(member, several) for member in members(hint)))
 
 
@@ -192,7 +192,7 @@ def in_words(hint: Any, several: bool) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it is written on the command line."""
+    """Write a value as on the command line."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return repr(value) if value == "" else str(value)

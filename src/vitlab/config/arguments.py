@@ -1,4 +1,4 @@
-"""The words of a command line, before Hydra reads them by its grammar: the name of a file stands for itself."""
+"""Prepare the words of a command line for Hydra's grammar, so that a file's name needs no quotes."""
 
 import re
 from typing import NoReturn
@@ -27,9 +27,9 @@ ESCAPED = re.compile(r"\\[\\()\[\]{}:=, \t]")  # Hydra's own way to write these 
 
 
 def read_words(words: list[str], first: str | None = None) -> list[str]:
-    """The same words, flags first, which Hydra takes on one side of the overrides alone; the values of TEXTS are quoted
-    where Hydra would read them as something else. A word without a key that comes `first` is the value of that key.
-    Raises ConfigError for flags that there are none of, and for an override without a key."""
+    """Give the same words with flags first, as Hydra wants them, and with the values of TEXTS quoted where Hydra would
+    read them as something else. A word without a key that comes `first` is the value of that key. Raises ConfigError
+    for an unknown flag, and for an override without a key."""
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
     options = parser.parse_intermixed_args(words)
@@ -47,7 +47,8 @@ def refuse(message: str) -> NoReturn:
 
 
 def as_text(word: str, several: bool) -> str:
-    """An override; with `several` a value with commas is one after the other."""
+    """Quote the value of an override where Hydra would read it as something else; with `several`, a value with commas
+    stays as it is: values of a sweep."""
     found = OVERRIDE.fullmatch(word)
     if found is None:
         return word
@@ -69,13 +70,13 @@ def as_text(word: str, several: bool) -> str:
 
 
 def is_group(key: str) -> bool:
-    """Whether it is a group, of which an option is chosen by its name."""
+    """Whether a key is a group, whose options are chosen by name."""
     group = key.partition("@")[0]
     return group.isidentifier() and any((root / group).is_dir() for root in (CONF, EXPERIMENTS))
 
 
 def as_hydra_reads(word: str) -> object:
-    """The value of an override by Hydra's grammar; None where it cannot be read."""
+    """Read the value of an override by Hydra's grammar; None where that fails."""
     try:
         return OverridesParser.create().parse_override(word).value()
     except HydraException:

@@ -1,4 +1,4 @@
-"""From config nodes to objects: the one place where a `_target_` is called."""
+"""Build objects from config nodes: the one place where a `_target_` is called."""
 
 import functools
 import re
@@ -42,7 +42,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
 
 
 def refusal_of(error: Exception, key: str) -> VitlabError:
-    """What a constructor raised, as a sentence that names the key of its node."""
+    """Turn what a constructor raised into a sentence that names the key of its node."""
     cause = (error.__cause__ or error) if isinstance(error, InstantiationException) else error
     if isinstance(cause, VitlabError):
         return cause
@@ -54,7 +54,7 @@ def refusal_of(error: Exception, key: str) -> VitlabError:
 
 
 def called(name: str, place: str) -> Any:
-    """The object of that name. Raises ConfigError where a package that it needs is not installed."""
+    """Import the object of that name. Raises ConfigError where a package that it needs is not installed."""
     try:
         return get_object(name)
     except ImportError as error:
@@ -68,7 +68,7 @@ def called(name: str, place: str) -> Any:
 
 
 def parts(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
-    """Every node with a `_target_`, and where it stands."""
+    """Yield every node with a `_target_`, and its key."""
     if isinstance(node, DictConfig):
         if "_target_" in node:
             yield key, node
@@ -81,7 +81,7 @@ def parts(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
 
 @functools.cache
 def allowed_targets() -> frozenset[str]:
-    """The `_target_`s that stand in the YAMLs of this project."""
+    """Collect the `_target_`s that stand in the YAMLs of this project."""
     files = [*CONF.rglob("*.yaml"), *(EXPERIMENTS / "recipe").glob("*.yaml"), *(EXPERIMENTS / "study").glob("*.yaml")]
     return frozenset(
         target for file in files for target in re.findall(r"_target_: *([\w.]+)", file.read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def allowed_targets() -> frozenset[str]:
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
-    """A config as plain types, everything resolved."""
+    """Give a config as plain types, everything resolved."""
     container = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}

@@ -1,4 +1,4 @@
-"""A Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
+"""Run a Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
 
 import logging
 import os
@@ -94,7 +94,7 @@ def refusals() -> Iterator[None]:
 
 
 def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
-    """The task on a config that was composed."""
+    """Run the task on a composed config."""
     for message in NOISE:
         warnings.filterwarnings("ignore", message)
     try:
@@ -124,7 +124,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
 
 
 def check_start(cfg: DictConfig) -> None:
-    """Raise VitlabError, before a folder is made, for keys that nobody could run."""
+    """Raise VitlabError for keys that nobody could run, before a folder is made."""
     own, name = without(cfg, ("hydra",)), str(cfg.hydra.job.config_name)
     check_references(own, deep=False)
     if name in COMMANDS:
@@ -134,7 +134,7 @@ def check_start(cfg: DictConfig) -> None:
 
 
 def check_sweep(cfg: DictConfig) -> None:
-    """Before the first job of a sweep, raise VitlabError for what would be refused in each of them."""
+    """Raise VitlabError, before the first job of a sweep, for what would be refused in each of them."""
     check_start(cfg)
     if str(cfg.hydra.job.config_name) == "train":
         check_train_sweep(cfg)
@@ -151,7 +151,7 @@ def check_sweep(cfg: DictConfig) -> None:
 
 
 def check_train_sweep(cfg: DictConfig) -> None:
-    """Raise ConfigError for a sweep of another kind than those that are gone on with."""
+    """Raise ConfigError for a sweep that could not be resumed: resume=, a bad name, or Hydra's own launcher or sweeper."""
     if cfg.resume is not None:
         raise ConfigError("resume= goes on with one run; give it without -m")
     if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):

@@ -1,4 +1,4 @@
-"""The jobs of a sweep, composed and checked before the first of them starts, as they are kept on disk."""
+"""Compose and check the jobs of a sweep before the first one starts, in the form in which they are kept on disk."""
 
 import json
 import pickle
@@ -43,8 +43,8 @@ class Frozen:
 
 
 class Composer:
-    """Composes the jobs of the sweep whose config is `master`. Files are read once for each choice of groups: who edits
-    one while the sweep goes on changes no job, and a job costs a fifth of what a composition does."""
+    """Composes the jobs of the sweep whose config is `master`. Files are read once for each choice of groups: editing
+    one while the sweep runs changes no job, and a job costs a fifth of a full composition."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader):
         self.master = master
@@ -53,8 +53,8 @@ class Composer:
         self.bases: dict[tuple[str, ...], bytes] = {}
 
     def __call__(self, number: int, same: Sequence[str], own: Sequence[str]) -> Frozen:
-        """Compose a job from the overrides that all jobs state, and its own, by which it is named. Raises what it would
-        be refused for, of its keys and their kinds."""
+        """Compose a job from the overrides of all jobs and its own, which give it its name. Raises what the job itself
+        would be refused for: unknown keys, and values of the wrong kind."""
         words = [*same, *own]
         cfg = self._composed(words)
         with open_dict(cfg), read_write(cfg):
@@ -76,7 +76,7 @@ class Composer:
 
 
 def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
-    """What is kept of a job that was composed."""
+    """Collect what is kept of a composed job."""
     job, own = Job.current(), own_keys(cfg)
     told = left_out(job.choices, job.folders)
     check_references(own, deep=False)
@@ -91,8 +91,8 @@ def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
 
 
 def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise ConfigError for a key that was added by a plus, and that what its node builds does not take. Of all others
-    Hydra has seen that they are there."""
+    """Raise ConfigError for a key added by a plus that its node's constructor does not take. Hydra has checked all
+    others."""
     for key in (one.lstrip("+").partition("=")[0] for one in overrides if one.startswith("+")):
         place = key.rpartition(".")[0]
         while place and "_target_" not in (OmegaConf.select(cfg, place) or ()):
@@ -104,13 +104,12 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
-    """The overrides that say what jobs compute."""
+    """Keep the overrides that say what jobs compute."""
     return [one for one in overrides if one.key_or_group.partition(".")[0] not in (*OF_A_SWEEP, "break_lock")]
 
 
 def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
-    """What a sweep is asked to do, as it is written: the config that all its jobs start from, and `more`, all without
-    secrets."""
+    """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without secrets."""
     own = own_keys(master)
     written = OmegaConf.to_container(own, resolve=False)
     assert isinstance(written, dict)
@@ -122,7 +121,7 @@ def as_yaml(config: dict[str, Any]) -> bytes:
 
 
 def secret_words(master: DictConfig) -> list[str]:
-    """Overrides for each job with what is not kept on disk."""
+    """List overrides for each job with the secrets that are not kept on disk."""
     own = own_keys(master)
     written = OmegaConf.to_container(own, resolve=False)
     kept = texts(Redaction(own)(written))
@@ -140,14 +139,14 @@ def without(node: dict[Any, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def texts(value: Any, key: str = "") -> dict[str, str]:
-    """The texts below a node of plain types, by their keys."""
+    """Collect the texts below a node of plain types, by their keys."""
     if isinstance(value, dict):
         return {k: v for name, inner in value.items() for k, v in texts(inner, dotted(key, name)).items()}
     return {key: value} if isinstance(value, str) else {}
 
 
 def shortened(word: str) -> str:
-    """A word for a name: of numbers with many digits the first four that count."""
+    """Shorten a word of a name: a number with many digits to its first four significant ones."""
     return LONG_NUMBER.sub(lambda found: f"{float(found[0]):.4g}", word)
 
 
@@ -156,7 +155,7 @@ def quoted(text: str) -> str:
 
 
 def frozen_run(home: Path) -> dict[str, Any]:
-    """What was frozen of a sweep's job that has saved no state yet, as a checkpoint holds it."""
+    """Give what is kept of a sweep's job whose run has saved no state yet, in the form of a checkpoint."""
     job = json.loads((home / "job.json").read_bytes())
     config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
     return {"run": {"config": config, "choices": job["choices"], "wandb_id": job["run_id"]}}

@@ -1,4 +1,4 @@
-"""Where the configs lie: beside src/ in a checkout, inside the package in an installed wheel."""
+"""Find the configs: beside src/ in a checkout, inside the package in an installed wheel."""
 
 from pathlib import Path
 

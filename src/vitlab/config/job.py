@@ -1,4 +1,4 @@
-"""What Hydra knows of the job that runs."""
+"""Read from Hydra what it knows of the running job."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 @dataclass(frozen=True)
 class Job:
-    """The config it is of, its folder, the overrides and group choices it was given, in a multirun the folder of the
-    sweep, and the folders that configs are read from."""
+    """The name of its config, its folder, the overrides and group choices it was given, the folder of its sweep in a
+    multirun, and the folders that configs are read from."""
 
     config_name: str
     folder: Path
@@ -35,5 +35,5 @@ class Job:
         return cls(str(hydra.job.config_name), folder, as_written, choices, sweep, folders)
 
     def parsed(self) -> list[Override]:
-        """The overrides as Hydra reads them."""
+        """Parse the overrides as Hydra does."""
         return OverridesParser.create().parse_overrides(self.overrides)

@@ -1,4 +1,4 @@
-"""The keys of each command's config: those at its top with what they take, and the groups beside them.
+"""List the keys of each command's config: those at its top with their types, and its groups.
 
 Nothing else is read, so that any other key, in a YAML of ours or of a user's, is misspelt.
 """
@@ -106,7 +106,7 @@ class Export:
 
 @dataclass(kw_only=True)
 class Frozen:
-    """A model that is looked at, and images to look at it with."""
+    """A model to look at, and images to look at it with."""
 
     run: str | None
     batch_size: Count
@@ -215,7 +215,7 @@ def check_groups(cfg: DictConfig, command: str) -> None:
 
 
 def check_nodes(cfg: DictConfig) -> None:
-    """Raise ConfigError for keys in groups that nobody reads. Those of a constructor are judged when it is there."""
+    """Raise ConfigError for keys in groups that nobody reads. The keys of a constructor are checked when it is called."""
     for group, node in {str(key): node for key, node in cfg.items() if isinstance(node, DictConfig)}.items():
         if group in COLLECTIONS:
             check_collection(node, group)
@@ -245,7 +245,7 @@ def check_needed(cfg: DictConfig, given: Container[str]) -> None:
 
 
 def check_collection(nodes: DictConfig, group: str) -> None:
-    """Each of the nodes builds something."""
+    """Raise ConfigError unless each of the nodes builds something."""
     built = [str(name) for name, node in nodes.items() if isinstance(node, DictConfig) and "_target_" in node]
     for name in map(str, nodes):
         if nodes[name] is None:
@@ -268,7 +268,7 @@ def check_known(names: Iterable[Any], group: str, known: Any) -> None:
 
 @functools.cache
 def trainer_keys() -> list[str]:
-    """The keywords of Lightning's Trainer, out of its source: importing it takes seconds."""
+    """Read the keywords of Lightning's Trainer from its source, since importing it takes seconds."""
     package = find_spec("pytorch_lightning")
     assert package is not None
     assert package.submodule_search_locations is not None

@@ -1,4 +1,4 @@
-"""The nodes of a config, for rooms that need not know whose they are: OmegaConf's."""
+"""Handle the nodes of a config for rooms that do not import OmegaConf."""
 
 from collections.abc import Container
 from typing import Any
@@ -12,17 +12,17 @@ __all__ = ["Node", "merged", "node_of", "without"]
 
 
 def node_of(values: dict[str, Any]) -> Node:
-    """Make a node of plain types, whose texts stand for themselves."""
+    """Make a node of plain types; text that looks like a reference stays text."""
     return OmegaConf.create(literal(values))
 
 
 def merged(node: Node, changes: Any) -> Node:
-    """Lay `changes` over a node; both stay what they are."""
+    """Merge `changes` over a node, into a new one."""
     result = OmegaConf.merge(node, changes)
     assert isinstance(result, Node)
     return result
 
 
 def without(node: Node, keys: Container[str]) -> Node:
-    """Leave out some keys."""
+    """Copy a node without some keys."""
     return OmegaConf.masked_copy(node, [str(key) for key in node if key not in keys])

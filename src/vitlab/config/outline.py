@@ -1,4 +1,4 @@
-"""What a config is made of and which options it chooses, as Hydra has it, but without values, which cost the time."""
+"""Find which files a config is made of and which options it chooses, as Hydra would, but without the slow part: values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +13,8 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def outline(config: str, chosen: dict[str, Any], folders: Sequence[str]) -> dict[str, Path]:
-    """The YAMLs of a config by their names, in the order in which they are merged, each from the first folder that has
-    it. The options that it chooses are added to those `chosen`, which hold."""
+    """List the YAMLs of a config by name, in the order in which they are merged, each from the first folder that has
+    it. The options they choose are added to `chosen`, where earlier choices hold."""
     return parts(ConfigDefault(path=config, parent_base_dir="", parent_package=""), chosen, folders)
 
 
@@ -45,7 +45,7 @@ def parts(node: InputDefault, chosen: dict[str, Any], folders: Sequence[str]) ->
 
 
 def as_hydra_reads(default: str | dict[str, Any]) -> InputDefault:
-    """An entry of a defaults list: a config, or the option of a group."""
+    """Parse an entry of a defaults list: a config, or a group and its option."""
     key, option = (default, None) if isinstance(default, str) else next(iter(default.items()))
     *words, name = key.split()
     name, _, package = name.partition("@")

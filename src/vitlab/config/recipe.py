@@ -1,7 +1,8 @@
-"""What a recipe or study states of a group goes with the option it chose: who chooses another gets that one's values.
+"""Let what a recipe or study says about a group hold for the option it chose; whoever chooses another gets that one's
+values.
 
-Hydra would merge these values over those of any option. So they are taken out of a recipe or study when it is read, and
-the last of the defaults in conf/train.yaml, which Hydra looks up once all options are chosen, holds those that fit.
+Hydra would merge these values over any option. So they are taken out of a recipe or study when it is read, and the last
+of the defaults in conf/train.yaml, which Hydra looks up once all options are chosen, brings back those that fit.
 """
 
 import json
@@ -23,19 +24,19 @@ FITTING = "fitting/"  # the name of the config of fitting values begins so; the 
 
 
 def fitting_name(choices: Mapping[str, Any]) -> str:
-    """The name of the config that holds what study and recipe state for these choices: an option of each group, or a
-    list of them."""
+    """Name the config that holds what study and recipe say for these choices: for each group an option, or a list of
+    them."""
     groups = (*LAYERS, *GROUPS.values(), "callbacks") if any(choices.get(layer) for layer in LAYERS) else ()
     return FITTING + json.dumps({group: choices[group] for group in groups if choices.get(group)})
 
 
 def fitting_config(name: str, folders: Sequence[str]) -> DictConfig:
-    """The config of that name."""
+    """Make the config of that name."""
     return fitting_values(json.loads(name.removeprefix(FITTING)), folders)[0]
 
 
 def left_out(choices: Mapping[str, Any], folders: Sequence[str]) -> str:
-    """What to tell the user of the values that do not fit the choices."""
+    """Tell the user which values do not fit the choices."""
     chosen = [f"{group}={choices[group]}" for group in fitting_values(choices, folders)[1] if choices.get(group)]
     layers = [f"{layer}={choices[layer]}" for layer in reversed(LAYERS) if choices.get(layer)]
     told = f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {', '.join(chosen)}"
@@ -48,7 +49,7 @@ def is_layer(config: str) -> bool:
 
 
 def split(layer: Any) -> tuple[DictConfig, dict[str, Any]]:
-    """What a study or recipe states for all choices, and the parts that go with some."""
+    """Divide a study or recipe into what holds for all choices, and the parts that go with some."""
     parts = {key for key in PARTS & layer.keys() if OmegaConf.is_dict(layer._get_node(key))}
     rest: Any = OmegaConf.masked_copy(layer, [key for key in layer if key not in parts])
     whole: Any = OmegaConf.to_container(layer)
@@ -56,12 +57,12 @@ def split(layer: Any) -> tuple[DictConfig, dict[str, Any]]:
 
 
 def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[DictConfig, list[str]]:
-    """The values of study and recipe that fit the choices, and the groups of which some do not.
+    """Give the values of study and recipe that fit the choices, and the groups where some do not.
 
-    What a layer states of a group is for the option that it chooses itself, or else for the one that is there without
-    the command line. A model of the same kind keeps what is stated beside its own file, as positions and pooling, and
-    needs weights where the other had some; callbacks that are gone leave nothing. Raises ConfigError for a layer that
-    is a list, or lies in no folder.
+    What a layer says about a group is meant for the option that it chooses itself, or else for the one chosen without
+    the command line. A model of the same kind keeps what is said beside its own file, such as positions and pooling,
+    and needs weights where the other had some; callbacks that are gone leave nothing. Raises ConfigError for a layer
+    that is a list, or lies in no folder.
     """
     values, left = [OmegaConf.create()], set[str]()
     layers = {layer: choices[layer] for layer in LAYERS if choices.get(layer)}
@@ -95,19 +96,19 @@ def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[
 
 
 def beside(stated: dict[str, Any], meant: str | None, chosen: str | None, folders: Sequence[str]) -> dict[str, Any]:
-    """What is stated for one model and holds for another: nothing for one of another kind, or none."""
+    """Give what is said for one model and holds for another: nothing if that is of another kind, or none."""
     (kind, _), (other, keys) = own_keys(meant, folders), own_keys(chosen, folders)
     return without(stated, keys | OF_A_SIZE) if kind and kind == other else {}
 
 
 def without(part: dict[str, Any], keys: set[str]) -> dict[str, Any]:
-    """A part less these keys, also below others."""
+    """Copy a part without these keys, at any depth."""
     kept = {key: value for key, value in part.items() if key not in keys}
     return {key: without(value, keys) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def own_keys(model: str | None, folders: Sequence[str]) -> tuple[Any, set[str]]:
-    """What a model's option builds, and the keys that it states beside what all start from: files that begin with _."""
+    """Give what a model's option builds, and the keys that it sets on top of its base files, whose names begin with _."""
     kind, keys = None, set[str]()
     for file in outline(f"model/{model}", {}, folders).values():
         content: Any = OmegaConf.load(file)
@@ -117,5 +118,5 @@ def own_keys(model: str | None, folders: Sequence[str]) -> tuple[Any, set[str]]:
 
 
 def callbacks(chosen: dict[str, Any], folders: Sequence[str]) -> set[str]:
-    """The callbacks that are chosen, or that a chosen option brings."""
+    """List the callbacks that are chosen, or that a chosen option brings."""
     return {file.stem for name, file in outline("train", chosen, folders).items() if name.startswith("callbacks/")}

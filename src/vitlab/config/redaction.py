@@ -1,4 +1,4 @@
-"""Secrets are used and not kept: what a run stores of its config and its command names them without their values."""
+"""Keep secrets out of what a run stores of its config and its command: their keys are named, their values left out."""
 
 import re
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ SHORTEST = 6  # letters of a secret that is looked for within other words
 
 
 class Redaction:
-    """Called with plain values, the same values without the secrets of a config: text whose key says that it is one,
-    what comes from the environment, and logins in URLs, wherever they stand."""
+    """Called with plain values, give them without the secrets of a config: text under a key that names a secret, what
+    comes from the environment, and logins in URLs, wherever they occur."""
 
     def __init__(self, cfg: DictConfig):
         self.secrets = {value for value in secrets_of(cfg) if value}
@@ -47,7 +47,7 @@ class Redaction:
         return LOGIN.sub(MARK, text)
 
     def clean(self, path: Path) -> None:
-        """Write a YAML anew without the secrets in it, if there are any."""
+        """Rewrite a YAML without its secrets, if it has any."""
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         cleaned = self(content)
         if cleaned != content:
@@ -55,12 +55,12 @@ class Redaction:
 
 
 def is_secret(key: Any) -> bool:
-    """Whether a key's last part has a word for a secret in it: logger.wandb.api_key."""
+    """Whether a key's last part names a secret: logger.wandb.api_key."""
     return not WORDS.isdisjoint(re.split(r"[\W_]+", str(key).rpartition(".")[2].lower()))
 
 
 def secrets_of(node: Any) -> Iterator[str]:
-    """The text values below a node of a config that are secrets by their key, or come from the environment."""
+    """Yield the text values below a node that are secret by their key, or come from the environment."""
     for key in node if isinstance(node, DictConfig) else range(len(node)):
         inner = node._get_node(key)
         if isinstance(inner, DictConfig | ListConfig) and not inner._is_none() and not inner._is_missing():
@@ -73,12 +73,12 @@ def secrets_of(node: Any) -> Iterator[str]:
 
 
 def of_the_environment(written: Any) -> bool:
-    """Whether a value, as it is written, reads the environment, or may: by a name that is put together."""
+    """Whether a raw value reads the environment, or might: through a resolver whose name is itself a reference."""
     return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in called(written))
 
 
 def check_kept(value: Any, key: str = "") -> None:
-    """Raise ConfigError, naming the key, for a saved config that a secret was left out of."""
+    """Raise ConfigError, naming the key, for a saved config whose secret was left out."""
     if isinstance(value, dict):
         for name, inner in value.items():
             check_kept(inner, f"{key}.{name}" if key else str(name))

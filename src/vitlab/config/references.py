@@ -1,4 +1,4 @@
-"""References between the values of a config, and calls of resolvers: ${optimizer.lr}, ${oc.env:HOME}."""
+"""Read references between the values of a config, and calls of resolvers: ${optimizer.lr}, ${oc.env:HOME}."""
 
 import re
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ REFERENCE = re.compile(r"(\\*)\$\{")
 
 
 def called(text: str) -> list[str]:
-    """The resolvers that a text calls, by OmegaConf's own grammar, also in arguments and names of others. A name that
-    another reference makes is as it is written."""
+    """List the resolvers that a text calls, nested ones too, by OmegaConf's own grammar. A name made by another
+    reference is given as it is written."""
     return list(resolvers(parse(text))) if "${" in text else []
 
 
@@ -30,8 +30,7 @@ def resolvers(tree: Any) -> Iterator[str]:
 
 
 def literal(value: Any) -> Any:
-    """Plain types for a new config, in which the texts stand for themselves: those that look like a reference were
-    resolved once, and would be again."""
+    """Escape plain values for a new config: texts that look like a reference were resolved once, and must not be again."""
     if isinstance(value, dict):
         return {name: literal(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -57,7 +56,7 @@ def check_references(node: DictConfig, key: str = "", *, deep: bool) -> None:
 
 
 def check_values(cfg: DictConfig) -> None:
-    """Every key has a value, and every reference leads to one."""
+    """Raise ConfigError for a key without a value, and for a reference that leads nowhere."""
     check_references(cfg, deep=True)
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")

@@ -1,4 +1,4 @@
-"""What others raise about a user's input, as one sentence: Hydra, OmegaConf, YAML, the disk."""
+"""Turn what other libraries raise about a user's input into one sentence: Hydra, OmegaConf, YAML, the disk."""
 
 import errno
 import os
@@ -27,10 +27,9 @@ ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Di
 
 
 def as_refusal(error: Exception) -> VitlabError | None:
-    """Our own errors as they are; a full disk or a missing permission as StorageError; a data worker that died, which
-    torch tells wherever the run is at that moment, as DataError; another process of the run that is gone as
-    DistributedError; what Hydra, OmegaConf and YAML refuse, and a lack of memory, as ConfigError; None for what is a
-    bug."""
+    """Translate an error. Ours stay as they are; a full disk or a missing permission becomes StorageError, a data
+    worker that died DataError (torch reports it wherever the run is at that moment), another process of the run that is
+    gone DistributedError, what Hydra, OmegaConf and YAML refuse, and a lack of memory, ConfigError. None for a bug."""
     if isinstance(error, VitlabError):
         sentence = str(error).strip().split("\n")[-1]  # a worker's error comes with its traceback before it
         refusal = type(error)(sentence.removeprefix(f"{type(error).__module__}.{type(error).__name__}: "))
@@ -57,12 +56,12 @@ def as_refusal(error: Exception) -> VitlabError | None:
 
 
 def of_saved(error: OmegaConfBaseException, origin: str) -> CheckpointError:
-    """The same of a config out of a checkpoint, which the command line cannot mend."""
+    """Translate an error about a config out of a checkpoint, which the command line cannot mend."""
     return CheckpointError(f"the config in {origin} cannot be read: {omegaconf_sentence(error)}")
 
 
 def hydra_sentence(error: HydraException) -> str:
-    """What Hydra refuses, with the nearest name that there is."""
+    """Say what Hydra refuses, with the nearest name that exists."""
     message = str(error)
     where = WHERE.match(message)
     place = f"{where[1]}: " if where and "/" in where[1] else ""  # of the command line's choices we say no file
@@ -91,7 +90,7 @@ def hydra_sentence(error: HydraException) -> str:
 
 
 def no_option(error: MissingConfigException) -> str:
-    """A group without that option."""
+    """Refuse an option that its group does not have."""
     group, _, option = str(error.missing_cfg_file).rpartition("/")
     if not group:
         return f"there is no config {option}"
@@ -104,7 +103,7 @@ def options_of(group: str) -> list[str]:
 
 
 def no_key(key: str, cause: BaseException | None) -> str:
-    """A key that no chosen option has, or a group that there is none of."""
+    """Refuse a key that no chosen option has, or a group that does not exist."""
     if not isinstance(cause, ConfigKeyError | ConfigAttributeError):
         groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
         return f"there is no key {key}{instead_of(key, groups) if '.' not in key else ''}"
@@ -123,7 +122,7 @@ def not_chosen(group: str, option: str) -> str:
 
 
 def omegaconf_sentence(error: OmegaConfBaseException) -> str:
-    """What OmegaConf refuses: a key without a value, a reference that leads nowhere or to itself, a wrong type."""
+    """Say what OmegaConf refuses: a key without a value, a reference that leads nowhere or to itself, a wrong type."""
     missing = MISSING.search(str(error))
     if missing or isinstance(error, MissingMandatoryValue):
         key = missing[1] if missing else error.full_key
@@ -134,5 +133,5 @@ def omegaconf_sentence(error: OmegaConfBaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, or at least what it is."""
+    """Give the first line of an error's message, or at least its kind."""
     return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Keys that had another name: saved configs are brought to the new ones, and a command line is told of them."""
+"""Rename keys that had another name: in saved configs they are renamed, on a command line the user is told."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ GONE = {"vitlab.data.Mixing": {"num_classes"}}  # keys that constructors took on
 
 
 def new_name(key: str) -> str | None:
-    """The name that a key has now; None where it is no old one."""
+    """Give the new name of an old key; None for any other key."""
     old = next((old for old in NEW if f"{key}.".startswith(f"{old}.") and (old != "data.cache" or key == old)), None)
     return None if old is None else NEW[old] + key.removeprefix(old)
 
@@ -57,7 +57,7 @@ def refuse_old(key: str) -> None:
 
 
 def in_rooms(data: dict[str, Any]) -> dict[str, Any]:
-    """The data node of a saved config with the keys that it has now."""
+    """Give the data node of a saved config with today's keys."""
     if "loading" in data:
         return data
     old = {key.removeprefix("data.") for key in NEW}

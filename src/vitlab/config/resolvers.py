@@ -21,7 +21,8 @@ LONGEST_NAME = 100
 
 
 def folder_name(overrides: str) -> str:
-    """Overrides as a name without characters that Hydra or a file system cannot take back; long ones end in a hash."""
+    """Make a folder name of overrides, without characters that Hydra or a file system cannot take back; long names end
+    in a hash."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", overrides).strip("-.") or "defaults"
     if len(name) <= LONGEST_NAME:
         return name
@@ -30,8 +31,8 @@ def folder_name(overrides: str) -> str:
 
 
 def sweep_folder(name: str | None, study: str | None, time: str) -> str:
-    """Where a sweep goes. With a name, or as a study, which is called by itself and what was changed in it, it is found
-    again; another one goes to a folder of its own."""
+    """Give the folder of a sweep. One with a name, or from a study (named after it and what was changed in it), is
+    found again; any other gets a new folder."""
     given = [word for word in sys.argv[1:] if "=" in word and not word.startswith(("study=", "engine", "hydra"))]
     changes = "_".join(given).replace("=", "-")
     if name or study:
@@ -45,12 +46,12 @@ def resumed_or(resume: str | None, new: str) -> str:
 
 
 def resumed_subdir(resume: str | None) -> str:
-    """Where Hydra keeps its record of a start: .hydra, and a folder of its own for each resume."""
+    """Give where Hydra records a start: .hydra, and for each resume a folder of its own."""
     return time.strftime(".hydra/resume-%Y-%m-%d_%H-%M-%S") if resume else ".hydra"
 
 
 def data_folder(name: str) -> str:
-    """Where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
+    """Give where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
     return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
 
 
@@ -60,8 +61,8 @@ def before_crop(image_size: int | None, share: float) -> int | None:
 
 
 def fitting(*, _root_: DictConfig) -> str:
-    """The name of the config of what study and recipe state for the options chosen: called in a defaults list, where
-    Hydra gives these, those of which there are several in the list alone."""
+    """Name the config of what study and recipe say for the chosen options. Called in a defaults list, where Hydra knows
+    these; groups with several options are read off the list itself."""
     choices: Any = OmegaConf.to_container(_root_, resolve=False)
     for default in choices.pop("defaults"):
         choices |= default if isinstance(default, dict) else {}

@@ -1,4 +1,4 @@
-"""Going on with a run: its saved config, and what the command line may change in it."""
+"""Resume a run with its saved config, and what the command line may change in it."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ MOVABLE = (
 def resumed_config(
     saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig, overrides: list[str]
 ) -> DictConfig:
-    """The saved config with the overrides of the command line, whose values stand in `composed`.
+    """Apply the overrides of the command line, whose values stand in `composed`, to the saved config.
 
-    Raises ConfigError for an override that would make it another run: of model, data, crop, seed or global
-    batch, except where and how the same data is read.
+    Raises ConfigError for an override that would make it another run: of model, data, crop, seed or global batch,
+    except where and how the same data is read.
     """
     cfg = OmegaConf.create(OmegaConf.to_container(saved))
     assert isinstance(cfg, DictConfig)
@@ -69,8 +69,8 @@ def movable(key: str) -> bool:
 
 
 def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> None:
-    """Take another option of a group, whose references are to the run's own values. Where it builds the same thing
-    (trainer=gpu), only what its own file states."""
+    """Take another option of a group, with references to the run's own values. If it builds the same thing
+    (trainer=gpu), take only what its own file sets."""
     chosen = OmegaConf.to_container(composed[group], resolve=False)
     assert isinstance(chosen, dict)
     if chosen.get("_target_") is None or chosen["_target_"] != cfg[group].get("_target_"):
@@ -83,7 +83,7 @@ def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> N
 
 
 def _chosen_callbacks(saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig) -> dict[str, Any]:
-    """Those that are chosen, with the run's own values where it had them, and those that its task brings."""
+    """Take the chosen callbacks, with the run's own values where it had them, and those that its task brings."""
     task = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{saved_choices['task']}.yaml"), resolve=False)
     assert isinstance(task, dict)
     brought = [str(default).split("@")[0] for default in task.get("defaults", [])]

@@ -1,4 +1,4 @@
-"""A config on its way into a checkpoint, and out of one, which may be anybody's."""
+"""Bring a config into a checkpoint, and out of one, which may be anybody's."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,9 +29,9 @@ OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs o
 
 
 def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any]:
-    """A config as plain types that keeps references between its keys (${optimizer.lr}), so that a later override
-    reaches all who read it, and these `calls` of resolvers, and holds the values of all else: time, machine,
-    environment."""
+    """Give a config as plain types. References between its keys (${optimizer.lr}) stay, so that a later override
+    reaches all who read them, and so do these `calls` of resolvers; all else is resolved: time, machine, environment.
+    """
 
     def walk(node: Any, value: Any) -> Any:
         if isinstance(value, dict):
@@ -48,10 +48,10 @@ def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any
 
 
 def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
-    """A config out of a checkpoint. Keys that older runs do not have get the value that says what they did.
+    """Read a config out of a checkpoint. Keys that older runs lack get the value that they had in effect.
 
-    Raises ConfigError when it calls another resolver than these, which could read a secret from the environment: no
-    config is saved with one. Raises CheckpointError for what is no config, or refers to what is not there.
+    Raises ConfigError for a call of another resolver than these, which could read a secret from the environment: no
+    config is saved with one. Raises CheckpointError for what is no config, or refers to what does not exist.
     """
     try:
         if not isinstance(config, dict):
@@ -80,8 +80,8 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
 
 
 def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
-    """The config in a checkpoint, which may have these `calls` of resolvers. Raises CheckpointError for one with values
-    that no run has had."""
+    """Read the config in a checkpoint, in which these `calls` of resolvers are allowed. Raises CheckpointError for
+    values that no run can have had."""
     config = from_saved(checkpoint["run"]["config"], path, calls)
     try:
         check_groups(config, "train")
@@ -95,7 +95,7 @@ def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = 
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All texts in plain types."""
+    """Yield all texts in plain types."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):

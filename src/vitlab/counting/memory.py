@@ -1,4 +1,4 @@
-"""Memory that training takes: weights, gradients, optimizer, and what the backward pass needs of the forward pass.
+"""Count the memory that training takes: weights, gradients, optimizer, and activations kept for the backward pass.
 
 B batch, C channels, H W image height and width
 """
@@ -25,15 +25,16 @@ class TrainingMemory(NamedTuple):
     per_image: int
 
     def largest_batch(self, memory: int) -> int:
-        """An estimate for a device of so many bytes, a tenth of which is left free. 0: not even the weights fit."""
+        """Estimate the batch that a device of so many bytes can hold with a tenth left free; 0 if not even the weights
+        fit."""
         free = memory * (1 - RESERVE) - self.fixed
         if self.per_image == 0:  # nothing is learned of what takes an image
             return sys.maxsize if free > 0 else 0
         return max(int(free // self.per_image), 0)
 
     def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
-        """Count a model whose blocks are computed again one by one: what it keeps, and, while one of its blocks is
-        there again, the block's share of what the model keeps as a `whole`."""
+        """Count a model that recomputes its blocks one by one: what it keeps, and one block's share of what it would
+        keep as a `whole`, while that block is recomputed."""
         return self._replace(per_image=self.per_image + (whole.per_image - self.per_image) // num_blocks)
 
 
@@ -50,10 +51,8 @@ def training_memory(
 
 
 def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], bf16: bool) -> int:
-    """Bytes of all that autograd keeps for the backward pass of a batch (B, C, H, W), the weights left out.
-
-    A run on fake tensors, which have shapes and no numbers: what torch's fused kernels save, each storage once.
-    """
+    """Count the bytes that autograd keeps for the backward pass of a batch (B, C, H, W), the weights left out. Runs on
+    fake tensors, which have shapes and no values; what fused kernels save is included, and each storage counts once."""
     kept: dict[int, tuple[int, object]] = {}
     with FakeTensorMode():
         hollow = skeleton(model, "cpu").train()
@@ -79,7 +78,7 @@ def id_of(tensor: Tensor) -> int:
 
 
 def optimizer_bytes_per_value(optimizer: Callable[..., Optimizer]) -> float:
-    """Bytes of state that an optimizer keeps for each trained value: 8 for Adam, 4 for momentum; one step tells."""
+    """Count the bytes of state that an optimizer keeps for each trained value, by one step: 8 for Adam, 4 for momentum."""
     parameter = nn.Parameter(torch.ones(32, 32))
     parameter.grad = torch.ones_like(parameter)
     instance = optimizer([parameter], lr=1e-3)

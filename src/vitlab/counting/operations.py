@@ -1,4 +1,4 @@
-"""Exact parameters and multiply-accumulates of a model, in all and part by part.
+"""Count the parameters and multiply-accumulates of a model exactly, in total and by part.
 
 C channels, H W image height and width
 """
@@ -27,7 +27,8 @@ class Cost(NamedTuple):
 
 
 def multiply_accumulates(model: nn.Module, image_shape: tuple[int, int, int], attention: bool = True) -> int:
-    """For one image (C, H, W), with or without the products QKᵀ and AV. B/16 at 224 px: 17.564 or 16.849 billion."""
+    """Count them for one image (C, H, W), with or without the products QKᵀ and AV. B/16 at 224 px: 17.564 or 16.849
+    billion."""
     whole = total(costs(model, image_shape))
     return whole.weights + whole.attention * attention
 
@@ -37,7 +38,8 @@ def total(parts: dict[str, Cost]) -> Cost:
 
 
 def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost]:
-    """By part of the model in the order of its modules: a top-level name, or blocks.*.<name> for that in all blocks."""
+    """Count by part, in the order of the modules: a top-level name, or blocks.*.<name> for that part of all blocks
+    together."""
     hollow = skeleton(model, "meta").eval().requires_grad_(False)
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
@@ -60,13 +62,13 @@ def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost
 
 
 def is_part(module: str) -> bool:
-    """Whether a module is one that parts are made of: not within one, and not the list of blocks or a whole block."""
+    """Whether a module counts as a part: not one within a part, and neither the list of blocks nor a whole block."""
     if module.startswith("blocks"):
         return len(module.split(".")) == 3
     return "." not in module
 
 
 def part_of(name: str) -> str:
-    """The part that a module or parameter belongs to."""
+    """Name the part that a module or parameter belongs to."""
     within = PART.match(name)
     return f"blocks.*.{within.group(1)}" if within else name.split(".")[0]

@@ -1,4 +1,4 @@
-"""A model without numbers: shapes only, to be run at no cost."""
+"""Make a model without values: shapes only, to be run at no cost."""
 
 import copy
 
@@ -7,10 +7,8 @@ from torch import nn
 
 
 def skeleton(model: nn.Module, device: str) -> nn.Module:
-    """A copy whose parameters and buffers hold nothing: on the device "meta", or, within FakeTensorMode, on "cpu".
-
-    The model itself stays as it is, and is not copied in memory; shared parameters stay shared.
-    """
+    """Copy a model without the values of its parameters and buffers: on the device "meta", or, within FakeTensorMode,
+    on "cpu". The model itself stays as it is, and is not copied in memory; shared parameters stay shared."""
     hollow: dict[int, object] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         empty = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
