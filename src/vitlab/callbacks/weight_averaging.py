@@ -37,7 +37,8 @@ class WeightAverage(Callback):
         raise NotImplementedError
 
     def share(self, step: int) -> float:
-        """Give the weight of the new values in the average; 1 restarts the average, and the first update always does."""
+        """Give the weight of the new values in the average; 1 restarts the average, and the first update always
+        does."""
         raise NotImplementedError
 
     def goes_on(self, step: int, state: dict[str, Any]) -> bool:

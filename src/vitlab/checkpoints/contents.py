@@ -1,4 +1,5 @@
-"""Check what a checkpoint must hold, so that one that was cut or tampered with is refused by name, not by a traceback."""
+"""Check what a checkpoint must hold, so that one that was cut or tampered with is refused by name, not by a
+traceback."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Check the values of a config against the annotations of the constructor they go to: Hydra would take max_epochs=abc."""
+"""Check the values of a config against the annotations of the constructor they go to: Hydra would take
+max_epochs=abc."""
 
 import inspect
 import math
@@ -73,7 +74,8 @@ def hands_on(parameters: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """List what a target takes, by name; None where it takes anything, or is not written in Python and does not tell."""
+    """List what a target takes, by name; None where it takes anything, or is not written in Python and does not
+    tell."""
     found: dict[str, inspect.Parameter] = {}
     try:
         for function in constructors(target):

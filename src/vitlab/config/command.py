@@ -151,7 +151,8 @@ def check_sweep(cfg: DictConfig) -> None:
 
 
 def check_train_sweep(cfg: DictConfig) -> None:
-    """Raise ConfigError for a sweep that could not be resumed: resume=, a bad name, or Hydra's own launcher or sweeper."""
+    """Raise ConfigError for a sweep that could not be resumed: resume=, a bad name, or Hydra's own launcher or
+    sweeper."""
     if cfg.resume is not None:
         raise ConfigError("resume= goes on with one run; give it without -m")
     if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):

@@ -109,7 +109,8 @@ def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
 
 
 def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
-    """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without secrets."""
+    """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without
+    secrets."""
     own = own_keys(master)
     written = OmegaConf.to_container(own, resolve=False)
     assert isinstance(written, dict)

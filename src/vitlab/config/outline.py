@@ -1,4 +1,5 @@
-"""Find which files a config is made of and which options it chooses, as Hydra would, but without the slow part: values."""
+"""Find which files a config is made of and which options it chooses, as Hydra would, but without the slow part:
+values."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -108,7 +108,8 @@ def without(part: dict[str, Any], keys: set[str]) -> dict[str, Any]:
 
 
 def own_keys(model: str | None, folders: Sequence[str]) -> tuple[Any, set[str]]:
-    """Give what a model's option builds, and the keys that it sets on top of its base files, whose names begin with _."""
+    """Give what a model's option builds, and the keys that it sets on top of its base files, whose names begin with
+    _."""
     kind, keys = None, set[str]()
     for file in outline(f"model/{model}", {}, folders).values():
         content: Any = OmegaConf.load(file)

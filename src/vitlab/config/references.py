@@ -30,7 +30,8 @@ def resolvers(tree: Any) -> Iterator[str]:
 
 
 def literal(value: Any) -> Any:
-    """Escape plain values for a new config: texts that look like a reference were resolved once, and must not be again."""
+    """Escape plain values for a new config: texts that look like a reference were resolved once, and must not be
+    again."""
     if isinstance(value, dict):
         return {name: literal(item) for name, item in value.items()}
     if isinstance(value, list):

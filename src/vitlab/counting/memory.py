@@ -78,7 +78,8 @@ def id_of(tensor: Tensor) -> int:
 
 
 def optimizer_bytes_per_value(optimizer: Callable[..., Optimizer]) -> float:
-    """Count the bytes of state that an optimizer keeps for each trained value, by one step: 8 for Adam, 4 for momentum."""
+    """Count the bytes of state that an optimizer keeps for each trained value, by one step: 8 for Adam, 4 for
+    momentum."""
     parameter = nn.Parameter(torch.ones(32, 32))
     parameter.grad = torch.ones_like(parameter)
     instance = optimizer([parameter], lr=1e-3)

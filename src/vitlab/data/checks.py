@@ -1,4 +1,4 @@
-"""What the settings of a data set must be, each by itself and together; what is not is refused in a sentence."""
+"""Check the settings of a data set, each by itself and together; refuse in a sentence what cannot be."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def check_memory(in_chans: int, image_size: int) -> None:
 
 
 def check_mixing(images: Images) -> None:
-    """Mixing takes one view of images of one size."""
+    """Raise ConfigError for mixing of several views, or of images that differ in size."""
     if images.train_crop.output_size() is None:
         raise ConfigError("images of different sizes cannot be mixed; set mixing=none with a token budget")
     if images.num_views > 1:
@@ -37,7 +37,8 @@ def check_mixing(images: Images) -> None:
 def check_targets(
     pools: Mapping[str, Pool], class_names: list[str], num_classes: int | None, class_balance: float
 ) -> None:
-    """Images to train on, targets of one kind in every split, and as many classes as are configured."""
+    """Raise DataError or ConfigError unless there are images to train on, targets of one kind in every split, and as
+    many classes as are configured."""
     if "train" not in pools or set(pools) - set(SPLITS):
         raise DataError(f"the data has the splits {', '.join(pools) or '(none)'}; it takes {', '.join(SPLITS)}")
     kinds = {split: pool.targets.kind for split, pool in pools.items()}
@@ -81,7 +82,7 @@ def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes
 
 
 def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
-    """Read one image of a split: crop and transform must give image_size, in in_chans channels."""
+    """Read one image of a split, and check that crop and transform give image_size in in_chans channels."""
     samples = (split[(0, i)] for i in range(len(split)))
     sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
     if sample is None:

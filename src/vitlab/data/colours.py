@@ -1,4 +1,4 @@
-"""Mean and standard deviation of the training images, where a config leaves them open."""
+"""Measure mean and standard deviation of the training images where a config leaves them open."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ MOST, AT_ONCE = 5000, 64  # images that are measured, evenly spaced
 
 
 def measured_colours(split: ImageSplit, num_workers: int) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of values in [0, 1], over at most `MOST` images of a split as it
-    crops them, rounded to 4 digits. Raises DataError where no image can be read."""
+    """Measure mean and standard deviation of each channel, of values in [0, 1], over at most `MOST` images of a split
+    as it crops them, rounded to 4 digits. Raises DataError where no image can be read."""
     places = np.unique(np.linspace(0, len(split) - 1, MOST).round().astype(int))
     work = partial(moments_at, split, places)
     pieces = cut(len(places), AT_ONCE)
@@ -30,7 +30,7 @@ def measured_colours(split: ImageSplit, num_workers: int) -> tuple[list[float], 
 
 
 def moments_at(split: ImageSplit, places: np.ndarray, piece: range) -> np.ndarray:
-    """The sums of the images at some of these places. -> (3, C)"""
+    """Sum up the moments of the images at some of these places. -> (3, C)"""
     samples = (split[Key(0, int(place))] for place in places[piece.start : piece.stop])
     zeros = np.zeros((3, split.in_chans), np.int64)
     return sum((moments_of(sample.image) for sample in samples if isinstance(sample, Sample)), zeros)

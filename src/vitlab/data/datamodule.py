@@ -113,9 +113,12 @@ class ImageDataModule(pl.LightningDataModule):
     # -- the trainer
 
     def attach(self, trainer: pl.Trainer, at_most: int | None = None, test_split: str = "test") -> int:
-        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of `at_most` so many
-        images. `test_split` is what trainer.test scores. Returns the images that a device takes at once. Raises
-        ConfigError for a batch that does not divide."""
+        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of up to `at_most`
+        images.
+
+        `test_split` is what trainer.test scores. Returns the images that a device takes at once. Raises ConfigError for
+        a batch that does not divide.
+        """
         self.trainer, self.test_split = trainer, test_split
         if at_most is not None:
             self.device_batch_size = largest_share(self.global_batch_size, at_most, trainer.world_size)
@@ -135,7 +138,7 @@ class ImageDataModule(pl.LightningDataModule):
         self.source.prepare()
 
     def setup(self, stage: str | None = None) -> None:
-        """Open the source, divide it into splits and check it against the config; the second call does nothing."""
+        """Open the source, divide it into splits and check it against the config; a second call does nothing."""
         if self.splits:
             return
         pools = self.source.open()
@@ -194,33 +197,34 @@ class ImageDataModule(pl.LightningDataModule):
 
     @property
     def targets(self) -> Targets:
-        """What the training images are labelled with."""
+        """Give what the training images are labelled with."""
         return self.splits["train"].targets
 
     @property
     def num_image_sizes(self) -> int:
-        """How many sizes the images of a training have, one after the other."""
+        """Count the sizes that the images of a training run have, one after the other."""
         return 1 + (len(self.resolution.sizes) if self.resolution else 0)
 
     def class_counts(self) -> np.ndarray:
-        """How many training images have each class, (K,) int64."""
+        """Count the training images of each class, (K,) int64."""
         targets = self.targets
         assert isinstance(targets, Classes)
         assert self.num_classes is not None
         return targets.counts(self.num_classes)
 
     def class_shares(self) -> np.ndarray:
-        """How many images with each class an epoch's order holds, (K,) int64: as many, unless classes are balanced."""
+        """Count the images of each class in an epoch's order, (K,) int64: `class_counts`, unless classes are
+        balanced."""
         counts = self.class_counts()
         return class_shares(counts, self.order.class_balance) if self.order.class_balance else counts
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps in an epoch; the tail of an epoch that does not fill a global batch is left out."""
+        """Count the optimizer steps of an epoch; the tail that does not fill a global batch is left out."""
         return len(self.splits["train"]) // self.global_batch_size
 
     def trained_steps_per_epoch(self) -> int:
-        """Optimizer steps in one of the trainer's epochs, which trainer.limit_train_batches makes shorter."""
+        """Count the optimizer steps in one of the trainer's epochs, which trainer.limit_train_batches may shorten."""
         trainer = self._trainer()
         batches = self.steps_per_epoch * trainer.accumulate_grad_batches
         limit = trainer.limit_train_batches
@@ -228,13 +232,13 @@ class ImageDataModule(pl.LightningDataModule):
         return -(-batches // trainer.accumulate_grad_batches)
 
     def evaluated(self, split: str) -> ImageSplit:
-        """A split seen as in evaluation: the source's own images, whatever the training reads."""
+        """Give a split as evaluation sees it: the source's own images, whatever training reads."""
         return self.splits[split].seen_through(self.images.eval_crop, None)
 
     # -- loaders
 
     def train_dataloader(self, in_this_process: bool = False) -> Loader:
-        """The training batches from the trainer's step on, by worker processes or without any."""
+        """Load the training batches from the trainer's step on, with or without worker processes."""
         trainer, split = self._trainer(), self.training
         size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = TrainingOrder(
@@ -261,7 +265,7 @@ class ImageDataModule(pl.LightningDataModule):
         return self.evaluation_loader(self.test_split)
 
     def evaluation_loader(self, split: str) -> Loader:
-        """Every sample of a split once, with the evaluation crop; this rank's share of it."""
+        """Load every sample of a split once, with the evaluation crop; this rank's share of them."""
         trainer = self._trainer()
         size, _ = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = EvaluationOrder(
@@ -289,7 +293,7 @@ class ImageDataModule(pl.LightningDataModule):
     # -- batches
 
     def on_before_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> WorkerBatch:
-        """Judge the files that could not be read."""
+        """Refuse or skip the files that could not be read."""
         self.loading.check_readable(batch)
         if batch.unreadable:
             if not len(batch.index) and self._trainer().training:

@@ -1,4 +1,4 @@
-"""How the batches of a split come to a device: from worker processes, through a ring, or from what the device holds."""
+"""Bring the batches of a split to a device: from worker processes, through a ring, or from what the device holds."""
 
 import os
 from typing import Any
@@ -18,9 +18,9 @@ ON_BAD_IMAGE = ("error", "skip")
 
 
 class Loading:
-    """`num_workers` processes read, each keeps `prefetch_batches` ready; None is chosen by what the machine has. One
-    that is silent for `stall_timeout` seconds is stuck; 0: none is. `on_bad_image`: "error" raises DataError for a file
-    that cannot be read, "skip" leaves it out and counts it. Raises ConfigError for values out of range."""
+    """`num_workers` processes read, and each keeps `prefetch_batches` ready; None: chosen to suit the machine. A worker
+    that is silent for `stall_timeout` seconds counts as stuck; 0: never. `on_bad_image`: "error" raises DataError for a
+    file that cannot be read, "skip" leaves it out and counts it. Raises ConfigError for values out of range."""
 
     def __init__(
         self, *, num_workers: int | None, prefetch_batches: int | None, stall_timeout: float, on_bad_image: str
@@ -53,8 +53,8 @@ class Loading:
         from_device: bool = False,
         in_this_process: bool = False,
     ) -> Loader:
-        """The batches of a split in this order, for one of `processes` on this machine; cut out on the device where
-        `from_device` is true."""
+        """Load the batches of a split in this order, for one of `processes` on this machine; cut them out on the device
+        where `from_device` is true."""
         workers = 0 if in_this_process else workers_for(self.num_workers, processes)
         if from_device and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
             split, workers = CropsOnly.of(split), 0

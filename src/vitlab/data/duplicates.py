@@ -1,4 +1,4 @@
-"""What the images of a data set hold: the same content twice, sizes and modes, channel statistics, what is damaged.
+"""Look through the images of a data set: repeated content, sizes and modes, channel statistics, damage.
 
 n images, C channels, H W image height and width
 """
@@ -31,7 +31,7 @@ Place = tuple[str, int]  # a split, and the image's place in it
 
 
 def digest(stored: Stored) -> np.uint64:
-    """64 bits of BLAKE2b of a file's bytes, or of an array's shape and values."""
+    """Hash a file's bytes, or an array's shape and values, to 64 bits of BLAKE2b."""
     hasher = hashlib.blake2b(digest_size=8)
     if isinstance(stored, np.ndarray):
         hasher.update(repr(stored.shape).encode())
@@ -42,7 +42,7 @@ def digest(stored: Stored) -> np.uint64:
 
 
 def repeated(digests: Mapping[str, np.ndarray]) -> list[list[Place]]:
-    """Images of equal content, group by group, in the order of the splits. Digests (n,) of each split."""
+    """Group images of equal content by their digests (n,), in the order of the splits."""
     everything = np.concatenate(list(digests.values()))
     order = np.argsort(everything, kind="stable")
     begins = np.flatnonzero(np.diff(everything[order], prepend=everything[order[:1]] + np.uint64(1)))
@@ -69,7 +69,8 @@ class Overlap(NamedTuple):
     unchecked: str = ""
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """For two splits, the earlier one first: how many images of the later one are in the earlier one, too."""
+        """Count for each two splits, the earlier one first, how many images of the later one are also in the
+        earlier."""
         counts: dict[tuple[str, str], int] = {}
         for group in self.groups:
             splits = [split for split, _ in group]
@@ -80,14 +81,14 @@ class Overlap(NamedTuple):
 
 
 def across(groups: Iterable[list[Place]]) -> list[list[Place]]:
-    """Those groups that lie in more than one split."""
+    """Keep the groups that lie in more than one split."""
     return [group for group in groups if len({split for split, _ in group}) > 1]
 
 
 def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> Overlap:
-    """Equal images in different splits, if that is soon known: of pixels in memory, or of a few files.
+    """Find equal images in different splits, if that takes little time: pixels in memory, or few files.
 
-    Most images are told apart by the sum of their pixels, or the length of their file; the others are read.
+    Most images are told apart by the sum of their pixels, or the length of their file; only the others are read.
     """
     count = sum(len(split) for split in splits.values())
     deadline = time.monotonic() + seconds
@@ -113,7 +114,7 @@ def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> 
 
 
 def too_much(pools: list[Pool]) -> str:
-    """Why these pools are not compared; empty if they are."""
+    """Say why these pools are not compared; empty if they are."""
     if any(pool.pixels is None and not isinstance(pool, FilePool) for pool in pools):
         return "the images lie in archives or at a remote place"
     files = sum(len(pool) for pool in pools if pool.pixels is None)
@@ -124,7 +125,7 @@ def too_much(pools: list[Pool]) -> str:
 
 
 def quick_keys(pool: Pool, deadline: float) -> np.ndarray | None:
-    """Numbers (n,) uint64 that equal images share, and most others do not; None when it is too late."""
+    """Give numbers (n,) uint64 that equal images share and most others do not; None once time is up."""
     if pool.pixels is not None:
         values = np.ascontiguousarray(pool.pixels).reshape(len(pool), -1)
         width = next(width for width in (8, 4, 2, 1) if values.shape[1] % width == 0)
@@ -164,7 +165,7 @@ class Findings(NamedTuple):
 
 
 def examined(split: ImageSplit, crop: Crop, piece: range) -> Findings:
-    """The images at these places of a split; their moments as seen through `crop`."""
+    """Examine the images at these places of a split; their moments are taken as seen through `crop`."""
     digests, sizes = np.full(len(piece), UNKNOWN), np.zeros((len(piece), 2), np.int64)
     modes, unreadable = ["?"] * len(piece), {}
     moments = np.zeros((3, split.in_chans), np.int64)
@@ -197,7 +198,7 @@ def together(findings: list[Findings]) -> Findings:
 
 
 def mode_of(stored: Stored) -> str:
-    """Pillow's name for how an image is stored."""
+    """Give Pillow's name for how an image is stored."""
     if isinstance(stored, np.ndarray):
         channels = stored.shape[2] if stored.ndim == 3 else 1
         return MODES.get(channels, f"{channels} channels")

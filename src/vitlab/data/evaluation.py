@@ -1,4 +1,4 @@
-"""The samples of a split as evaluation sees them, without a trainer: for models that are looked at, not trained."""
+"""Load the samples of a split as evaluation does, without a trainer, for models that are looked at and not trained."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,11 +20,9 @@ def evaluation_batches(
     world_size: int = 1,
     processes: int = 1,
 ) -> Iterator[Batch]:
-    """Every sample of a split once, or of its `places`, this rank's share of them, on `device` as the model takes them.
-
-    Images that cannot be read are missing, or raise DataError, as data.loading.on_bad_image says; batches without any
-    image are left out. `processes` of this machine share its cores.
-    """
+    """Yield every sample of a split once, or of its `places`, this rank's share of them, on `device` as the model takes
+    them. Images that cannot be read are left out, or raise DataError, as data.loading.on_bad_image says; a batch
+    without any image is left out. `processes` of this machine share its cores."""
     images = datamodule.evaluated(split)
     order = EvaluationOrder(len(images), batch_size=batch_size, rank=rank, world_size=world_size, places=places)
     loader = datamodule.loading.loader(images, order, batch_size=batch_size, processes=processes, device=device)

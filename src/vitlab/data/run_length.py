@@ -1,4 +1,4 @@
-"""How many optimizer steps a run has."""
+"""Count the optimizer steps of a run."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from vitlab.errors import ConfigError
 
 
 def planned_steps(trainer: Any, steps_per_epoch: int) -> int:
-    """Optimizer steps of the whole run, from trainer.max_epochs and trainer.max_steps. Raises ConfigError for a run
-    without an end, and for one that max_epochs ends before max_steps."""
+    """Count the optimizer steps of the whole run, from trainer.max_epochs and trainer.max_steps. Raises ConfigError for
+    a run without an end, and for one that max_epochs ends before max_steps."""
     limits = []
     if trainer.max_epochs is not None and trainer.max_epochs >= 0:
         limits.append(trainer.max_epochs * steps_per_epoch)

@@ -1,1 +1,1 @@
-"""What a worker hands over and what the model takes, and what happens between."""
+"""Batches: what a worker hands over, what the model takes, and what happens in between."""

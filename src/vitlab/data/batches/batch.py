@@ -20,7 +20,7 @@ class View(NamedTuple):
     grid: Grid | MixedGrids | None = None
 
     def arguments(self) -> tuple[Any, ...]:
-        """What the model is called with."""
+        """Give what the model is called with."""
         return (self.inputs,) if self.grid is None else (self.inputs, self.grid)
 
 
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
     @property
     def view(self) -> View:
-        """The only view."""
+        """Give the only view."""
         (view,) = self.views
         return view
 

@@ -1,13 +1,11 @@
-"""A global batch, shared out among devices and micro-batches."""
+"""Divide a global batch among devices and micro-batches."""
 
 from vitlab.errors import ConfigError
 
 
 def divide_batch(global_batch_size: int, device_batch_size: int | None, world_size: int) -> tuple[int, int]:
-    """(images a device takes at once, micro-batches it accumulates for one optimizer step).
-
-    device_batch_size null: a device takes its whole share at once. Raises ConfigError for sizes that do not divide.
-    """
+    """Give the images a device takes at once, and the micro-batches it accumulates for one optimizer step. With
+    device_batch_size null a device takes its whole share at once. Raises ConfigError for sizes that do not divide."""
     if global_batch_size < 1:
         raise ConfigError(f"global_batch_size {global_batch_size} is not at least 1")
     if device_batch_size is not None and device_batch_size < 1:
@@ -25,7 +23,7 @@ def divide_batch(global_batch_size: int, device_batch_size: int | None, world_si
 
 
 def largest_share(global_batch_size: int, at_most: int, world_size: int) -> int | None:
-    """The most images, `at_most` so many, that divide a device's share; None where nothing does."""
+    """Give the largest number of images, up to `at_most`, that divides a device's share; None if there is none."""
     share = global_batch_size // world_size
     return next((size for size in range(min(at_most, share), 0, -1) if share % size == 0), None)
 

@@ -1,7 +1,6 @@
-"""Mixing the images and labels of a batch, on the device: mixup and CutMix.
+"""Mix the images and labels of a batch on the device: mixup and CutMix.
 
-mixup: Zhang et al., 2018, arXiv:1710.09412. CutMix: Yun et al., 2019, arXiv:1905.04899.
-B batch, K classes
+mixup: Zhang et al., 2018, arXiv:1710.09412. CutMix: Yun et al., 2019, arXiv:1905.04899. B batch, K classes
 """
 
 import torch
@@ -12,11 +11,11 @@ from vitlab.seeding import seeded_cpu
 
 
 class Mixing:
-    """One of mixup and CutMix for each batch, CutMix with probability `cutmix_rate`, none with 1 - `rate`.
+    """Mixup or CutMix for each batch: CutMix with probability `cutmix_rate`, neither with 1 - `rate`. Images (B, C, H,
+    W), and how much of each class is in them (B, K) -> the same, mixed.
 
-    Images (B, C, H, W), and how much of each class there is in them (B, K) -> the same, mixed. The pairing is with the
-    image before it in the batch, and all that is random comes from the given seed. An alpha is that of the Beta
-    distribution.
+    Each image is mixed with the one before it in the batch; all random numbers come from the given seed. An alpha is
+    the parameter of a Beta distribution.
     """
 
     def __init__(self, *, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):

@@ -1,4 +1,4 @@
-"""The end of the data path, on the device: uint8 images become what the model takes.
+"""Finish a batch on the device: uint8 images become what the model takes.
 
 B batch, C channels, H W image height and width, P patch_size, N patches
 """
@@ -33,7 +33,7 @@ class Preprocessing(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def finished(self, batch: RawBatch) -> Batch:
-        """Make what a model takes of what a worker has handed over."""
+        """Turn what a worker has handed over into what a model takes."""
         self.to(batch.index.device)
         return Batch(tuple(self.finished_view(view) for view in batch.views), batch.target, batch.index)
 
@@ -45,27 +45,28 @@ class Preprocessing(nn.Module):
         return View(normalize(inputs), grid)
 
     def mixed(self, batch: RawBatch, shares: Tensor, mixing: Mixing, seed: int) -> Batch:
-        """The same of the only view, with images and their `shares` (B, K) of classes mixed in between."""
+        """Finish a batch of one view, mixing its images and their `shares` (B, K) of classes in between."""
         self.to(batch.index.device)
         images, target = mixing(self.normalize(batch.view), shares, seed)
         return Batch((View(*self.cut(images)),), target, batch.index)
 
     def normalize(self, images: Tensor) -> Tensor:
-        """From [0, 255] to float of the same shape, (B, C, H, W)."""
+        """Scale and normalise [0, 255] to float, (B, C, H, W)."""
         return images.to(torch.float32, copy=True).div_(255).sub_(self.mean).div_(self.std)
 
     def normalize_patches(self, patches: Tensor) -> Tensor:
-        """The same of patches (B, N, C·P·P), in which a channel's values follow each other."""
+        """Normalise patches (B, N, C·P·P), in which the values of a channel are consecutive."""
         size = patches.shape[-1] // self.mean.numel()
         mean, std = (value.flatten().repeat_interleave(size) for value in (self.mean, self.std))
         return patches.to(torch.float32, copy=True).div_(255).sub_(mean).div_(std)
 
     def denormalize(self, images: Tensor) -> Tensor:
-        """The inverse of `normalize` for images (B, C, H, W), in [0, 1], for pictures."""
+        """Invert `normalize` for images (B, C, H, W), to [0, 1], for pictures."""
         return (images * self.std + self.mean).clamp(0, 1)
 
     def cut(self, images: Tensor) -> tuple[Tensor, Grid | None]:
-        """(B, C, H, W) -> (B, N, C·P·P) and the grid (h, w); with patch_size null the images as they are, and none."""
+        """Cut into patches: (B, C, H, W) -> (B, N, C·P·P) and the grid (h, w). With patch_size null, images stay, and
+        the grid is None."""
         if self.patch_size is None:
             return images, None
         h, w = images.shape[-2] // self.patch_size, images.shape[-1] // self.patch_size

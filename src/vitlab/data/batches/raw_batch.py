@@ -1,4 +1,5 @@
-"""What a worker hands over: the views of each image in uint8, targets, places in the split, what could not be read.
+"""Collate what a worker hands over: uint8 views of each image, targets, places in the split, and what could not be
+read.
 
 B batch, C channels, H W image height and width, P patch_size, N patches
 """
@@ -22,7 +23,7 @@ class Sample(NamedTuple):
 
     @property
     def image(self) -> Tensor:
-        """The only view, (C, H, W)."""
+        """Give the only view, (C, H, W)."""
         (image,) = self.views
         return image
 
@@ -57,7 +58,7 @@ class RawBatch(NamedTuple):
 
     @property
     def view(self) -> Any:
-        """The only view."""
+        """Give the only view."""
         (view,) = self.views
         return view
 
@@ -71,8 +72,8 @@ def collate(
     patch_size: int | None = None,
     place: Tensor | None = None,
 ) -> RawBatch:
-    """Stack samples into a batch, with the `target` of those that could be read; the others are named in it.
-    `patch_size`: of images that differ in size. `place` (bytes,): memory for the pixels."""
+    """Stack samples into a batch, with the `target` of those that could be read; list the others in it. `patch_size` is
+    needed for images that differ in size, `place` (bytes,) is memory for the pixels."""
     found = [s for s in samples if isinstance(s, Sample)]
     unreadable = tuple(s for s in samples if isinstance(s, Unreadable))
     index = torch.tensor([s.index for s in found], dtype=torch.long)
@@ -93,8 +94,7 @@ def mixed_patches(images: Sequence[Tensor], patch_size: int, place: Tensor | Non
 
 
 def stacked(images: Sequence[Tensor], place: Tensor | None) -> Tensor:
-    """B tensors of one shape -> (B, ...), in `place` if they fit, else in memory of their own, which processes
-    share."""
+    """Stack B tensors of one shape to (B, ...): in `place` if they fit, else in new memory that processes share."""
     size = len(images) * images[0].numel()
     if place is None or size > len(place):
         return default_collate(list(images))

@@ -1,4 +1,4 @@
-"""Image size as a schedule: small images first, which cost less, the full size at the end."""
+"""Schedule the image size: small images first, which cost less, the full size at the end."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -26,7 +26,7 @@ class ProgressiveResolution:
         self.until = list(until)
 
     def image_size(self, step: int, num_steps: int) -> int:
-        """Give the image size of an optimizer step out of `num_steps`; 0: the data's own."""
+        """Give the image size at an optimizer step out of `num_steps`; 0: the data's own."""
         for size, share in zip(self.sizes, self.until, strict=True):
             if step < round(share * num_steps):
                 return size

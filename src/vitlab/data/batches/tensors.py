@@ -1,4 +1,4 @@
-"""The tensors of a batch, whatever kind it is of."""
+"""Copy the tensors of any kind of batch."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Where a run keeps images so that they need not be read and decoded again in each epoch."""
+"""Caches: training images kept so that they need not be read and decoded in each epoch."""
 
 from vitlab.data.cache.cache import CACHES, Cache
 from vitlab.data.cache.decoded import decoded

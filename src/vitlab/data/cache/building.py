@@ -1,4 +1,4 @@
-"""A cache's folder: built once, by one process, whole or not there."""
+"""Build the folder of a cache: once, by one process, whole or not there."""
 
 import errno
 import json
@@ -18,11 +18,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Path:
-    """The folder below `root` with what `build(folder)` writes, for all that has the same key, in plain types.
+    """Give the folder below `root` with what `build(folder)` writes for `key`, plain values that identify it.
 
-    It is built under another name, and has its own only when it is whole and on the disk. A build that was broken off
-    is handed to `build` again; another process that is at it is waited for. Raises DataError for a folder with another
-    key, StorageError when the disk is full.
+    It is built under another name, and renamed only once it is complete and on the disk. An interrupted build is handed
+    to `build` again; if another process is building, this one waits. Raises DataError for a folder with another key,
+    StorageError when the disk is full.
     """
     place = root / f"{key['cache']}-{digest_of(as_json(key))}"
     if is_whole(place, key):
@@ -63,7 +63,7 @@ def is_whole(place: Path, key: dict[str, Any]) -> bool:
 
 @contextmanager
 def waited_for(path: Path, place: Path) -> Iterator[None]:
-    """The lock, held; says so when another process has it."""
+    """Take the lock; say so if another process holds it and we have to wait."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""Which cache training images come from."""
+"""Choose the cache that training images come from."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,23 +29,23 @@ class Cache:
         return self.kind == "device"
 
     def cached(self, pool: Pool, *, mode: str | None, in_chans: int, num_workers: int) -> Pool:
-        """The same pool out of the cache, which is built by so many processes if it is not there."""
+        """Give the same pool out of the cache, which that many processes build if it is not there."""
         settings = {"size": self.size, "image_mode": mode, "in_chans": in_chans, "num_workers": num_workers}
         return CACHES[self.kind](pool, self.root, **settings)
 
 
 def uncached(pool: Pool, root: Path, **settings: Any) -> Pool:
-    """Read images as the source gives them, each time anew."""
+    """Read images from the source, anew each time."""
     return pool
 
 
 def small_files(pool: Pool, root: Path, *, size: int, image_mode: str | None, in_chans: int, num_workers: int) -> Pool:
-    """Image files whose shorter side has at most `size` pixels."""
+    """Read image files whose shorter side has at most `size` pixels."""
     return encoded(pool, root, shorter_side=size, image_mode=image_mode, num_workers=num_workers)
 
 
 def held_pixels(pool: Pool, root: Path, **settings: Any) -> Pool:
-    """Pixels of one size: the source's own, or those of a decoded cache."""
+    """Read pixels of one size: the source's own, or those of a decoded cache."""
     return pool if holds_pixels(pool, settings["in_chans"]) else decoded(pool, root, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Images as pixels on the disk, all of one size: nothing is left to decode.
+"""Keep images as pixels on the disk, all of one size, with nothing left to decode.
 
 n images, S their height and width in the cache, C channels
 """
@@ -29,11 +29,9 @@ GIGABYTE = 10**9
 def decoded(
     pool: Pool, folder: Path, *, size: int, image_mode: str | None, in_chans: int, num_workers: int
 ) -> "DecodedPool":
-    """The same images, each resized whole to `size` x `size` pixels (bicubic, antialiased) in `in_chans` channels, out
-    of a cache below `folder`, which is built first if it is not there.
-
-    Raises DataError for an image with another number of channels, StorageError when the disk has no room for all.
-    """
+    """Give the same images, each resized whole to `size` x `size` pixels (bicubic, antialiased) in `in_chans` channels,
+    from a cache below `folder` that is built first if it is not there. Raises DataError for an image with another
+    number of channels, StorageError when the disk has no room for all."""
     key = {
         "cache": "decoded",
         "version": VERSION,
@@ -51,11 +49,9 @@ def decoded(
 
 
 class DecodedPool(Pool):
-    """What a pool holds, as pixels (S, S, C), or (S, S) if C is 1: read-only views into one file, which all processes
-    of a machine share in memory as far as there is room. Pickled, it is the file's place.
-
-    An image that could not be read when the cache was built is a DamagedImage, with the reason.
-    """
+    """The images of a pool as pixels (S, S, C), or (S, S) if C is 1: read-only views into one file, which all processes
+    of a machine share in memory as far as there is room. Pickled, it is the path of that file. An image that could not
+    be read when the cache was built raises DamagedImage, with the reason."""
 
     def __init__(self, pool: Pool, place: Path, size: int, in_chans: int):
         super().__init__(pool.targets, pool.fingerprint)
@@ -93,8 +89,8 @@ class DecodedPool(Pool):
 
 
 def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
-    """Fill the file of pixels, and write the sizes (n, 2) that the images had. What an earlier call has marked as done,
-    which it did once it was on the disk, is not done again."""
+    """Fill the file of pixels, and write the sizes (n, 2) that the images had. Chunks that an earlier call finished
+    (marked once they were on the disk) are not done again."""
     total = len(decoder.pool)
     done = earlier(place / DONE) if reserved(decoder.path, total * decoder.image_bytes) else {}
     write_whole(place / DONE, b"".join(as_line(chunk) for chunk in done.values()))  # without a line that broke off
@@ -119,7 +115,7 @@ def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
 
 
 def earlier(path: Path) -> dict[int, dict[str, Any]]:
-    """The chunks that are marked as done, by their first image."""
+    """Read which chunks are marked as done, by their first image."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     chunks = [json.loads(line) for line in lines]
     return {chunk["start"]: chunk for chunk in chunks}
@@ -130,7 +126,8 @@ def as_line(chunk: dict[str, Any]) -> bytes:
 
 
 def reserved(path: Path, needed: int) -> bool:
-    """Make a file of `needed` bytes whose place on the disk is its own; whether it was there. Raises StorageError."""
+    """Make a file of `needed` bytes, all reserved on the disk; return whether it was there already. Raises
+    StorageError."""
     if path.is_file() and path.stat().st_size == needed:
         return True
     free = shutil.disk_usage(path.parent).free
@@ -182,7 +179,8 @@ class Decoder:
         return {"start": numbers.start, "sizes": sizes, "unreadable": unreadable}
 
     def resized(self, stored: Stored | Exception, i: int) -> tuple[np.ndarray, tuple[int, int]]:
-        """Pixels (S, S, C), and the (height, width) of the image. Raises DamagedImage, and DataError for a wrong C."""
+        """Give pixels (S, S, C), and the (height, width) of the image. Raises DamagedImage, and DataError for a wrong
+        C."""
         if isinstance(stored, Exception):
             raise stored
         picture = opened(stored, self.image_mode)
@@ -198,7 +196,7 @@ class Decoder:
         return pixels, picture.size
 
     def write(self, block: np.ndarray, offset: int) -> None:
-        """Not through a memory map: there a full disk would be the end of the process, without a word."""
+        """Write without a memory map, where a full disk would end the process without a word."""
         content = memoryview(block.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
         try:
             descriptor = os.open(self.path, os.O_WRONLY)
@@ -214,7 +212,7 @@ class Decoder:
 
 
 def resize(pixels: np.ndarray, size: int) -> np.ndarray:
-    """(H, W, C) -> (size, size, C)."""
+    """Resize. (H, W, C) -> (size, size, C)."""
     if pixels.shape[2] == 3:
         return np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC))
     channels = [Image.fromarray(np.ascontiguousarray(channel)) for channel in np.moveaxis(pixels, 2, 0)]

@@ -1,4 +1,4 @@
-"""A whole split on the device: batches are cut out of it there, and nothing is read or copied while training.
+"""Hold a whole split on the device: batches are cut out of it there, and training reads and copies nothing.
 
 n images of the split, B batch, C channels, S side of the stored images, h w height and width of a crop
 """
@@ -22,9 +22,9 @@ from vitlab.out_of_memory import refusing
 
 
 class CropView(NamedTuple):
-    """Which crops to cut out of images that lie on the device: their `size` (h, w), by how many pixels each is moved
-    down and to the right (B, 2), whether it is flipped (B,), and its box (B, 4) in stored pixels, None where all of the
-    image is taken as it is."""
+    """Which crops to cut out of images that lie on the device: their `size` (h, w), by how many pixels to move each
+    down and to the right (B, 2), whether to flip it (B,), and its box (B, 4) in stored pixels, None where whole images
+    are taken."""
 
     shifts: Tensor
     flips: Tensor
@@ -33,7 +33,7 @@ class CropView(NamedTuple):
 
 
 class CropBatch(NamedTuple):
-    """A `RawBatch` that says of each view which crops to cut, and has no pixels."""
+    """A `RawBatch` without pixels, which says for each view which crops to cut."""
 
     views: tuple[CropView, ...]
     target: Any
@@ -45,10 +45,8 @@ class CropBatch(NamedTuple):
 
 
 class CropsOnly(ImageSplit):
-    """An ImageSplit whose batches say which crops to take, and hold no pixels.
-
-    Raises ConfigError for a split that is transformed on the CPU, or whose images differ in size.
-    """
+    """An ImageSplit whose batches say which crops to take, and hold no pixels. Raises ConfigError for a split that is
+    transformed on the CPU, or whose images differ in size."""
 
     @classmethod
     def of(cls, split: ImageSplit) -> "CropsOnly":
@@ -73,7 +71,7 @@ class CropsOnly(ImageSplit):
 
     @staticmethod
     def exact(split: ImageSplit) -> bool:
-        """Whether its crops are stored images as they are, which are the same from anywhere."""
+        """Whether its crops are whole stored images, which are the same wherever they are cut."""
         if not holds_pixels(split.pool, split.in_chans) or type(split.crop) is not WholeImage:
             return False
         assert split.pool.pixels is not None
@@ -91,7 +89,7 @@ class CropsOnly(ImageSplit):
         return CropBatch(views, self.collated_targets(places), torch.from_numpy(places), bad)
 
     def crop_view(self, crops: Crops, sizes: np.ndarray) -> CropView:
-        """One view of images that had these `sizes` (B, 2) before they were stored."""
+        """Give one view of images that had these `sizes` (B, 2) before they were stored."""
         assert self.pool.pixels is not None
         S = self.pool.pixels.shape[1:3]
         h, w = crops.sizes[0].tolist()
@@ -102,14 +100,14 @@ class CropsOnly(ImageSplit):
 
 
 def holds_pixels(pool: Pool, in_chans: int) -> bool:
-    """Whether a pool has pixels of one size, in so many channels."""
+    """Whether a pool has pixels of one size in that many channels."""
     if pool.pixels is None:
         return False
     return in_chans == (pool.pixels.shape[3] if pool.pixels.ndim == 4 else 1)
 
 
 class DeviceImages:
-    """Splits whose images lie on a device, from their first batch there on."""
+    """The images of splits on a device; each split is copied there when its first batch is asked for."""
 
     def __init__(self) -> None:
         self.images: dict[tuple[ImageSplit, torch.device], Tensor] = {}
@@ -124,7 +122,7 @@ class DeviceImages:
 
 
 def held_on(device: torch.device, split: ImageSplit) -> Tensor:
-    """The images of a split, uint8 (n, C, S, S)."""
+    """Copy the images of a split to the device, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None
     size = len(split) * split.pool.pixels[0].nbytes / 10**9
     with refusing(lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache.kind=decoded"):
@@ -146,7 +144,7 @@ def cut_out(images: Tensor, view: CropView) -> Tensor:
 
 
 def moved(images: Tensor, shift: Tensor, dim: int) -> Tensor:
-    """Each image (B, C, H, W) moved along a dimension by its own number of pixels (B,), with zeros moving in."""
+    """Move each image (B, C, H, W) along a dimension by its own number of pixels (B,); zeros move in."""
     length = images.shape[dim]
     source = torch.arange(length, device=images.device) - shift[:, None]  # (B, length)
     shape = [len(images), 1, 1, 1]

@@ -1,4 +1,5 @@
-"""Images as small JPEGs on the disk: fewer bytes to read and fewer pixels to decode, for crops that need no more."""
+"""Keep images as small JPEGs on the disk: fewer bytes to read and fewer pixels to decode, for crops that need no
+more."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +17,9 @@ SPLIT = "images"
 
 
 def encoded(pool: Pool, folder: Path, *, shorter_side: int, image_mode: str | None, num_workers: int) -> Pool:
-    """The same images, those whose shorter side is longer than `shorter_side` pixels shrunk to it, out of a cache below
-    `folder`, which is built first if it is not there. Raises DataError for pixels in more channels than a file holds,
-    StorageError when the disk is full."""
+    """Give the same images, shrunk to `shorter_side` where their shorter side is longer, from a cache below `folder`
+    that is built first if it is not there. Raises DataError for pixels in more channels than a file holds, StorageError
+    when the disk is full."""
     reencoding = Reencoding(image_mode, shorter_side=shorter_side)
     key = {
         "cache": "encoded",
@@ -47,8 +48,8 @@ def encoded(pool: Pool, folder: Path, *, shorter_side: int, image_mode: str | No
 
 
 class EncodedPool(Pool):
-    """What a pool holds, read from the shards that it was copied to; names, classes and fingerprint are the pool's own.
-    An image that could not be read when it was copied is a DamagedImage, with the reason."""
+    """The images of a pool, read from the shards that they were copied to; names, classes and fingerprint are the
+    pool's own. An image that could not be read when it was copied raises DamagedImage, with the reason."""
 
     def __init__(self, pool: Pool, copy: Pool):
         super().__init__(pool.targets, pool.fingerprint)

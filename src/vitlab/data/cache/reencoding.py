@@ -1,4 +1,4 @@
-"""Images as files of bounded size: small ones as they are, larger ones shrunk and encoded anew."""
+"""Bound the size of image files: small ones stay as they are, larger ones are shrunk and encoded anew."""
 
 from dataclasses import dataclass
 from io import BytesIO
@@ -51,7 +51,7 @@ class Reencoding:
             raise ConfigError(f"neither JPEG nor PNG keeps image_mode {self.image_mode}; use L, RGB or RGBA")
 
     def scale(self, height: int, width: int) -> float:
-        """By how much height and width are multiplied; 1 at most."""
+        """Give the factor by which height and width shrink; 1 at most."""
         bounds = [(self.shorter_side, min(height, width)), (self.longest_side, max(height, width))]
         return min(1.0, *(bound / side for bound, side in bounds if bound is not None), 1.0)
 
@@ -90,7 +90,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def extension(content: bytes) -> str:
-    """What a file is, by its first bytes: other programs go by the name."""
+    """Tell a file's type by its first bytes, since other programs go by the name."""
     return next((name for magic, name in MAGIC.items() if content.startswith(magic)), "img")
 
 

@@ -50,21 +50,21 @@ class Crop:
         self.interpolation = interpolation.lower()
 
     def at(self, image_size: int) -> Self:
-        """The same crop at another size, everything in proportion."""
+        """Copy the crop for another size, everything in proportion."""
         other = copy.copy(self)
         other.image_size = image_size
         return other
 
     def output_size(self) -> tuple[int, int] | None:
-        """Height and width of what it gives, None where they differ from image to image."""
+        """Give the height and width of its results; None where they differ from image to image."""
         return self.image_size, self.image_size
 
     def views(self) -> Sequence["Crop"]:
-        """The crops that are taken of each image."""
+        """Give the crops that are taken of each image."""
         return (self,)
 
     def mixed_patch_size(self) -> int | None:
-        """The patches that a batch of different sizes is cut into, None where it is images of one size."""
+        """Give the patch size that a batch of different sizes is cut by; None where all images have one size."""
         return None
 
     def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
@@ -184,7 +184,7 @@ class RandomResizedCrop(Crop):
 
 
 def torchvision_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, ratio: Range) -> np.ndarray:
-    """Sizes (B, 2) and uniform numbers (B, 2·attempts + 2) -> boxes (B, 4)"""
+    """Draw boxes as torchvision does. Sizes (B, 2) and uniform numbers (B, 2·attempts + 2) -> (B, 4)"""
     H, W = sizes.T[:, :, None]  # (B, 1) each
     first, second, place = np.split(numbers, [ATTEMPTS, 2 * ATTEMPTS], axis=1)
     area = between(first, *scale) * H * W  # (B, attempts)
@@ -200,7 +200,7 @@ def torchvision_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, rati
 
 
 def inception_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, ratio: Range) -> np.ndarray:
-    """Sizes (B, 2) and uniform numbers (B, 2·attempts + 2) -> boxes (B, 4)"""
+    """Draw boxes as TensorFlow does. Sizes (B, 2) and uniform numbers (B, 2·attempts + 2) -> (B, 4)"""
     H, W = sizes.T[:, :, None]
     first, second, place = np.split(numbers, [ATTEMPTS, 2 * ATTEMPTS], axis=1)
     least, most = scale[0] * H * W, scale[1] * H * W
@@ -288,28 +288,28 @@ class MultiCrop(Crop):
 
 
 def whole(sizes: np.ndarray) -> np.ndarray:
-    """The boxes (B, 4) of whole images (B, 2)."""
+    """Give the boxes (B, 4) of whole images (B, 2)."""
     return boxes_of(np.zeros_like(sizes), sizes)
 
 
 def boxes_of(corner: np.ndarray, extent: np.ndarray) -> np.ndarray:
-    """Top left corners (B, 2), row first, and heights and widths (B, 2) -> boxes (B, 4)"""
+    """Turn top left corners (B, 2), row first, and heights and widths (B, 2) into boxes (B, 4)."""
     return np.concatenate([corner[:, ::-1], (corner + extent)[:, ::-1]], axis=1).astype(float)
 
 
 def first_of(fits: np.ndarray, height: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Height and width (B, 2) of the first attempt that fits, of (B, attempts)."""
+    """Choose the first attempt that fits, of (B, attempts): its height and width (B, 2)."""
     chosen = fits.argmax(axis=1)[:, None]
     return np.concatenate([np.take_along_axis(side, chosen, axis=1) for side in (height, width)], axis=1)
 
 
 def between(numbers: np.ndarray, least: float, most: float) -> np.ndarray:
-    """Numbers in [0, 1) stretched over a range."""
+    """Stretch numbers in [0, 1) over a range."""
     return least + numbers * (most - least)
 
 
 def integers(numbers: np.ndarray, count: np.ndarray | int) -> np.ndarray:
-    """Numbers in [0, 1) as integers in [0, count)."""
+    """Turn numbers in [0, 1) into integers in [0, count)."""
     return np.floor(numbers * count).astype(int)
 
 

@@ -1,4 +1,4 @@
-"""From a stored image to its pixels: upright, in 8 bits, in the mode that is asked for, or an error that says why not.
+"""Decode a stored image: upright, in 8 bits, in the mode asked for, or an error that says why not.
 
 H W image height and width, C channels
 """
@@ -48,8 +48,8 @@ class Picture(ABC):
 
     @abstractmethod
     def pixels(self, wanted: tuple[float, float] | None = None) -> tuple[Pixels, int]:
-        """Its pixels, and by what power of 2 they are fewer than in `size`, in each direction. JPEGs are decoded at a
-        lower resolution where that still gives the `wanted` height and width. Raises DamagedImage."""
+        """Decode, and tell by what power of 2 the result is smaller than `size`, in each direction. JPEGs are decoded
+        at a lower resolution where that still gives the `wanted` height and width. Raises DamagedImage."""
 
 
 def opened(stored: Stored, image_mode: str | None) -> Picture:
@@ -94,7 +94,7 @@ class PixelArray(Picture):
 
 
 class PillowFile(Picture):
-    """What Pillow reads."""
+    """An image file that Pillow reads."""
 
     def __init__(self, content: bytes, image_mode: str | None):
         self.image = Image.open(BytesIO(content))
@@ -132,7 +132,7 @@ class PillowFile(Picture):
 
 
 def in_mode(image: Image.Image, image_mode: str | None) -> Image.Image:
-    """A decoded image in 8 bits, and in `image_mode` (None: as stored, a palette looked up)."""
+    """Convert a decoded image to 8 bits and to `image_mode` (None: as stored, a palette looked up)."""
     transparent = image.has_transparency_data
     onto_white = transparent and image_mode is not None and "A" not in image_mode
     if image.mode == (image_mode or "RGB") and not onto_white:
@@ -156,7 +156,7 @@ def in_mode(image: Image.Image, image_mode: str | None) -> Image.Image:
 
 @cache
 def simplejpeg() -> Any:
-    """The library, or None."""
+    """Import the library; None without it."""
     if find_spec("simplejpeg") is None:
         return None
     import simplejpeg
@@ -169,7 +169,7 @@ def is_jpeg(content: bytes) -> bool:
 
 
 def jpeg_orientation(content: bytes) -> int:
-    """What EXIF says about a JPEG's orientation: 1, upright, where it says nothing, or is damaged."""
+    """Read a JPEG's EXIF orientation; 1, upright, where there is none or it is damaged."""
     exif = Image.Exif()
     try:
         exif.load(exif_block(content))
@@ -196,7 +196,7 @@ def exif_block(content: bytes) -> bytes:
 
 
 def fast_jpeg(content: bytes, image_mode: str | None) -> Picture | None:
-    """A plain JPEG in the mode it has; None for what is left to Pillow."""
+    """Open a plain JPEG in its own mode; None for what is left to Pillow."""
     library = simplejpeg()
     if library is None or image_mode not in (None, "RGB", "L"):
         return None
@@ -212,7 +212,7 @@ def fast_jpeg(content: bytes, image_mode: str | None) -> Picture | None:
 
 
 class FastJPEG(Picture):
-    """The same pixels as Pillow's, sooner; what makes libjpeg complain is read by Pillow."""
+    """A JPEG decoded to the same pixels as Pillow's, but faster; one that libjpeg complains about is read by Pillow."""
 
     def __init__(self, content: bytes, image_mode: str | None, size: tuple[int, int], target: str):
         self.content, self.image_mode, self.size, self.target = content, image_mode, size, target

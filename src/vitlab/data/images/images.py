@@ -1,4 +1,4 @@
-"""How a run sees images: in which colours, what part of them, changed in what way.
+"""Say how a run sees images: in which colours, which part, with which changes.
 
 C channels, H W image height and width
 """
@@ -38,8 +38,8 @@ class Images:
         self.train_transform = train_transform
 
     def check(self, stored: int | None, in_chans: int, patch_size: int | None) -> None:
-        """Raise ConfigError unless they give `in_chans` channels of what is `stored` (None: files may differ), in
-        patches of the model where a crop cuts any."""
+        """Raise ConfigError unless images come out in `in_chans` channels from what is `stored` (None: files may
+        differ), and in the model's patches where a crop cuts any."""
         channels = stored if self.mode is None else Image.getmodebands(self.mode)
         if channels is not None and channels != in_chans:
             raise ConfigError(
@@ -56,7 +56,7 @@ class Images:
             check_augmentation("data.images.train_transform", self.train_transform, in_chans)
 
     def transform(self, augmentation: Transform | None) -> Transform | None:
-        """What is done to training images after the crop; None: nothing."""
+        """Compose what is done to training images after the crop; None: nothing."""
         transforms = [one for one in (self.train_transform, augmentation) if one is not None]
         return v2.Compose(transforms) if transforms else None
 
@@ -67,5 +67,5 @@ class Images:
 
     @property
     def num_views(self) -> int:
-        """How many views of an image a training batch has."""
+        """Count the views of an image in a training batch."""
         return len(self.train_crop.views())

@@ -1,4 +1,4 @@
-"""Mean and standard deviation of images.
+"""Compute mean and standard deviation of images.
 
 C channels, H W image height and width
 """
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def moments_of(image: Tensor) -> np.ndarray:
-    """How many values a channel has, their sum and that of their squares: uint8 (C, H, W) -> (3, C) int64"""
+    """Count the values of each channel, and sum them and their squares: uint8 (C, H, W) -> (3, C) int64"""
     values = image.flatten(1).to(torch.int64)  # (C, H·W)
     number = torch.full((len(values),), values.shape[1])
     return torch.stack([number, values.sum(dim=1), values.square().sum(dim=1)]).numpy()

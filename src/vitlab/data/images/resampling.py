@@ -1,4 +1,4 @@
-"""A box of an image, resized with antialiasing: by torch, or by Pillow where it has to be exact.
+"""Resize a box of an image with antialiasing: by torch, or by Pillow where it has to be exact.
 
 H W height and width, C channels, h w those of the result
 """
@@ -16,9 +16,11 @@ MOST_AROUND = 64  # times the area of a window that an image may be resized to, 
 
 
 def resampled(pixels: Pixels, box: np.ndarray, size: tuple[int, int], interpolation: str, exact: bool) -> Tensor:
-    """-> uint8 (C, h, w). `box` (4,): left, top, right, bottom; `size` (h, w). `exact`: by Pillow, and the box is a
-    window of the resized image; else it is rounded to whole pixels, one of them at least, and what lies outside has
-    no part in the result."""
+    """Resize `box` (4,): left, top, right, bottom, to `size` (h, w). -> uint8 (C, h, w)
+
+    `exact`: by Pillow, and the box is a window of the resized image. Otherwise the box is rounded to whole pixels, at
+    least one, and what lies outside does not enter the result.
+    """
     if exact and by_pillow(pixels):
         return window(as_image(pixels), box, size, interpolation)
     height, width = extent(pixels)
@@ -38,7 +40,7 @@ def resampled(pixels: Pixels, box: np.ndarray, size: tuple[int, int], interpolat
 
 
 def window(image: Image.Image, box: np.ndarray, size: tuple[int, int], interpolation: str) -> Tensor:
-    """The whole image is resized and then cropped, as torchvision does it: Pillow's own box gives other last digits."""
+    """Resize the whole image and then crop it, as torchvision does: Pillow's own box gives other last digits."""
     (h, w), (left, top, right, bottom) = size, box.tolist()
     across, down = w / (right - left), h / (bottom - top)
     height, width = round(image.height * down), round(image.width * across)
@@ -54,19 +56,19 @@ def resized(
     interpolation: str,
     box: tuple[float, float, float, float] | None = None,
 ) -> Tensor:
-    """By Pillow. -> uint8 (C, h, w)"""
+    """Resize by Pillow. -> uint8 (C, h, w)"""
     if box is None and image.size == size[::-1]:
         return as_tensor(image)
     return as_tensor(image.resize(size[::-1], Image.Resampling[interpolation.upper()], box=box))
 
 
 def by_pillow(pixels: Pixels) -> bool:
-    """Whether Pillow can hold it: 1, 3 or 4 channels."""
+    """Whether Pillow can hold the image: 1, 3 or 4 channels."""
     return isinstance(pixels, Image.Image) or pixels.ndim == 2 or pixels.shape[2] in (1, 3, 4)
 
 
 def extent(pixels: Pixels) -> tuple[int, int]:
-    """Height and width."""
+    """Give height and width."""
     return (pixels.height, pixels.width) if isinstance(pixels, Image.Image) else (pixels.shape[0], pixels.shape[1])
 
 
@@ -78,7 +80,7 @@ def as_image(pixels: Pixels) -> Image.Image:
 
 
 def as_tensor(pixels: Pixels) -> Tensor:
-    """-> uint8 (C, H, W)"""
+    """Convert to uint8 (C, H, W)."""
     array = np.require(np.asarray(pixels), requirements="W")
     image = torch.from_numpy(array)
     return image[None] if image.ndim == 2 else image.permute(2, 0, 1)

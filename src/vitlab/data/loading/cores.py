@@ -1,4 +1,4 @@
-"""How many of a machine's cores one process of a run may take."""
+"""Divide a machine's cores among the processes of a run."""
 
 import os
 import socket
@@ -28,12 +28,12 @@ def share_of_cores(processes: int) -> float:
 
 
 def allowed_cores() -> frozenset[int]:
-    """By their numbers."""
+    """List the cores that this process may run on, by number."""
     return frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def quota() -> float:
-    """How many cores' time the control groups (version 2) leave the process that it is in, from its own upwards."""
+    """Read how many cores' time the control groups (version 2) grant this process, its own group and all above it."""
     try:
         own = CGROUPS / OWN_CGROUP.read_text().rpartition("::")[2].strip().lstrip("/")
     except OSError:

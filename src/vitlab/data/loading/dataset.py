@@ -60,20 +60,20 @@ class ImageSplit(Dataset):
         return len(self.indices)
 
     def seen_through(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
-        """The same samples, cropped and transformed in another way."""
+        """Copy the data set with another crop and transform."""
         other = copy.copy(self)
         other.crop, other.transform = crop, transform
         return other
 
     def from_pool(self, pool: Pool) -> "ImageSplit":
-        """The same samples, read from another pool of the same images."""
+        """Copy the data set, reading from another pool of the same images."""
         other = copy.copy(self)
         other.pool = pool
         return other
 
     @property
     def groups(self) -> np.ndarray | None:
-        """The shard that each sample lies in (n,), where the pool has shards."""
+        """Give the shard that each sample lies in (n,), where the pool has shards."""
         return None if self.pool.groups is None else self.pool.groups[self.indices]
 
     @property
@@ -81,7 +81,7 @@ class ImageSplit(Dataset):
         return self.pool.targets[self.indices]
 
     def words(self, index: int, class_names: Sequence[str]) -> str:
-        """What a sample is labelled with, for a reader."""
+        """Say what a sample is labelled with."""
         return self.pool.targets.words(int(self.indices[index]), class_names)
 
     def name(self, index: int) -> str:
@@ -116,12 +116,12 @@ class ImageSplit(Dataset):
         return [(crop, crop(sizes, self.numbers(keys, crop.draws, v, len(views)))) for v, crop in enumerate(views)]
 
     def numbers(self, keys: Sequence[Key], draws: int, view: int = 0, num_views: int = 1) -> np.ndarray:
-        """What the crops of a view are drawn from, (B, draws)."""
+        """Give the numbers that the crops of a view are drawn from, (B, draws)."""
         counters = np.array([(self.seed, key.epoch, key.index, key.view * num_views + view) for key in keys])
         return counted_numbers("crop", counters, draws)
 
     def pictures(self, positions: list[int]) -> list[Picture | Exception]:
-        """The images at these places of the pool with their headers read, and what is wrong with the others."""
+        """Open the images at these places of the pool and read their headers; give the reason where that fails."""
         pictures: list[Picture | Exception] = []
         for stored in self.pool.load_many(positions):
             try:
@@ -131,7 +131,7 @@ class ImageSplit(Dataset):
         return pictures
 
     def source_size(self, key: Key, picture: Picture | Exception) -> tuple[int, int]:
-        """Height and width in the source, which a cache may hold smaller; (1, 1) of what cannot be read."""
+        """Give height and width in the source, which a cache may hold smaller; (1, 1) for what cannot be read."""
         if isinstance(picture, Exception):
             return 1, 1
         return self.pool.size(int(self.indices[key.index])) or picture.size
@@ -164,15 +164,15 @@ class ImageSplit(Dataset):
 
 
 def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tensor:
-    """One image through a crop that has nothing random. -> uint8 (C, h, w). Raises DamagedImage."""
+    """Crop one image without anything random. -> uint8 (C, h, w). Raises DamagedImage."""
     picture = opened(stored, image_mode)
     size = np.array([picture.size])
     return crop_image(picture, size[0], [(crop, crop(size, np.ones((1, crop.draws))))], 0)[0]
 
 
 def crop_image(picture: Picture, size: np.ndarray, views: Views, k: int) -> list[Tensor]:
-    """Cut all views of the k-th image, whose source has this `size` (height, width), out of pixels that are decoded
-    once. -> uint8 (C, h, w) each. Raises DamagedImage."""
+    """Decode the k-th image once and cut all its views out of it. `size` is its (height, width) in the source. -> uint8
+    (C, h, w) each. Raises DamagedImage."""
     pixels, scale = picture.pixels(wanted_size(size, views, k))
     height, width = picture.size[0] / size[0] / scale, picture.size[1] / size[1] / scale
     images = []
@@ -186,7 +186,7 @@ def crop_image(picture: Picture, size: np.ndarray, views: Views, k: int) -> list
 
 
 def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] | None:
-    """Height and width at which the whole image has as many pixels as its sharpest view; None: all that there are."""
+    """Give the height and width at which the whole image has as many pixels as its sharpest view needs; None: all."""
     if any(crop.exact for crop, _ in views):
         return None
     boxes, sizes = (np.array([getattr(crops, part)[k] for _, crops in views]) for part in ("boxes", "sizes"))
@@ -195,7 +195,7 @@ def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] |
 
 
 def shifted(image: Tensor, down: int, right: int) -> Tensor:
-    """An image (C, H, W) moved, with zeros moving in."""
+    """Move an image (C, H, W); zeros move in."""
     H, W = image.shape[-2:]
     result = image.new_zeros(image.shape)
     result[:, max(down, 0) : H + min(down, 0), max(right, 0) : W + min(right, 0)] = image[

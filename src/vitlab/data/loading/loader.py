@@ -1,4 +1,4 @@
-"""Worker processes that read batches: how many, how far ahead, and what happens when one of them dies."""
+"""Start worker processes that read batches: how many, how far ahead, and what happens when one of them dies."""
 
 import functools
 import re
@@ -84,24 +84,24 @@ class Loader(DataLoader):
 
 
 def as_it_is(batch: Any) -> Any:
-    """The data set gives whole batches."""
+    """Collate nothing: the data set gives whole batches."""
     return batch
 
 
 def start_worker(worker: int) -> None:
-    """A worker uses one thread, since many of them share the cores, and keeps the memory that images pass through."""
+    """Make a worker use one thread, since many share the cores, and keep the memory that images pass through."""
     torch.set_num_threads(1)
     keep_freed_memory()
 
 
 @functools.cache
 def copy_stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream for copies to a device: one for all loaders, as memory that is taken on a stream is kept for it."""
+    """Give the stream for copies to a device: one for all loaders, as memory taken on a stream is kept for it."""
     return torch.cuda.Stream(device)
 
 
 def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
-    """Each batch on the GPU, copied on a stream beside that of the model, while the one before it is computed with."""
+    """Copy each batch to the GPU on a stream of its own, while the model computes with the one before it."""
     copies = copy_stream(device)
     waiting: tuple[Any, torch.cuda.Event] | None = None
     for batch in batches:
@@ -115,7 +115,7 @@ def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
 
 
 def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    """What follows on the current stream waits for the copy, and the memory is not given away before it is done."""
+    """Make what follows on the current stream wait for the copy, and keep the memory until it is done."""
     current = torch.cuda.current_stream(device)
     current.wait_event(copied)
 
@@ -127,7 +127,7 @@ def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
 
 
 def worker_trouble(error: Exception) -> DataError | None:
-    """A sentence for a worker that died or hangs; None for any other error."""
+    """Say in a sentence that a worker died or hangs; None for any other error."""
     words = in_one_line(error)
     found = WORKER_TROUBLE.search(words)
     lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
@@ -146,7 +146,7 @@ def worker_trouble(error: Exception) -> DataError | None:
 
 
 def workers_for(num_workers: int | None, processes: int) -> int:
-    """How many workers read for one of `processes` on this machine; None: one for each core of its share (see
+    """Choose how many workers read for one of `processes` on this machine; None: one for each core of its share (see
     `share_of_cores`), up to 16."""
     if num_workers is not None:
         return num_workers
@@ -154,8 +154,11 @@ def workers_for(num_workers: int | None, processes: int) -> int:
 
 
 def batches_ahead(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:
-    """How many batches each worker keeps ready, and whether they fit into a ring. None is chosen: two, fewer where the
-    batches of all workers and processes would take more than half of the shared memory that is free."""
+    """Choose how many batches each worker keeps ready, and tell whether they fit into a ring.
+
+    None: two, or fewer where the batches of all workers and processes would take more than half of the free shared
+    memory.
+    """
     free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 2**63
     fitting = free // 2 // processes // max(batch_bytes * num_workers, 1)
     ready = prefetch or int(max(1, min(2, fitting - SLOTS_IN_USE)))

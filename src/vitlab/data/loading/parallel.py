@@ -1,4 +1,4 @@
-"""Every image of a pool worked on once, by several processes, with the results in order and a progress bar."""
+"""Work on every image of a pool once, in several processes, with the results in order and a progress bar."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ class Pieces(Dataset):
 def in_order(
     work: Callable[[range], Result], pieces: Sequence[range], *, done: int, title: str, unit: str, num_workers: int
 ) -> Iterator[Result]:
-    """work(piece) for each piece, in the order of the pieces; few are ahead of what has been taken.
+    """Yield work(piece) for each piece, in order; little is computed ahead of what has been taken.
 
     The bar, in a terminal, counts what the pieces hold, from `done` on, in `unit`; elsewhere a line says what is done.
     Workers end when this process does, even if it is killed.
@@ -66,8 +66,8 @@ def as_it_is(result: Any) -> Any:
 
 
 def prepared(worker: int) -> None:
-    """A worker uses one thread, since many share the cores, and does not outlive the process that started it: torch's
-    own watch ends one that waits for work, not one whose large result nobody takes."""
+    """Make a worker use one thread, since many share the cores, and end with the process that started it. torch's own
+    watch ends a worker that waits for work, but not one whose large result nobody takes."""
     torch.set_num_threads(1)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
@@ -79,5 +79,5 @@ def end_with(parent: int) -> None:
 
 
 def cut(stop: int, length: int, start: int = 0) -> list[range]:
-    """The numbers from `start` to `stop` in pieces of `length`, the last one shorter."""
+    """Cut the numbers from `start` to `stop` into pieces of `length`, the last one shorter."""
     return [range(begin, min(begin + length, stop)) for begin in range(start, stop, length)]

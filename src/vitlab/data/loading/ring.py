@@ -1,4 +1,4 @@
-"""Memory that a worker puts its batches into, taken once and used in turn: a fresh page costs more than to fill it.
+"""Reuse the memory that a worker puts its batches into: a fresh page costs more than filling it.
 
 B batch
 """
@@ -15,10 +15,9 @@ from vitlab.data.order.key import Key
 
 
 class BatchesInRing(Dataset):
-    """An ImageSplit whose batches a worker writes into shared memory of its own, `ready` + 2 places of `batch_bytes`.
-
-    So the pixels of a batch hold until as many more have come from its worker. What does not fit has memory of its own.
-    """
+    """An ImageSplit whose workers each write their batches into shared memory of their own, `ready` + 2 places of
+    `batch_bytes` each. So the pixels of a batch stay valid until that many more have come from its worker. A batch that
+    does not fit gets new memory."""
 
     def __init__(self, split: ImageSplit, *, num_workers: int, ready: int, batch_bytes: int):
         self.split = split

@@ -1,1 +1,1 @@
-"""Which sample comes when."""
+"""The order of samples: which comes when."""

@@ -1,4 +1,4 @@
-"""Which sample, and at which time."""
+"""Name a sample and its time."""
 
 from typing import NamedTuple
 

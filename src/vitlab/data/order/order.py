@@ -1,4 +1,4 @@
-"""What decides which samples come when, beside the seed."""
+"""Choose which samples come when, besides the seed."""
 
 from vitlab.errors import ConfigError
 

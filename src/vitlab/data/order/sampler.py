@@ -1,4 +1,4 @@
-"""Which samples come at which step: a pure function of (seed, step), cut into batches for one rank.
+"""Order the samples as a pure function of (seed, step), and cut them into batches for one rank.
 
 n samples of a split, B global batch, K classes
 """
@@ -63,11 +63,11 @@ class TrainingOrder:
         self.steps_per_epoch = num_samples // global_batch_size
 
     def __len__(self) -> int:
-        """Micro-batches in a whole epoch."""
+        """Count the micro-batches of a whole epoch."""
         return self.steps_per_epoch * self.accumulation
 
     def permutation(self, epoch: int) -> np.ndarray:
-        """The order of an epoch, (n,): of all samples once, unless classes are balanced."""
+        """Give the order of an epoch, (n,): all samples once, unless classes are balanced."""
         random = np.random.default_rng(counted_seed("order", self.seed, epoch))
         order = random.permutation(self.num_samples)
         if self.class_balance and self.classes is not None:
@@ -79,7 +79,7 @@ class TrainingOrder:
         return order[np.argsort(turn[shard[order]], kind="stable")]
 
     def __iter__(self) -> Iterator[list[Key]]:
-        """An epoch's worth of micro-batches from `position()` on, over the end of the epoch where it comes sooner."""
+        """Yield as many micro-batches as an epoch has, from `position()` on, into the next epoch if need be."""
         start = self.position()
         for step in range(start, start + self.steps_per_epoch):
             epoch, first = divmod(step, self.steps_per_epoch)
@@ -110,7 +110,7 @@ def class_shares(counts: np.ndarray, class_balance: float) -> np.ndarray:
 
 
 def balanced(order: np.ndarray, classes: np.ndarray, class_balance: float, random: np.random.Generator) -> np.ndarray:
-    """An order of all samples (n,) -> one in which each class has its share."""
+    """Change an order of all samples (n,) into one in which each class has its share."""
     counts = np.bincount(classes)
     shares = class_shares(counts, class_balance)
     grouped = order[np.argsort(classes[order], kind="stable")]  # class after class

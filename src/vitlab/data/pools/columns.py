@@ -1,4 +1,4 @@
-"""Columns of numbers in one safetensors file, which is mapped into memory rather than read."""
+"""Store columns of numbers in one safetensors file, which is mapped into memory rather than read."""
 
 import json
 import zlib
@@ -14,7 +14,7 @@ NO_COLUMNS = (ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
 def write_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """Write them whole or not at all. Raises OSError."""
+    """Write columns whole or not at all. Raises OSError."""
     from safetensors.numpy import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -22,8 +22,8 @@ def write_columns(path: Path, columns: dict[str, np.ndarray], metadata: dict[str
 
 
 def map_columns(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The columns as read-only views into the file, and its metadata. Raises OSError where there is no file, and
-    ValueError for another one."""
+    """Map the columns as read-only views into the file, and read its metadata. Raises OSError where there is no file,
+    and ValueError for a damaged one."""
     try:
         content = np.memmap(path, mode="r").view(np.ndarray)
         begin = 8 + int(content[:8].view(np.uint64)[0])
@@ -47,8 +47,8 @@ def write_checked(path: Path, about: dict[str, Any], columns: dict[str, np.ndarr
 
 
 def map_checked(path: Path, *, check: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_checked` wrote. Raises OSError where there is no file and ValueError for a damaged one; without
-    `check` the columns are taken as they are."""
+    """Map what `write_checked` wrote. Raises OSError where there is no file and ValueError for a damaged one; without
+    `check` the checksum is not compared."""
     columns, metadata = map_columns(path)
     try:
         text, expected = json.loads(metadata["about"])

@@ -1,4 +1,4 @@
-"""What a file holds, if it is one: a pipe would be waited for, and a device may never end."""
+"""Read a file, if it is one: a pipe would block, and a device may never end."""
 
 import os
 import stat
@@ -15,12 +15,12 @@ KINDS = {
 
 
 def not_a_file(mode: int) -> str:
-    """What it is instead, in words; empty for a file."""
+    """Say in words what a path is instead of a file; empty for a file."""
     return "" if stat.S_ISREG(mode) else f"{KINDS.get(stat.S_IFMT(mode), 'something else')}, and no file"
 
 
 def content(path: str | Path) -> bytes:
-    """All bytes of a file. Raises OSError for what is none, and for one of more than MOST_BYTES."""
+    """Read all bytes of a file. Raises OSError for what is no file, and for more than MOST_BYTES."""
     status = os.stat(path)
     if reason := not_a_file(status.st_mode):
         raise OSError(f"it is {reason}")

@@ -13,7 +13,8 @@ from vitlab.data.targets import Targets
 
 
 class FilePool(Pool):
-    """Image files: `paths` (n,), those that are relative below `folder`. A million are `PackedNames`, no list."""
+    """Image files: `paths` (n,), relative ones below `folder`. A million of them come as `PackedNames`, not as a
+    list."""
 
     def __init__(self, paths: Sequence[str] | np.ndarray, targets: Targets, fingerprint: str, folder: str = ""):
         super().__init__(targets, fingerprint)
@@ -22,7 +23,7 @@ class FilePool(Pool):
 
     @classmethod
     def listed(cls, paths: Iterable[str], targets: Targets, folder: str) -> "FilePool":
-        """Files of which only the names and classes are known: their sizes are no part of the fingerprint."""
+        """Make a pool of files known by name and class alone: their sizes do not enter the fingerprint."""
         packed = PackedNames.pack(paths)
         digest = hashlib.blake2b(packed.offsets.tobytes() + packed.block.tobytes() + targets.tobytes(), digest_size=8)
         return cls(packed, targets, digest.hexdigest(), folder)

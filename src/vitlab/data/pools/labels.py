@@ -1,4 +1,4 @@
-"""From labels as a data set writes them to class names and their numbers."""
+"""Turn labels as a data set writes them into class names and their numbers."""
 
 import re
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ INTEGER = re.compile(r"-?[0-9]{1,18}")  # longer ones are names
 
 
 def stray(labels: np.ndarray, num_classes: int) -> int | None:
-    """The first of labels (n,) that is no class, counted from 0; None where all are."""
+    """Find the first of labels (n,), counted from 0, that is no class; None if there is none."""
     odd = (labels < 0) | (labels >= num_classes)
     return int(odd.argmax()) if odd.any() else None
 
 
 def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:
-    """Class names, and the class that each label means.
+    """Give class names, and the class that each label means.
 
-    `names` null: the labels themselves, sorted, whole numbers by their value. Given names are labels; where no label
-    is among them and all are whole numbers, these count the names from 0.
+    `names` null: the labels themselves, sorted, whole numbers by value. Given names are the labels; if no label is
+    among them and all are whole numbers, these count the names from 0.
     """
     found = set(labels)
     whole = all(INTEGER.fullmatch(label) for label in found)

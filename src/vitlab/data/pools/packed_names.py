@@ -1,4 +1,4 @@
-"""Many names in one block of memory: what a list of a million strings costs, without the strings.
+"""Hold many names in one block of memory, without the cost of a million strings.
 
 n names, U bytes of all of them together
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def readable(name: str) -> str:
-    """A name as text that every file, terminal and picture takes: bytes that are not UTF-8 as \\xNN."""
+    """Write a name as text that every file, terminal and picture takes: bytes that are not UTF-8 as \\xNN."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -35,7 +35,7 @@ class PackedNames(Sequence[str]):
 
     @classmethod
     def join(cls, parts: Sequence["PackedNames"]) -> "PackedNames":
-        """The names of all parts, one after another."""
+        """Concatenate the names of all parts."""
         lengths = np.concatenate([np.zeros(1, dtype=np.int64), *[np.diff(part.offsets) for part in parts]])
         return cls(np.concatenate([np.zeros(0, dtype=np.uint8), *[part.block for part in parts]]), np.cumsum(lengths))
 

@@ -1,4 +1,4 @@
-"""What a source of images provides, before any split, order or transform.
+"""Describe what a source of images provides, before any split, order or transform.
 
 n images, H W image height and width, C channels
 """
@@ -35,11 +35,13 @@ class Pool:
         return len(self.targets)
 
     def load(self, i: int) -> Stored:
-        """The i-th image as it is stored. What `decoding.DAMAGE` lists says that it cannot be read."""
+        """Read the i-th image as it is stored. An exception that `decoding.DAMAGE` lists means that it cannot be
+        read."""
         raise NotImplementedError
 
     def load_many(self, indices: Sequence[int]) -> list[Stored | Exception]:
-        """The images of a batch, at once where that is faster; the exception where one cannot be read."""
+        """Read the images of a batch, together where that is faster; an exception stands for one that cannot be
+        read."""
         stored: list[Stored | Exception] = []
         for i in indices:
             try:
@@ -49,11 +51,11 @@ class Pool:
         return stored
 
     def size(self, i: int) -> tuple[int, int] | None:
-        """Height and width of the image that the i-th was made from, where a cache holds it smaller; else None."""
+        """Give the height and width that the i-th image had before a cache made it smaller; None where none did."""
         return None
 
     def name(self, i: int) -> str:
-        """Which file or entry the i-th image is."""
+        """Name the file or entry of the i-th image."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Which splits there may be, and what a data set calls them."""
+"""Check which splits a data set has, and what it calls them."""
 
 from vitlab.errors import ConfigError
 
@@ -6,8 +6,8 @@ SPLITS = ("train", "val", "test")
 
 
 def check_splits(splits: dict[str, str | None], key: str = "splits") -> dict[str, str]:
-    """What the data set calls each split that it has; `key` is where that stands in data.source. Raises ConfigError
-    for an unknown split and for no train."""
+    """Give the data set's own name for each split that it has; `key` is where these stand in data.source. Raises
+    ConfigError for an unknown split and for a missing train."""
     for split in splits:
         if split not in SPLITS:
             raise ConfigError(f"data.source.{key} has the key {split}; it takes {', '.join(SPLITS)}")

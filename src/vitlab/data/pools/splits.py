@@ -1,4 +1,4 @@
-"""Splits of one pool: disjoint, and the same on every machine."""
+"""Divide a pool into splits: disjoint, and the same on every machine."""
 
 from collections.abc import Iterator
 
@@ -94,7 +94,7 @@ def carve(targets: Targets, fractions: dict[str, float]) -> dict[str, np.ndarray
 def few_of_each(
     targets: Targets, indices: np.ndarray, labels_per_class: int, seed: int, class_names: list[str]
 ) -> np.ndarray:
-    """So many of the images `indices` of each class, drawn by `seed`: sorted indices; a smaller number draws some of
+    """Draw that many of the images `indices` from each class, by `seed`: sorted indices. A smaller number draws some of
     those that a larger one draws. Raises ConfigError for several classes an image, and for a class with fewer images.
     """
     if not isinstance(targets, OneClass):

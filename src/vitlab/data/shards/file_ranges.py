@@ -1,6 +1,6 @@
-"""Pieces of files, by position: from a local folder, or through fsspec from an object store or a web server.
+"""Read pieces of files: from a local folder, or through fsspec from an object store or a web server.
 
-Nothing open is pickled, and a process that was forked opens its own connections.
+Nothing open is pickled, and a forked process opens its own connections.
 """
 
 import errno
@@ -35,17 +35,17 @@ class Files(Protocol):
     root: str
 
     def whole(self, name: str) -> bytes:
-        """A file's content."""
+        """Read a whole file."""
 
     def ranges(self, wanted: list[ByteRange]) -> list[bytes]:
-        """The bytes of each range; fewer where the file ends."""
+        """Read the bytes of each range; fewer where the file ends."""
 
     def sizes(self, names: list[str]) -> list[int | None]:
-        """Sizes in bytes; None where a server does not tell."""
+        """Give sizes in bytes; None where a server does not tell."""
 
 
 def files_below(root: str) -> Files:
-    """The files below a path or a URL. Raises DataError for a kind of URL whose package is not installed."""
+    """Open the files below a path or a URL. Raises DataError for a kind of URL whose package is not installed."""
     path = root.removeprefix("file://")
     return RemoteFiles(root) if "://" in path else LocalFiles(path)
 
@@ -134,7 +134,7 @@ class RemoteFiles:
         return RemoteFiles, (self.root,)
 
     def _filesystem(self) -> tuple[Any, str]:
-        """This process's own: connections and the thread that serves them do not outlive a fork."""
+        """Give this process's own file system: its connections and thread do not survive a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
             import fsspec
 

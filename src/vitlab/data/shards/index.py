@@ -1,4 +1,4 @@
-"""The index of shards: in which tar each image lies, and where in it.
+"""Index shards: in which tar each image lies, and where in it.
 
 n images of a split, K classes
 """
@@ -101,7 +101,7 @@ class Rows:
 
 
 def part_of(shard: Path) -> Path:
-    """The file with a shard's part of the index, while its split is being written."""
+    """Name the file of one shard's part of the index, which exists while its split is being written."""
     return shard.with_suffix(".part")
 
 
@@ -128,7 +128,7 @@ def index_split(
 
 
 def leave_out(columns: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns without the images of these numbers."""
+    """Drop the images of these numbers from the columns."""
     keep = np.ones(len(columns["length"]), dtype=bool)
     keep[numbers] = False
     letters = np.diff(columns["name_end"], prepend=0)
@@ -158,7 +158,7 @@ def name_of(columns: dict[str, np.ndarray], i: int) -> str:
 
 
 def read_index(content: bytes, place: str) -> dict[str, Any]:
-    """The content of an index.json. Raises DataError for what is none, or of a later version."""
+    """Read an index.json. Raises DataError for a file that is none, or of a later version."""
     try:
         index = json.loads(content)
         known = index["format"] == FORMAT and index["version"] <= VERSION
@@ -178,7 +178,7 @@ def read_index(content: bytes, place: str) -> dict[str, Any]:
 
 
 def is_whole(index: dict[str, Any]) -> bool:
-    """Whether an index.json says all that is read of it, and names no file outside of its folder."""
+    """Whether an index.json holds all keys that are read, and names no file outside of its folder."""
     entries = list(index["splits"].values())
     shards = [shard for entry in entries for shard in entry["shards"]]
     files = [entry["index"] for entry in entries] + [name for name, _ in shards]

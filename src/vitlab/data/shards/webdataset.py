@@ -42,7 +42,7 @@ class Found:
 
 @dataclass
 class Walk:
-    """Tars, by their number in `names` -> the rows of each and the labels of its images."""
+    """Read tars, by their number in `names`, to the rows of each and the labels of its images."""
 
     filesystem: Any
     root: str
@@ -52,7 +52,7 @@ class Walk:
         return [self.walk(self.names[number]) for number in numbers]
 
     def walk(self, name: str) -> tuple[Rows, list[Label], int]:
-        """Its rows, labels and size in bytes."""
+        """Give a tar's rows, labels and size in bytes."""
         rows, labels = Rows(), []
         place = f"{self.root}/{name}"
         try:
@@ -70,7 +70,7 @@ class Walk:
 
 
 def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
-    """The images of a tar. Raises DataError for one without a class."""
+    """Yield the images of a tar. Raises DataError for one without a class."""
     key, image, label = "", None, None
 
     def finished() -> Iterator[Found]:
@@ -121,7 +121,7 @@ def label_of(content: bytes, extension: str, place: str) -> Label | None:
 
 
 def class_of(value: Any) -> int | str | None:
-    """A number, also one written as text, or a name; None for anything else."""
+    """Read a class: a number, also one written as text, or a name; None for anything else."""
     if isinstance(value, str):
         return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -180,7 +180,7 @@ def names_of(label: Label) -> tuple[Name, ...]:
 
 
 def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Name, int], list[str]]:
-    """The number of each label, and the names of all classes."""
+    """Number each label, and list the names of all classes."""
     texts = sorted(label for label in labels if isinstance(label, str))
     integers = [label for label in labels if isinstance(label, int)]
     if texts and integers:
@@ -199,7 +199,7 @@ def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Nam
 
 
 def joined(parts: list[tuple[Rows, list[Label], int]]) -> dict[str, np.ndarray]:
-    """The columns of a split but for the classes, out of the rows of its tars."""
+    """Join the rows of tars to the columns of a split, without the classes."""
     rows = Rows()
     for shard, (part, _, _) in enumerate(parts):
         rows.names += part.names

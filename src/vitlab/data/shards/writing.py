@@ -58,7 +58,7 @@ class Shard:
         self.rows = Rows()
 
     def takes(self, encoded: Encoded, shard_bytes: int) -> bool:
-        """Whether it stays below `shard_bytes` with this image. It takes one in any case."""
+        """Whether it stays below `shard_bytes` with this image. An empty one takes any."""
         return self.file.tell() == 0 or self.file.tell() + len(encoded.content) + 5 * BLOCK <= shard_bytes
 
     def add(self, i: int, encoded: Encoded | DamagedImage, targets: Classes, name: str) -> None:
@@ -180,12 +180,12 @@ def write_split(
 
 
 def short(name: str) -> str:
-    """A file's name with the folder it lies in: where that lies is nobody's business in another place."""
+    """Give a file's name with the folder it lies in, and no more: the rest of the path means nothing elsewhere."""
     return "/".join(name.split("/")[-2:])
 
 
 def whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
-    """The shards that an earlier writing left, and how many images they hold."""
+    """Find the shards that an earlier call finished, and how many images they hold."""
     shards: list[Path] = []
     count = 0
     while (path := folder / f"{split}-{len(shards):06d}.tar").is_file() and part_of(path).is_file():

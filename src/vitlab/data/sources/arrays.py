@@ -1,4 +1,4 @@
-"""Images that lie in NumPy's files: .npy, mapped into memory rather than read, or .npz.
+"""Read images from NumPy's files: .npy, mapped into memory rather than read, or .npz.
 
 n images, H W height and width, C channels, K classes
 """
@@ -128,7 +128,7 @@ class MappedPool(Pool):
 
 
 def load_array(file: Path) -> Any:
-    """An array, mapped, or an archive. Raises DataError where there is none."""
+    """Load an array, mapped, or an archive. Raises DataError where there is none."""
     if not file.is_file():
         raise DataError(f"data.source: there is no file {file}")
     try:
@@ -141,8 +141,8 @@ def load_array(file: Path) -> Any:
 
 
 def unpacked(arrays: Any, key: str, archive: Path) -> np.ndarray:
-    """An array of an archive. Raises DataError where there is none, and for one that the memory does not hold: few
-    bytes may unpack to any number."""
+    """Unpack an array of an archive. Raises DataError where there is none, and for one larger than memory: few bytes
+    may unpack to any number."""
     if key not in arrays:
         raise DataError(f"{archive} has no array {key}; it has {', '.join(arrays) or 'none'}")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

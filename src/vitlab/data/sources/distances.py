@@ -16,7 +16,8 @@ OBJECT_CLASSES = ("up to 8", "up to 8.5", "up to 9", "up to 9.5", "up to 10", "f
 
 
 def nearest_vehicle(dataset: Any) -> tuple[list[str], list[int]]:
-    """Paths and classes (n,) of torchvision's Kitti, by their names: the depth of the nearest car, van or truck."""
+    """Give paths and classes (n,) of torchvision's Kitti, sorted by name: the depth of the nearest car, van or
+    truck."""
     order = sorted(range(len(dataset.images)), key=dataset.images.__getitem__)
     classes = []
     for i in order:
@@ -26,7 +27,7 @@ def nearest_vehicle(dataset: Any) -> tuple[list[str], list[int]]:
 
 
 def nearest_object(dataset: Any) -> tuple[list[Any], list[int]]:
-    """Paths and classes (n,) of torchvision's CLEVRClassification: the depth of the nearest object."""
+    """Give paths and classes (n,) of torchvision's CLEVRClassification: the depth of the nearest object."""
     with open(dataset._data_folder / "scenes" / f"CLEVR_{dataset._split}_scenes.json", encoding="utf-8") as file:
         scenes = json.load(file)["scenes"]
     depths = {scene["image_filename"]: min(thing["pixel_coords"][2] for thing in scene["objects"]) for scene in scenes}

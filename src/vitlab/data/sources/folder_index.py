@@ -1,9 +1,8 @@
-"""A folder of images as one file that a later start reads instead of listing a million entries.
+"""Index a folder of images in one file that a later start reads instead of listing a million entries.
 
 A folder's modification time changes when a name in it appears, goes or changes: while all of them are as recorded, so
-are the names. A file rewritten in place is not noticed: delete the index to have the folder listed again.
-
-n images, F folders
+are the names. A file rewritten in place is not noticed: delete the index to have the folder listed again. n images, F
+folders
 """
 
 import hashlib
@@ -72,7 +71,7 @@ class IndexedFiles(FilePool):
 
 
 def reopen(index: str, split: str, fingerprint: str) -> Pool:
-    """The pool that another process opened. Raises DataError when the index has been replaced since."""
+    """Open the pool that another process has opened. Raises DataError when the index has been replaced since."""
     try:
         pool = FolderIndex(Path(index), *map_checked(Path(index), check=False)).pool(split)
     except (OSError, ValueError, KeyError) as error:
@@ -83,8 +82,8 @@ def reopen(index: str, split: str, fingerprint: str) -> Pool:
 
 
 def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_outside: bool) -> FolderIndex:
-    """The index of root/<splits[split]>/<class>/*: read from below `index_root` where it is there, whole and current,
-    else built, and kept there. Raises DataError for what a data set may not be."""
+    """Give the index of root/<splits[split]>/<class>/*: from below `index_root` if it is there, whole and current; else
+    built, and kept there. Raises DataError for what a data set may not be."""
     if index_root is None:
         return build(root, splits, allow_outside)
     about = {"version": VERSION, "root": os.path.abspath(root), "splits": splits, "extensions": sorted(EXTENSIONS)}
@@ -114,7 +113,7 @@ def ascii_name(root: Path) -> str:
 
 
 def saved(path: Path) -> FolderIndex | None:
-    """The index in a file; None where there is none, or a damaged one."""
+    """Read the index from a file; None where there is none, or a damaged one."""
     try:
         return FolderIndex(path, *map_checked(path))
     except (OSError, ValueError):
@@ -170,7 +169,7 @@ def names_in(arrays: dict[str, np.ndarray], key: str) -> PackedNames:
 
 
 def changed(root: bytes, folder: bytes) -> int:
-    """When the names in a folder last changed, in nanoseconds; ABSENT where there is no such folder."""
+    """Give when the names in a folder last changed, in nanoseconds; ABSENT where there is no such folder."""
     try:
         return os.stat(os.path.join(root, folder)).st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
@@ -178,7 +177,7 @@ def changed(root: bytes, folder: bytes) -> int:
 
 
 def shown(items: Iterable[Any], total: int, description: str) -> Iterator[Any]:
-    """The items, with a bar on the terminal once they take long."""
+    """Yield the items, with a bar on the terminal once they take long."""
     from rich.progress import Progress
 
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What image files there are below a folder: one listing of each folder, one look at each file."""
+"""Find the image files below a folder: one listing of each folder, one look at each file."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ def scan(root: bytes, folder: bytes, bounds: Bounds | None) -> Scan:
 def listed(
     root: bytes, folder: bytes, bounds: Bounds | None = None
 ) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
-    """Paths and sizes in bytes of the image files at any depth below `folder`, sorted, and when each folder changed.
+    """List the image files at any depth below `folder`: sorted paths, sizes in bytes, and when each folder changed.
 
     Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing or out
     of `bounds`, for a pipe, a socket or a device, and for what cannot be listed.
@@ -72,7 +72,7 @@ def listed(
 
 
 def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
-    """Names of the folders in `folder`, sorted. Raises DataError as `check_folder` does."""
+    """List the folders in `folder`, sorted. Raises DataError as `check_folder` does."""
     entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
     for entry in entries:
         if entry.is_symlink():
@@ -81,6 +81,6 @@ def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
 
 
 def image_files(folder: Path) -> list[tuple[str, int]]:
-    """Paths and sizes in bytes of the image files at any depth below `folder`, sorted by path."""
+    """List the image files at any depth below `folder`: paths and sizes in bytes, sorted by path."""
     files, _ = listed(os.fsencode(folder), b"")
     return [(os.path.join(folder, os.fsdecode(name)), size) for name, size in files]

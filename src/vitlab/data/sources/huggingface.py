@@ -93,7 +93,7 @@ class HuggingFace:
         }
 
     def _targets(self, numbers: np.ndarray, lengths: list[int] | None) -> Targets:
-        """Classes (n,), or those of all images one after the other, so many of each."""
+        """Give classes (n,), or the classes of all images one after the other and how many each has."""
         if lengths is None:
             return OneClass(numbers)
         rows = np.split(numbers, np.cumsum(lengths)[:-1])
@@ -105,7 +105,7 @@ class HuggingFace:
                 raise DataError(f"{self.name}: {column.null_count} images of {self.splits[split]} have no label")
 
     def _load(self) -> Any:
-        """The data set's splits by their names."""
+        """Load the data set's splits, by name."""
         try:
             import datasets
         except ImportError as error:
@@ -124,7 +124,7 @@ class HuggingFace:
         return loaded if isinstance(loaded, dict) else {"train": loaded}
 
     def _table(self, loaded: Any, split: str) -> Any:
-        """One split, its two columns, the images as they are stored."""
+        """Give one split's two columns, the images as they are stored."""
         import datasets
 
         called = self.splits[split]
@@ -190,7 +190,7 @@ class TablePool(Pool):
 
 
 def content(image: dict[str, Any] | None) -> bytes:
-    """The file that a table holds, or names."""
+    """Read the file that a table holds, or names."""
     if image is None:
         raise ValueError("the table holds no image in this row")
     return file_content.content(image["path"]) if image["bytes"] is None else image["bytes"]

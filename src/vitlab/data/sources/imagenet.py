@@ -73,6 +73,6 @@ class ImageNet(Folder):
 
 
 def distinct(names: dict[str, str]) -> list[str]:
-    """Names of classes, with the WordNet id where two share one: crane is a bird and a machine."""
+    """Make class names distinct by adding the WordNet id where two share one: crane is a bird and a machine."""
     times = Counter(names.values())
     return [name if times[name] == 1 else f"{name} ({wnid})" for wnid, name in names.items()]

@@ -1,4 +1,4 @@
-"""Where links lead: out of the folder of a data set, to nothing, in a circle, or to what they stand for."""
+"""Check where links lead: out of the folder of a data set, to nothing, in a circle, or to a proper file."""
 
 import os
 

@@ -102,7 +102,7 @@ class Listing:
         return pools
 
     def _names(self, label: str) -> tuple[str, ...]:
-        """The classes that a label names."""
+        """List the classes that a label names."""
         if self.separator is None:
             return (label,)
         return tuple(name for part in label.split(self.separator) if (name := part.strip()))
@@ -129,7 +129,7 @@ class Listing:
                 )
 
     def _splits(self, column: Sequence[str] | None, length: int) -> dict[str, np.ndarray]:
-        """The rows of each split."""
+        """Find the rows of each split."""
         if column is None:
             return {"train": np.arange(length)}
         numbers = {split: number for number, split in enumerate(SPLITS)}

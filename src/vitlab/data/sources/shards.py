@@ -68,7 +68,7 @@ class Shards:
         return ShardPool(images, index, names, entry)
 
     def _local_index(self, files: Files, entry: dict[str, Any]) -> Path:
-        """A split's index on this machine, checked."""
+        """Give a split's index on this machine, checked."""
         if isinstance(files, LocalFiles):
             path = Path(files.root, entry["index"])
         else:
@@ -83,7 +83,7 @@ class Shards:
 
 
 def cache_folder() -> Path:
-    """Where indexes of remote sets are kept; a temporary folder where there is no home to write to."""
+    """Give where indexes of remote sets are kept: a temporary folder where there is no home to write to."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for parent in (home, tempfile.gettempdir()):
         folder = Path(parent, "vitlab", "shards")

@@ -1,4 +1,4 @@
-"""Columns of a CSV or Parquet file, as text."""
+"""Read columns of a CSV or Parquet file, as text."""
 
 import csv
 import reprlib
@@ -14,8 +14,8 @@ MOST_LETTERS = 2**20  # of a line
 
 
 def read_table(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """The columns, which are named by keys of data.source. Raises DataError for a file that cannot be read and for a
-    column that is not there or holds no text, and ConfigError without pyarrow."""
+    """Read the columns, which are named by keys of data.source. Raises DataError for a file that cannot be read and for
+    a column that is missing or holds no text, and ConfigError without pyarrow."""
     try:
         return READERS[file.suffix.lower()](file, columns)
     except ConfigError:
@@ -25,7 +25,7 @@ def read_table(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
 
 
 def place_of(file: Path, row: int) -> str:
-    """Where a row stands: the line of a CSV file, where rows may be blank or take several lines."""
+    """Say where a row stands: by the line of a CSV file, since rows may be blank or take several lines."""
     if file.suffix.lower() != ".csv":
         return f"{file}, row {row + 1}"
     rows = csv.reader(lines_of(file))
@@ -35,7 +35,7 @@ def place_of(file: Path, row: int) -> str:
 
 
 def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """The columns as they are written. Raises DataError for one that is not there and for a row of another length."""
+    """Read the columns as they are written. Raises DataError for a missing column and for a row of another length."""
     rows = csv.reader(lines_of(file))
     try:
         header = next(rows, [])
@@ -55,7 +55,7 @@ def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The lines of a text file. Raises DataError for what is no text in UTF-8, before it fills the memory."""
+    """Yield the lines of a text file. Raises DataError for what is no UTF-8 text, before it fills the memory."""
     with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
         for number, line in enumerate(iter(partial(text.readline, MOST_LETTERS), ""), start=1):
             if "\0" in line:
@@ -66,8 +66,8 @@ def lines_of(file: Path) -> Iterator[str]:
 
 
 def read_parquet(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """The columns as text; "" for null. Raises DataError for one that is not there or holds neither text nor whole
-    numbers, and ConfigError without pyarrow."""
+    """Read the columns as text; "" for null. Raises DataError for a missing column and for one that holds neither text
+    nor whole numbers, and ConfigError without pyarrow."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -22,7 +22,7 @@ Files = tuple[list[Any], list[int]]  # paths and classes (n,)
 
 
 class Layout(NamedTuple):
-    """How torchvision's class is asked for each of its splits, and what it leaves in `root`."""
+    """How torchvision's class is called for each of its splits, and what it leaves in `root`."""
 
     splits: dict[str, dict[str, Any]]
     in_chans: int | None  # of its pixels; None for files, which may differ
@@ -114,7 +114,7 @@ class TorchvisionSource:
 
     @property
     def _unfinished(self) -> Path:
-        """A file that is there while a process unpacks: it names what this process makes."""
+        """Name a file that exists while a process unpacks, and lists what this process makes."""
         return self.root / f".{self.torchvision_name}.unfinished"
 
     def _complete(self) -> bool:
@@ -141,8 +141,8 @@ class TorchvisionSource:
         self._unfinished.unlink()
 
     def _remove_unfinished(self) -> None:
-        """Remove what was half unpacked, or half fetched, which torchvision would take for the whole; whole archives
-        stay."""
+        """Remove what was half unpacked or half downloaded, which torchvision would take for complete; complete
+        archives stay."""
         for name in self.layout.unchecked:
             if (self.root / name).is_file() and not is_zipfile(self.root / name):
                 (self.root / name).unlink()
@@ -187,7 +187,7 @@ class TorchvisionSource:
 
 
 def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (n, H, W) or (n, H, W, C) and classes (n,) of a torchvision data set that is in memory."""
+    """Give pixels (n, H, W) or (n, H, W, C) and classes (n,) of a torchvision data set that is in memory."""
     pixels = np.asarray(dataset.data)
     if not hasattr(dataset, "targets"):  # SVHN: (n, C, H, W), labels
         return np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)), np.asarray(dataset.labels, dtype=np.int64)
@@ -195,7 +195,7 @@ def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def files_of(dataset: Any) -> Files:
-    """Paths and classes (n,) of a torchvision data set that reads files."""
+    """Give paths and classes (n,) of a torchvision data set that reads files."""
     if hasattr(dataset, "samples"):
         return [path for path, _ in dataset.samples], [label for _, label in dataset.samples]
     if hasattr(dataset, "categories"):  # Caltech-101

@@ -15,19 +15,19 @@ from vitlab.data.targets.targets import Targets
 
 
 class Classes(Targets):
-    """Either kind, for whom an image may have any number of classes."""
+    """Classes of either kind, for code that lets an image have any number of them."""
 
     @abstractmethod
     def classes_at(self, i: int) -> list[int]:
-        """The classes of the i-th image."""
+        """List the classes of the i-th image."""
 
     @abstractmethod
     def counts(self, num_classes: int) -> np.ndarray:
-        """How many images have each class, (K,) int64."""
+        """Count the images of each class, (K,) int64."""
 
     @abstractmethod
     def first_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """The classes that there are, and the first image of each."""
+        """List the classes that occur, and the first image of each."""
 
     def words(self, i: int, class_names: Sequence[str]) -> str:
         return ", ".join(class_names[k] for k in self.classes_at(i)) or "none"
@@ -126,7 +126,7 @@ def classes_in(column: np.ndarray) -> Classes:
 
 
 def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> SeveralClasses:
-    """The classes of each image -> n of K."""
+    """Turn the classes of each image into n rows of K zeros and ones."""
     hot = np.zeros((len(labels), num_classes), dtype=np.uint8)
     rows = np.repeat(np.arange(len(labels)), [len(classes) for classes in labels])
     hot[rows, [k for classes in labels for k in classes]] = 1

@@ -1,4 +1,4 @@
-"""No target: images alone, for regimes that learn from these.
+"""Label images with nothing, for regimes that learn from images alone.
 
 n images
 """
@@ -11,7 +11,7 @@ from vitlab.data.targets.targets import Targets
 
 
 class Nothing(Targets):
-    """n times nothing."""
+    """No target for any of n images."""
 
     kind = "without a label"
 

@@ -1,4 +1,4 @@
-"""What another model says of each image: its features or logits, which a model learns to give.
+"""Label images with what another model says of them: features or logits, which a model learns to give.
 
 n images, B batch, D numbers of an output
 """

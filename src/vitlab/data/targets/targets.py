@@ -1,4 +1,4 @@
-"""What every kind of target says of itself.
+"""Say what every kind of target has to tell about itself.
 
 n images, B batch, K classes
 """
@@ -34,16 +34,17 @@ class Targets(ABC):
         return self.values.tolist()
 
     def tobytes(self) -> bytes:
-        """What a fingerprint covers."""
+        """Give the bytes that a fingerprint covers."""
         return np.ascontiguousarray(self.values).tobytes()
 
     @abstractmethod
     def collate(self) -> Any:
-        """Tensors of a batch, each (B, ...), for all the images at hand; None where there is nothing to learn from."""
+        """Make tensors of a batch, each (B, ...), for all the images at hand; None where there is nothing to learn
+        from."""
 
     @abstractmethod
     def words(self, i: int, class_names: Sequence[str]) -> str:
-        """What the i-th image is labelled with, for a reader."""
+        """Say for a reader what the i-th image is labelled with."""
 
     def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
         """Share the images out at random: sorted indices for each name in `fractions`, which add up to 1."""

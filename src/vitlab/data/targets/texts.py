@@ -1,4 +1,4 @@
-"""Texts: something to be written for each image.
+"""Label images with texts that are to be written.
 
 n images, B batch, L characters of the longest text
 """
@@ -14,14 +14,14 @@ from vitlab.data.targets.targets import Indices, Targets
 
 
 class TextBatch(NamedTuple):
-    """Numbers of what is written, (B, L), filled up with zeros behind the `lengths` (B,)."""
+    """Token numbers of the texts, (B, L), padded with zeros behind their `lengths` (B,)."""
 
     codes: Tensor
     lengths: Tensor
 
 
 def code_points(text: str) -> list[int]:
-    """Unicode's numbers of the characters."""
+    """Give the Unicode numbers of the characters."""
     return [ord(character) for character in text]
 
 
