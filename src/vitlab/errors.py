@@ -1,4 +1,4 @@
-"""What a user can get wrong, each with the exit status of a single run. The message is one sentence for that user."""
+"""Errors that a user can make, each with the exit status of a single run. The message is one sentence for that user."""
 
 import re
 
@@ -8,7 +8,7 @@ FROM_A_WORKER = "Caught "  # what torch writes before an error of a worker, with
 
 
 class VitlabError(Exception):
-    """A refusal: names the key or file, and what would be right, in one line of a length that is read."""
+    """A refusal: it names the key or file, and what would be right, in one line short enough to be read."""
 
     status = 1
 
@@ -57,5 +57,5 @@ class DistributedError(VitlabError):
 
 
 def in_one_line(error: BaseException | str) -> str:
-    """What an error of somebody else's says, or at least what it is."""
+    """Give a foreign error's message in one line, or at least its kind."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Memory that runs out, whichever library says so and however: refused with what would fit."""
+"""Recognise that memory has run out, whichever library says so and however, and refuse with what would fit."""
 
 import errno
 import re
@@ -22,7 +22,7 @@ def ran_out(error: BaseException) -> bool:
 
 @contextmanager
 def refusing(sentence: Callable[[], str]) -> Iterator[None]:
-    """Raise ConfigError with the sentence, which is made once memory is free again, where it runs out within."""
+    """Raise ConfigError if memory runs out within; its sentence is made once memory is free again."""
     try:
         yield
     except (MemoryError, OSError, RuntimeError) as error:
@@ -33,7 +33,7 @@ def refusing(sentence: Callable[[], str]) -> Iterator[None]:
 
 
 def halved(key: str, size: int) -> str:
-    """What to do about a batch of which nothing is counted."""
+    """Advise on a batch whose memory cannot be counted: half of it."""
     if size == 1:
         return "with a single image at once; take smaller ones, or a smaller model"
     return f"with {key}={size} images at once; set {key}={size // 2}"

@@ -15,7 +15,8 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
 
 def counted_seed(stream: str, *counters: int) -> int:
-    """A 63-bit seed for one purpose (`stream`) at one place (seed, epoch, index …); other places are independent."""
+    """Give a 63-bit seed for one purpose (`stream`) at one place (seed, epoch, index …); other places are
+    independent."""
     key = "/".join([stream, *map(str, counters)])
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
 
@@ -43,7 +44,7 @@ def mixed(x: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def seeded_cpu(seed: int) -> Iterator[None]:
-    """torch's CPU generator, which torchvision's transforms draw from, at `seed`; afterwards as it was before."""
+    """Seed torch's CPU generator, which torchvision's transforms draw from; afterwards it is as it was before."""
     generator = torch.default_generator  # torch.manual_seed would walk the stack each time, for CUDA's sake
     state = generator.get_state()
     generator.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""What a misspelt name may have been meant to be."""
+"""Guess what a misspelt name was meant to be."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,8 +7,8 @@ MOST_LISTED = 12
 
 
 def instead_of(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """The end of a refusal: the nearest of the known names, or, where none is near and they are few, all of them; each
-    with what stands before it."""
+    """End a refusal: with the nearest of the known names, or, if none is near and they are few, all of them; each with
+    what stands before it."""
     names = sorted(set(known))
     near = get_close_matches(name, names, n=1)
     if near:

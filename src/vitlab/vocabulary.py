@@ -1,6 +1,6 @@
-"""Texts as numbers and back: by their characters, or by the pieces of a file that the `tokenizers` library reads.
+"""Turn texts into numbers and back: by characters, or by the pieces of a file that the `tokenizers` library reads.
 
-A vocabulary knows three tokens that no text holds: one begins, one ends, one fills up what is shorter.
+A vocabulary knows three tokens that no text holds: one begins, one ends, one pads what is shorter.
 """
 
 import json
@@ -51,7 +51,7 @@ class CharacterVocabulary:
 
     @classmethod
     def found_in(cls, texts: Iterable[str]) -> "CharacterVocabulary":
-        """The characters that occur, in the order of Unicode. Raises ConfigError for texts without any."""
+        """Collect the characters that occur, in the order of Unicode. Raises ConfigError for texts without any."""
         return cls(sorted(set().union(*texts)))
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class TokenizerVocabulary:
 
 
 def library() -> Any:
-    """The `tokenizers` library. Raises ConfigError without it."""
+    """Import the `tokenizers` library. Raises ConfigError without it."""
     try:
         import tokenizers
     except ImportError as error:
@@ -151,8 +151,8 @@ def library() -> Any:
 
 
 def byte_pairs(words: Path, merges: Path) -> str:
-    """The content of a tokenizer.json for pieces of bytes in the two files of GPT-2 and RoBERTa. Raises ConfigError
-    without the `tokenizers` library, CheckpointError for files that it cannot read."""
+    """Make a tokenizer.json from the two files of GPT-2's and RoBERTa's byte pieces. Raises ConfigError without the
+    `tokenizers` library, CheckpointError for files that it cannot read."""
     parts = library()
     try:
         tokenizer = parts.Tokenizer(parts.models.BPE.from_file(str(words), str(merges)))
@@ -176,7 +176,7 @@ def tokenizer_of(content: str) -> Any:
 
 
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
-    """The inverse of `state`. Raises CheckpointError for one of no kind that is known here."""
+    """Rebuild a vocabulary from its `state`. Raises CheckpointError for an unknown kind."""
     if state.get("kind") == CHARACTERS:
         return CharacterVocabulary(state["characters"])
     if state.get("kind") == TOKENIZER:

@@ -1,7 +1,7 @@
-"""What every way to decode begins with, and what it gives.
+"""Begin and finish texts, whatever way they are decoded.
 
-B texts, R texts in the making (B, or as many of each), M tokens of the longest, V vocab_size, L layers, h heads,
-N tokens of what was read
+B texts, R texts in the making (B, or as many of each), M tokens of the longest, V vocab_size, L layers, h heads, N
+tokens of what was read
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -50,8 +50,11 @@ def check_max_length(max_length: int) -> None:
 
 
 def begin(writing: Writing, special: SpecialTokens, max_length: int) -> Tensor:
-    """The first token of each text. -> (B,) Raises ValueError for a vocabulary of other tokens than the decoder's, and
-    for texts longer than it can write."""
+    """Give the first token of each text. -> (B,)
+
+    Raises ValueError for a vocabulary whose special tokens are not the decoder's, and for texts longer than it can
+    write.
+    """
     if max(special) >= writing.vocab_size:
         raise ValueError(
             f"the vocabulary's token {max(special)} is none of the {writing.vocab_size} that the decoder tells apart"
@@ -63,7 +66,7 @@ def begin(writing: Writing, special: SpecialTokens, max_length: int) -> Tensor:
 def finished(
     writing: Writing, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, looks: bool
 ) -> Texts:
-    """Texts (B, T) of which the first `lengths` (B,) tokens count."""
+    """Make texts of (B, T) tokens, of which the first `lengths` (B,) count."""
     M = int(lengths.max())
     present = torch.arange(M, device=tokens.device) < lengths[:, None]
     tokens = tokens[:, :M].masked_fill(~present, special.padding)

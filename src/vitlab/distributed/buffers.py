@@ -1,4 +1,4 @@
-"""Buffers, such as the statistics of batch normalisation, that are the same on every rank."""
+"""Keep buffers, such as the statistics of batch normalisation, the same on every rank."""
 
 import torch
 from torch import nn

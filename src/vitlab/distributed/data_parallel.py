@@ -12,9 +12,9 @@ TIMEOUT_MINUTES = 10  # as conf/trainer/ddp.yaml has it, of trainers that name t
 
 
 class DataParallel(DDPStrategy):
-    """Lightning's DDP, whose ranks wait for each other for `timeout_minutes` at most, and in an evaluation not from
-    batch to batch: one rank may have more of them than another. Raises ValueError for a timeout that is not above 0.
-    """
+    """Lightning's DDP, whose ranks wait for each other for at most `timeout_minutes`. In an evaluation they do not wait
+    from batch to batch, since one rank may have more batches than another. Raises ValueError for a timeout that is not
+    above 0."""
 
     def __init__(self, *, timeout_minutes: float):
         if not timeout_minutes > 0:
@@ -22,7 +22,8 @@ class DataParallel(DDPStrategy):
         super().__init__(timeout=timedelta(minutes=timeout_minutes))
 
     def validation_step(self, *args: Any, **kwargs: Any) -> STEP_OUTPUT:
-        """Lightning goes through DDP's forward here, which may broadcast buffers; the task shares them once."""
+        """Call the task directly: Lightning goes through DDP's forward here, which may broadcast buffers; the task
+        shares them once."""
         with self.precision_plugin.val_step_context():
             return self.lightning_module.validation_step(*args, **kwargs)
 
@@ -32,5 +33,5 @@ class DataParallel(DDPStrategy):
 
 
 def register() -> None:
-    """Let Lightning take it where a trainer's strategy is "ddp", or "auto" with more than one device."""
+    """Let Lightning use it where a trainer's strategy is "ddp", or "auto" with more than one device."""
     StrategyRegistry.register("ddp", DataParallel, override=True, timeout_minutes=TIMEOUT_MINUTES)

@@ -1,4 +1,4 @@
-"""What those who start a process say in its environment: torchrun, srun, or another process of the same run."""
+"""Read from the environment who started a process: torchrun, srun, or another process of the same run."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What every rank holds a part of, on all ranks."""
+"""Gather on all ranks what each of them holds a part of."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ Part = TypeVar("Part")
 
 
 def gathered(parts: list[Part]) -> list[Part]:
-    """The parts of all ranks, those of the first rank first; every rank calls it."""
+    """Join the parts of all ranks, those of the first rank first; every rank calls it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return parts
     of_ranks: list[Any] = [None] * torch.distributed.get_world_size()

@@ -1,4 +1,4 @@
-"""The processes of a run on one machine: the first starts the others, and none waits for ever for one that is gone."""
+"""Start the processes of a run on one machine; when one of them is gone, none waits for it forever."""
 
 import os
 import signal
@@ -21,10 +21,9 @@ LAST_WORDS = 20.0  # seconds that a process which has refused to go on may take 
 
 
 class Launcher(_SubprocessScriptLauncher):
-    """Lightning's, but for the end of a run. Lightning's kills the first process when another one has failed, even
-    while it saves or closes its loggers for the same reason; here it is ended, with a sentence, when it does not notice
-    by itself that the other one is gone, and until `finishing` is set. The others do not outlive the first.
-    """
+    """Lightning's launcher with another end. When another process fails, Lightning kills the first one, even while it
+    is saving or closing its loggers because of that failure. Here the first process gets time to notice by itself; if
+    it does not, and `finishing` is not set, it ends with a sentence. The others do not outlive the first."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -51,12 +50,12 @@ class Launcher(_SubprocessScriptLauncher):
             raise refusal from error
 
     def _failed(self) -> int | None:
-        """The exit status of another process that has ended in failure."""
+        """Give the exit status of another process that has failed; None while there is none."""
         return next((process.returncode for process in self.procs if process.poll()), None)
 
     def _reason_of_others(self) -> int:
-        """The status of a refusal of another process, which has some seconds for its last words; else that of a lost
-        one."""
+        """Give the exit status of another process that refused to go on, for which we wait some seconds; else that of a
+        lost process."""
         for _ in range(round(LAST_WORDS / WATCH)):
             if self.procs and self._failed() is None:
                 time.sleep(WATCH)
@@ -73,7 +72,7 @@ class Launcher(_SubprocessScriptLauncher):
 
 
 def need_no_others(trainer: Any) -> None:
-    """From now on this process works alone: another one that ends, for whatever reason, no longer matters."""
+    """From now on, let this process work alone: it no longer matters whether others end."""
     if isinstance(trainer.strategy.launcher, Launcher):
         trainer.strategy.launcher.finishing.set()
 

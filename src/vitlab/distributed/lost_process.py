@@ -1,4 +1,4 @@
-"""What the others of a run see when one of its processes is gone: a sentence instead of a library's traceback."""
+"""Say in a sentence that another process of a run is gone, in place of a library's traceback."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a frozen model makes of images, and how much of their classes can be read from it without training."""
+"""Features of images from a frozen model, and how well classes can be read from them without training."""
 
 from vitlab.features.extraction import Features, extract, joined
 from vitlab.features.least_squares import Regression, few_of_each_class, ridge

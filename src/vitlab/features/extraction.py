@@ -1,4 +1,4 @@
-"""Features of images: what the head of a model sees of them.
+"""Extract features of images: what the head of a model sees of them.
 
 n images, B batch, D features, K classes
 """
@@ -25,7 +25,8 @@ class Features(NamedTuple):
 
 @torch.no_grad()
 def extract(model: nn.Module, batches: Iterable[Batch]) -> list[Features]:
-    """The features of every batch, on the CPU. The model is in evaluation mode, and the batches are on its device."""
+    """Compute the features of every batch, and bring them to the CPU. The model is in evaluation mode, and the batches
+    are on its device."""
     assert not model.training, "dropout would take part"
     return [
         Features(represent(model, *batch.view.arguments()).float().cpu(), batch.target.cpu(), batch.index.cpu())

@@ -18,8 +18,8 @@ AT_ONCE = 2**26  # scores, or whitened features, that are held at a time: 256 Mi
 
 
 def few_of_each_class(target: Tensor, shots: int, seed: int) -> Tensor:
-    """Places in `target` (n,) of the first `shots` images of each class, all there are of a class with fewer, in an
-    order that the seed alone decides: fewer shots are a part of more."""
+    """Choose the first `shots` images of each class (all of a class with fewer), in an order that depends on the seed
+    alone: their places in `target` (n,). Fewer shots are a part of more."""
     generator = torch.Generator().manual_seed(counted_seed("few_shot", seed))
     order = torch.randperm(len(target), generator=generator)
     order = order[target[order].argsort(stable=True)]  # class after class
@@ -67,5 +67,5 @@ def ridge(features: Tensor, target: Tensor, *, num_classes: int, l2: Sequence[fl
 
 
 def whitened(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """(·, D) -> (·, D+1): each feature with mean 0 and deviation 1 on the known images, and the constant one."""
+    """Whiten features with the known images' mean and deviation, and append the constant one. (·, D) -> (·, D+1)"""
     return torch.nn.functional.pad((features - mean) / std, (0, 1), value=BIAS)

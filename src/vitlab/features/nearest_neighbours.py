@@ -23,11 +23,11 @@ def nearest_neighbours(
     temperature: float,
     at_once: int = AT_ONCE,
 ) -> Tensor:
-    """Classes of `features` (m, D) by those of the k most alike of `known` (n, D), whose classes are `target` (n,), for
-    each k. -> (len(k), m)
+    """Classify `features` (m, D) by the k most similar of `known` (n, D), whose classes are `target` (n,), for each k.
+    -> (len(k), m)
 
-    Alike is by cosine s; a neighbour votes for its class with the weight exp(s / temperature). Raises ValueError for a
-    temperature that is not above 0, no k, and a k that is below 1 or above n.
+    Similarity is the cosine s; a neighbour votes for its class with the weight exp(s / temperature). Raises ValueError
+    for a temperature that is not above 0, for no k, and for a k below 1 or above n.
     """
     n = len(known)
     if temperature <= 0:

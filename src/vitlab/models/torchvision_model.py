@@ -1,4 +1,4 @@
-"""The models of torchvision in the same harness: ResNet and its kin, to compare with.
+"""Build the models of torchvision, to compare with: ResNet and its kin.
 
 B batch, C channels, H W image height and width, K num_classes
 """
@@ -41,7 +41,7 @@ def torchvision_model(
 
 
 def replace_first_convolution(model: nn.Module, in_chans: int) -> None:
-    """Another number of input channels for the first convolution, whose weights start as He et al. let them."""
+    """Give the first convolution another number of input channels; its weights start as He et al.'s do."""
     name, old = next((name, m) for name, m in model.named_modules() if isinstance(m, nn.Conv2d))
     sizes: dict[str, Any] = {"kernel_size": old.kernel_size, "stride": old.stride, "padding": old.padding}
     new = nn.Conv2d(in_chans, old.out_channels, bias=old.bias is not None, **sizes)

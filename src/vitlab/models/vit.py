@@ -141,7 +141,7 @@ class VisionTransformer(nn.Module):
         self.initialize()
 
     def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
-        """Learned tokens before the patches, and their number; kinds without any are not in the state dict."""
+        """Add the learned tokens before the patches, and count them; a kind without any is not in the state dict."""
         for name in self.prefixes:
             if counts[name]:
                 setattr(self, name, nn.Parameter(torch.empty(1, counts[name], embed_dim)))
@@ -151,7 +151,8 @@ class VisionTransformer(nn.Module):
         return self.num_prefix_tokens
 
     def add_position(self, position: Position) -> None:
-        """Layout of positions, and their table: learned, fixed (in the state dict, to be resampled from), or none."""
+        """Add the layout of positions, and their table: learned, fixed (kept in the state dict to resample from), or
+        none."""
         self.position = position
         if position.learned:
             self.pos_embed = nn.Parameter(torch.empty(position.shape))
@@ -160,7 +161,7 @@ class VisionTransformer(nn.Module):
             self.register_buffer("pos_embed", table, persistent=table.numel() > 0)
 
     def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
-        """The head, after a tanh layer where the model has one (section 3.1: in pre-training)."""
+        """Add the head, after a tanh layer where the model has one (section 3.1: in pre-training)."""
         self.pre_logits: nn.Module = nn.Identity()
         if representation_dim is not None:
             layers = {"fc": nn.Linear(embed_dim, representation_dim), "act": nn.Tanh()}
@@ -171,7 +172,7 @@ class VisionTransformer(nn.Module):
         return [self.head]
 
     def initialize(self) -> None:
-        """Random weights; every parameter is overwritten."""
+        """Draw random weights; every parameter is overwritten."""
         self.apply(partial(initialize, scheme=self.scheme))
         if self.position.learned:
             nn.init.normal_(self.pos_embed, std=0.02)
@@ -196,7 +197,7 @@ class VisionTransformer(nn.Module):
         return torch.cat([getattr(self, name) for name in self.prefixes], dim=1)  # (1, prefix, D)
 
     def encode(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
-        """Tokens (B, T, D) through the blocks and the last norm."""
+        """Send tokens (B, T, D) through the blocks and the last norm."""
         for block in self.blocks:
             x = block(x, grid, attn_mask)  # equations 2 and 3
         return self.norm(x)

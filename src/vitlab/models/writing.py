@@ -1,4 +1,4 @@
-"""A text in the making: a decoder is told the last token, and gives the logits of the next.
+"""Write a text step by step: the decoder is given the last token, and gives the logits of the next.
 
 B memories, N tokens of a memory, E memory_dim, R texts (B, or a multiple: several of each memory, one after the other),
 V vocab_size
@@ -23,25 +23,27 @@ class Writing:
         self.tokens = torch.empty(self.num_texts, 0, dtype=torch.long, device=self.device)
 
     def reserve(self, max_length: int) -> None:
-        """Make place for so many tokens of each text. Raises ValueError for more than the decoder has places for."""
+        """Reserve room for that many tokens of each text. Raises ValueError for more than the decoder has places
+        for."""
         if max_length > self.decoder.max_length:
             raise ValueError(
                 f"max_length {max_length} is more than the {self.decoder.max_length} tokens that the decoder can write"
             )
 
     def following(self, tokens: Tensor) -> Tensor:
-        """The last token of each text (R,) -> the logits of the next (R, V)."""
+        """Give the logits of the next token (R, V) from the last token of each text (R,)."""
         self.tokens = torch.cat([self.tokens, tokens[:, None]], dim=1)
         depth = self.decoder.depth
         return self.decoder.extend(self.tokens, [Whole()] * depth, [self.memory] * depth)[:, -1]
 
     def take(self, rows: Tensor) -> None:
-        """Go on with texts by their numbers (R'), in any order and as often as they stand there, as many for each
+        """Go on with texts by their numbers (R'), in any order and as often as they occur, equally many for each
         memory, one memory's after the other's."""
         self.tokens = self.tokens[rows]
 
     def looks(self, tokens: Tensor) -> Looks:
-        """Where the decoder looked while it wrote what follows each of `tokens` (B, M), when it knew no later ones."""
+        """Tell where the decoder looked while it wrote what follows each of `tokens` (B, M), before it knew any later
+        ones."""
         lengths = range(1, tokens.shape[1] + 1)
         steps = [self.decoder.looks(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
         filled = [

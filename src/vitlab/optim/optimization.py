@@ -1,4 +1,4 @@
-"""An optimizer and the learning rates it starts from: what conf/optimizer/ states."""
+"""Make an optimizer and the learning rates it starts from, as conf/optimizer/ states them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -72,12 +72,13 @@ class Optimization:
         }
 
     def groups(self, parameters: Mapping[str, nn.Parameter], kinds: Kinds) -> list[dict[str, Any]]:
-        """Parameter groups of a model, whose parameters are of these kinds."""
+        """Divide a model's parameters into groups by their kinds."""
         return parameter_groups(parameters, kinds, lr=self.scaled_lr, **self.options)
 
     def groups_at(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
-        """Parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`, scaled
-        like it. Raises ValueError for a rate that is not above 0, and for options that tell layers and parts apart."""
+        """Make parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`,
+        scaled like it. Raises ValueError for a rate that is not above 0, and for options that tell layers and parts
+        apart."""
         for key, value in NOTHING_APART.items():
             if self.options[key] != value:
                 raise ValueError(f"{key} {self.options[key]} means nothing for heads alone; leave it at {value}")

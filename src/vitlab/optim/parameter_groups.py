@@ -1,4 +1,4 @@
-"""Which parameter learns, from when on, at which learning rate and weight decay."""
+"""Decide which parameter learns, from which step on, at which learning rate and weight decay."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -91,7 +91,7 @@ def parameter_groups(
 
 
 def learning(parameters: Collection[str], kinds: Kinds, trained: str) -> set[str]:
-    """Names of the parameters that learn from the first step on. Raises ValueError if there are none."""
+    """List the names of the parameters that learn from the first step on. Raises ValueError if there are none."""
     if trained == "all":
         return set(parameters)
     if trained == "attention":

@@ -15,7 +15,8 @@ DECAYS: dict[str, Callable[[float], float]] = {  # progress, 0 to 1, -> 1 to 0
 
 
 def cosine(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None, final_ratio: float) -> Schedule:
-    """Linear warm-up, then half a cosine down to `final_ratio` (Loshchilov & Hutter, 2017, arXiv:1608.03983, eq. 5)."""
+    """Warm up linearly, then fall along half a cosine to `final_ratio` (Loshchilov & Hutter, 2017, arXiv:1608.03983,
+    eq. 5)."""
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
     check_final_ratio(final_ratio)
 
@@ -27,14 +28,15 @@ def cosine(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | No
 
 
 def linear(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None, final_ratio: float) -> Schedule:
-    """Linear warm-up, then a straight line down to `final_ratio` (Dosovitskiy et al., 2021, arXiv:2010.11929, 4.1)."""
+    """Warm up linearly, then fall along a straight line to `final_ratio` (Dosovitskiy et al., 2021, arXiv:2010.11929,
+    4.1)."""
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
     check_final_ratio(final_ratio)
     return after_warmup(warmup, lambda step: 1 - (1 - final_ratio) * progress(step, warmup, num_steps))
 
 
 def constant(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None) -> Schedule:
-    """Linear warm-up, then 1."""
+    """Warm up linearly, then stay at 1."""
     return after_warmup(warmup_length(num_steps, warmup_ratio, warmup_steps), lambda step: 1.0)
 
 
@@ -48,8 +50,8 @@ def rsqrt(
     cooldown_steps: int | None,
     final_ratio: float,
 ) -> Schedule:
-    """Linear warm-up, then 1/√(1 + t/timescale) at t steps after it, and at the end a linear cooldown to `final_ratio`
-    (Zhai et al., 2022, arXiv:2106.04560, section 3.5, in the form of the authors' code).
+    """Warm up linearly, then fall as 1/√(1 + t/timescale), t steps after the warm-up, and at the end cool down linearly
+    to `final_ratio` (Zhai et al., 2022, arXiv:2106.04560, section 3.5, in the form of the authors' code).
 
     The end of the run shapes the cooldown alone, so a run can be made longer from a state before it. Raises ValueError
     where the reciprocal root has fallen below `final_ratio` when the cooldown begins.
@@ -85,7 +87,8 @@ def warmup_stable_decay(
     decay_shape: str,
     final_ratio: float,
 ) -> Schedule:
-    """Linear warm-up, then 1, and at the end a decay to `final_ratio` (Hu et al., 2024, arXiv:2404.06395, section 4).
+    """Warm up linearly, stay at 1, and at the end decay to `final_ratio` (Hu et al., 2024, arXiv:2404.06395, section
+    4).
 
     `decay_shape` is linear or 1-sqrt, which is steep at first (Hägele et al., 2024, arXiv:2405.18392, section 3).
     """
@@ -106,17 +109,18 @@ def warmup_stable_decay(
 
 
 def after_warmup(warmup: int, rest: Schedule) -> Schedule:
-    """A warm-up in `warmup` equal steps, then `rest`."""
+    """Warm up in `warmup` equal steps, then follow `rest`."""
     return lambda step: (step + 1) / (warmup + 1) if step < warmup else rest(step)
 
 
 def progress(step: int, start: int, end: int) -> float:
-    """0 up to `start`, 1 from `end` on, a straight line between; 0 throughout when nothing lies between."""
+    """Rise in a straight line from 0 at `start` to 1 at `end`, and stay; 0 throughout when nothing lies between."""
     return min(max(step - start, 0) / (end - start), 1.0) if end > start else 0.0
 
 
 def phase_length(phase: str, num_steps: int, ratio: float | None, steps: int | None) -> int:
-    """Steps of a phase of the run, from exactly one of a ratio of `num_steps` and a count; else raises ValueError."""
+    """Count the steps of a phase, given as either a ratio of `num_steps` or a count; raise ValueError for both or
+    neither."""
     if (ratio is None) == (steps is None):
         raise ValueError(f"exactly one of {phase}_ratio and {phase}_steps must be given; set the other to null")
     length = steps if steps is not None else round((ratio or 0.0) * num_steps)
@@ -126,7 +130,7 @@ def phase_length(phase: str, num_steps: int, ratio: float | None, steps: int | N
 
 
 def warmup_length(num_steps: int, ratio: float | None, steps: int | None) -> int:
-    """Steps of warm-up. Raises ValueError when it is as long as the run."""
+    """Count the steps of the warm-up. Raises ValueError when it is as long as the run."""
     length = phase_length("warmup", num_steps, ratio, steps)
     if length >= num_steps:
         raise ValueError(f"a warm-up of {length} steps is as long as the run of {num_steps} steps; shorten the warm-up")
@@ -134,7 +138,7 @@ def warmup_length(num_steps: int, ratio: float | None, steps: int | None) -> int
 
 
 def ending_length(phase: str, num_steps: int, ratio: float | None, steps: int | None, warmup: int) -> int:
-    """Steps of the last phase. Raises ValueError when it would begin within the warm-up."""
+    """Count the steps of the last phase. Raises ValueError when it would begin within the warm-up."""
     length = phase_length(phase, num_steps, ratio, steps)
     if warmup + length > num_steps:
         raise ValueError(

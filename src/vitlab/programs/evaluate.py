@@ -1,4 +1,4 @@
-"""Scoring a finished run on any of its splits."""
+"""Score a finished run on any of its splits."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -63,8 +63,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
 
 
 def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
-    """The folder of the results: that of the run where it is its own test that is done again, and one in it for
-    another checkpoint, other images or a part of them."""
+    """Choose the folder of the results: the run's own where its own test is repeated, else one within it for another
+    checkpoint, other images or a part of them."""
     if cfg.output is not None:
         if Path(cfg.output).is_file():
             raise ConfigError(f"output={cfg.output} is a file; name a folder")
@@ -86,7 +86,7 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
 
 
 def flat(node: dict[str, Any], key: str) -> dict[str, Any]:
-    """The values below a key, by their whole names."""
+    """Flatten the values below a key to their full names."""
     found: dict[str, Any] = {}
     for name, value in node.items():
         found |= flat(value, f"{key}.{name}") if isinstance(value, dict) else {f"{key}.{name}": value}

@@ -1,4 +1,4 @@
-"""A finished run as a folder that timm or Hugging Face's transformers open."""
+"""Export a finished run as a folder that timm or Hugging Face's transformers open."""
 
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ def export(cfg: DictConfig) -> Path:
 
 
 def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
-    """What the shorter side is resized to before the centre is cut out, None where images are resized whole, and
-    Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
+    """Give the size that the shorter side is resized to before the centre is cut out (None where images are resized
+    whole), and Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
     if "max_tokens" in crop:
         raise ConfigError("a model that was evaluated on images in their own shape has no preprocessing in that format")
     return crop.get("resize_size"), Image.Resampling[crop["interpolation"].upper()]

@@ -1,4 +1,4 @@
-"""The features of images, with all that says what they are, as one file.
+"""Write the features of images to a file that also says what they are.
 
 n images, D features, K classes
 """
@@ -57,7 +57,7 @@ def extract_features(cfg: DictConfig) -> Path:
 def write_npz(
     path: Path, values: Tensor, labels: Tensor, names: list[str], splits: list[str], class_names: list[str], about: Any
 ) -> None:
-    """Arrays of numpy, none of which needs pickle; `metadata` is JSON."""
+    """Write numpy's arrays, none of which needs pickle; `metadata` is JSON."""
     with writing_whole(path) as temporary, open(temporary, "wb") as file:
         np.savez(
             file,
@@ -73,8 +73,9 @@ def write_npz(
 def write_safetensors(
     path: Path, values: Tensor, labels: Tensor, names: list[str], splits: list[str], class_names: list[str], about: Any
 ) -> None:
-    """Tensors: `names` are the bytes of a JSON list, since the header, where all that is not a tensor goes, ends at
-    100 MB; `splits` are places in the header's list of that name. class_names and metadata are JSON in the header."""
+    """Write tensors. `names` are the bytes of a JSON list, since the header, which holds all that is no tensor, is
+    limited to 100 MB; `splits` are places in the header's list of that name; class_names and metadata are JSON in the
+    header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

@@ -1,4 +1,4 @@
-"""A data set as shards, and how to train from them."""
+"""Pack a data set into shards, and tell how to train from them."""
 
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def index_only(cfg: DictConfig) -> Path:
 
 
 def told(index: dict[str, Any], folder: Path) -> list[str]:
-    """What was written, in lines."""
+    """Say what was written, in lines."""
     lines = [f"{folder}: {len(index['class_names'])} classes"]
     for split, entry in index["splits"].items():
         size = sum(size for _, size in entry["shards"]) / MEGABYTE
@@ -94,7 +94,7 @@ def told(index: dict[str, Any], folder: Path) -> list[str]:
 
 
 def training(output: Path) -> str:
-    """The command that trains on the shards as it would on what they were made from."""
+    """Give the command that trains on the shards as it would on the original."""
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
     source = f"'~data.source' '+data.source={{_target_:vitlab.data.Shards,root:{output.absolute()}}}'"

@@ -1,4 +1,4 @@
-"""The classes of new images, by a finished run and its own preprocessing.
+"""Classify new images by a finished run and its own preprocessing.
 
 B batch, C channels, H W image height and width, K classes
 """
@@ -65,7 +65,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
 
 
 def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
-    """(C, H, W) uint8 as the model was evaluated on, or why it cannot be read."""
+    """Read an image as the model was evaluated, (C, H, W) uint8, or say why it cannot be read."""
     try:
         return pixels_of(path, datamodule)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""A training batch before there is a training: what the model will see, as pictures.
+"""Draw a training batch before training: what the model will see.
 
 C channels, H W image height and width
 """
@@ -65,7 +65,7 @@ def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
 
 
 def stand_in(cfg: DictConfig) -> pl.Trainer:
-    """What a datamodule asks for: rank, ranks, step and the length of the run; nothing is trained."""
+    """Give a datamodule what it asks a trainer for: rank, ranks, step and the length of the run; nothing is trained."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -82,7 +82,7 @@ def stand_in(cfg: DictConfig) -> pl.Trainer:
 
 
 def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[Tensor], list[str]]:
-    """Images (C, H, W) in [0, 1] with titles: each sample as it is stored, then in the first epochs."""
+    """Draw images (C, H, W) in [0, 1] with titles: each sample as it is stored, then as in the first epochs."""
     split = datamodule.training
     images, titles = [], []
     for index in indices:
@@ -100,7 +100,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
 
 
 def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
-    """What a user wants to know of the data before a run."""
+    """List what a user wants to know of the data before a run."""
     splits = datamodule.splits
     choices: dict[str, Any] = Job.current().choices
     crop = datamodule.images.train_crop

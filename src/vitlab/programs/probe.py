@@ -1,6 +1,6 @@
-"""How much of the classes a frozen model's features tell: fitted on train, chosen on val, scored on test.
+"""Probe how well a frozen model's features tell the classes apart: fitted on train, chosen on val, scored on test.
 
-n images, L settings, R draws of the images that are known
+n images, L settings, R draws of the known images
 """
 
 import time
@@ -76,7 +76,7 @@ def neighbours(cfg: DictConfig, n: int) -> list[int]:
 def probes(
     features: dict[str, Features], num_classes: int, cfg: DictConfig, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """What each probe chose on val, and how it did on val and test."""
+    """Give what each probe chose on val, and how it did on val and test."""
     train, asked = features["train"], {split: features[split] for split in ("val", "test")}
     if cfg.k:
         k = neighbours(cfg, len(train.values))
@@ -100,8 +100,8 @@ def probes(
 
 
 def best(name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: dict[str, Features]) -> dict[str, Any]:
-    """The setting that is best on val, the first of equals, and how it does: in the mean over the draws, and in each.
-    The classes said of a split are (L, n)."""
+    """Find the setting that is best on val (the first among equals), and how it does on average over the draws and in
+    each. The predicted classes of a split are (L, n)."""
     right = {split: [(said[split].cpu() == f.target).sum(dim=1) for said in draws] for split, f in asked.items()}
     chosen = int(torch.stack(right["val"]).sum(dim=0).argmax())
     found: dict[str, Any] = {"chosen": {name: settings[chosen]}}
@@ -115,13 +115,13 @@ def best(name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: 
 
 
 def interval(each: list[float], n: int) -> tuple[float, float]:
-    """Give the interval of the mean of accuracies on the same n images: chance lies in the draws and in the images."""
+    """Give the interval of the mean of accuracies on the same n images; both the draws and the images are chance."""
     middle, half, (low, high) = mean(each), half_width(each), wilson_interval(mean(each) * n, n)
     return max(0.0, middle - hypot(half, middle - low)), min(1.0, middle + hypot(half, high - middle))
 
 
 def place_for(cfg: DictConfig, frozen: FrozenModel) -> Path:
-    """Where the JSON goes."""
+    """Choose where the JSON goes."""
     if cfg.output is not None:
         return Path(cfg.output)
     if frozen.folder is not None:

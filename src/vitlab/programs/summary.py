@@ -1,4 +1,4 @@
-"""What a model of a config costs: tables of its parts, its memory, its sequence and its parameter groups."""
+"""Tell what the model of a config costs: tables of its parts, memory, sequence and parameter groups."""
 
 import sys
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, opt
 
 
 def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) -> Table:
-    """Why patches: pixels as tokens beside patches as tokens, for the blocks of this model."""
+    """Show why ViT cuts patches: pixels as tokens beside patches as tokens, for the blocks of this model."""
     table = left_titled("pixels against patches: one image through the blocks of this model")
     table.add_column("image", no_wrap=True)
     table.add_column("patch")
@@ -105,8 +105,8 @@ def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) 
 
 
 def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> Table:
-    """Every tensor with its weight decay and what its learning rate is multiplied by, or that it is frozen; like blocks
-    share a row."""
+    """List every tensor with its weight decay and the factor of its learning rate, or that it is frozen; identical
+    blocks share a row."""
     table = left_titled("parameter groups")
     table.add_column("tensor", no_wrap=True)
     for name in ("shape", "parameters", "weight decay", "lr multiplier"):
@@ -125,7 +125,8 @@ def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> 
 
 
 def folded(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-    """First of each run of blocks whose tensor of that name has the same shape and place, and the run's length."""
+    """Give the first of each run of blocks whose tensor of that name has the same shape and place, and the run's
+    length."""
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     seen: set[str] = set()
     for name, shape in shapes.items():
@@ -139,7 +140,7 @@ def folded(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int,
 
 
 def next_block(name: str) -> str:
-    """The tensor of the same name in the next block; an empty name outside the blocks."""
+    """Name the same tensor in the next block; empty outside the blocks."""
     words = name.split(".")
     return ".".join(["blocks", str(int(words[1]) + 1), *words[2:]]) if words[0] == "blocks" else ""
 

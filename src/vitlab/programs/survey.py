@@ -1,4 +1,4 @@
-"""What a data set holds: every image is read once, and what was found is told, kept in tables, and drawn."""
+"""Survey a data set: read every image once, print what was found, write it as tables, and draw it."""
 
 import sys
 from collections import Counter
@@ -75,7 +75,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
 
 
 def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
-    """Every image of a split."""
+    """Examine every image of a split."""
     pieces = cut(len(split), AT_ONCE)
     work = partial(examined, split, split.crop)
     return together(
@@ -84,14 +84,14 @@ def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
 
 
 def classes_of(split: ImageSplit) -> Classes:
-    """Raise ConfigError for images that have none."""
+    """Raise ConfigError for images without classes."""
     if not isinstance(split.targets, Classes):
         raise ConfigError(f"a survey counts classes, and this data has images {split.targets.kind}")
     return split.targets
 
 
 def counts(splits: dict[str, ImageSplit], class_names: list[str]) -> dict[str, list[int]]:
-    """How many images of each class each split has."""
+    """Count the images of each class in each split."""
     columns = [classes_of(split).counts(len(class_names)) for split in splits.values()]
     numbers = np.stack(columns, axis=1)
     return dict(zip(class_names, numbers.tolist(), strict=True))
@@ -158,7 +158,7 @@ def tell_some(console: Console, lines: Sequence[str]) -> None:
 
 
 def listed(counted: dict[str, int], total: int) -> str:
-    """Things with how many there are of each, and of others that are not listed."""
+    """List things with their counts, and count those that are not listed."""
     rest = total - sum(counted.values())
     return ", ".join(f"{name} {count:,}" for name, count in counted.items()) + (f", others {rest:,}" if rest else "")
 
@@ -169,7 +169,7 @@ def as_list(values: list[float]) -> str:
 
 
 def class_table(classes: dict[str, list[int]], splits: list[str]) -> Table:
-    """Images of each class and split; of many classes the smallest and the largest."""
+    """Tabulate images by class and split; of many classes, the smallest and the largest."""
     table = Table("class", title=f"images of {len(classes):,} classes", title_justify="left")
     for split in splits:
         table.add_column(split, justify="right")
@@ -190,7 +190,7 @@ def write_tables(
     groups: list[list[Place]],
     classes: dict[str, list[int]],
 ) -> None:
-    """classes.csv, unreadable.csv and identical.csv."""
+    """Write classes.csv, unreadable.csv and identical.csv."""
     folder.mkdir(parents=True, exist_ok=True)
     names = list(classes)
     write_csv(folder / "classes.csv", ["class", *splits], ([name, *numbers] for name, numbers in classes.items()))
@@ -210,7 +210,7 @@ def write_tables(
 
 
 def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: dict[str, list[int]]) -> Figure:
-    """Class counts, sizes, and an image of each of up to 30 classes as it is evaluated."""
+    """Draw class counts, sizes, and an image of each of up to 30 classes as it is evaluated."""
     samples = list(samples_of(splits["train"], found["train"], len(classes)))
     columns = min(10, len(samples))
     lines = -(-len(samples) // columns)
@@ -230,7 +230,7 @@ def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: di
 
 
 def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable[tuple[int, Any]]:
-    """(class, image (C, H, W) in [0, 1]): the first that can be read of up to 30 classes, evenly spaced."""
+    """Give (class, image (C, H, W) in [0, 1]): the first readable image of up to 30 classes, evenly spaced."""
     readable = np.ones(len(split), dtype=bool)
     readable[list(found.unreadable)] = False
     places = np.flatnonzero(readable)

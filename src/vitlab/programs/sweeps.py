@@ -1,4 +1,4 @@
-"""What sweeps are at: read from their folders, which whoever runs them keeps up to date."""
+"""Show how far sweeps are, from their folders, which whoever runs them keeps up to date."""
 
 import time
 from pathlib import Path
@@ -41,13 +41,13 @@ def tell(cfg: DictConfig) -> None:
 
 
 def found() -> list[SweepFolder]:
-    """All sweeps below runs/, the latest first."""
+    """Find all sweeps below runs/, the latest first."""
     paths = [*RUNS.glob(f"*/{SWEEP}"), *RUNS.glob(f"*/*/{SWEEP}")]
     return [SweepFolder(path.parent) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
 
 
 def named(name: str) -> SweepFolder:
-    """The sweep of that name or folder. Raises CheckpointError."""
+    """Find the sweep of that name or folder. Raises CheckpointError."""
     for path in (RUNS / name, Path(name)):
         if (sweep := SweepFolder(path)).frozen:
             sweep.request()

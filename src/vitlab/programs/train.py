@@ -1,4 +1,4 @@
-"""Training: from the composed config to a tested model."""
+"""Train: from the composed config to a tested model."""
 
 import time
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Pictures of where the model of a finished run looks, and of what it has learned.
+"""Draw where the model of a finished run looks, and what it has learned.
 
 B images, C channels, H W image height and width
 """

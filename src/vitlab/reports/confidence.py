@@ -1,4 +1,4 @@
-"""How far a measured figure may be from the one that is meant, with 95 % confidence."""
+"""Give confidence intervals, at 95 %, of measured figures."""
 
 from collections.abc import Sequence
 from math import isfinite, nan, sqrt

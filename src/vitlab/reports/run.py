@@ -1,4 +1,4 @@
-"""What a run says of itself once it has ended."""
+"""Read the results of a run."""
 
 import csv
 import json
@@ -9,13 +9,13 @@ RESULT = "result.json"
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """The result of a run's folder: score, steps, seconds, test metrics; None where the run has not ended well."""
+    """Read the result in a run's folder: score, steps, seconds, test metrics; None where the run has not ended well."""
     path = folder / RESULT
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 def history(folder: Path, metric: str) -> list[tuple[int, float]]:
-    """The steps at which a run, which may still go on, has measured a metric, and its values there."""
+    """Read a metric of a run, which may still go on: the steps at which it was measured, and its values."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []

@@ -1,4 +1,4 @@
-"""What a sweep says of its parameters, as pictures: which of them matter, and which values go with good scores."""
+"""Draw what a sweep tells about its parameters: which of them matter, and which values go with good scores."""
 
 import warnings
 from contextlib import suppress
@@ -53,14 +53,14 @@ def draw(folder: Path, outcomes: list[dict[str, Any]]) -> list[Path]:
 
 
 def varying(overrides: list[dict[str, str]]) -> dict[str, list[str]]:
-    """The keys that all jobs state, and not all alike, with their values."""
+    """Give the keys that all jobs set, but not all alike, and their values."""
     names = [name for name in overrides[0] if all(name in one for one in overrides)] if overrides else []
     values = {name: [one[name] for one in overrides] for name in names}
     return {name: found for name, found in values.items() if len(set(found)) > 1}
 
 
 def distribution(values: list[str]) -> Any:
-    """Numbers lie on a scale, of which optuna is told; all else is a choice."""
+    """Describe an axis to optuna: numbers lie on a scale, all else is a choice."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     with suppress(ValueError):

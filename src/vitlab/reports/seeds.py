@@ -1,4 +1,4 @@
-"""A sweep over seeds as means with their confidence intervals: what differs by more than chance."""
+"""Summarise a sweep over seeds by means with confidence intervals."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -13,8 +13,8 @@ COLUMNS = ("metric", "runs", "mean", "±", "values")
 
 
 def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """seeds.csv in a sweep's folder: of jobs that differ in their seed alone, the mean of every test metric, half the
-    width of its 95 % interval, and the values. Nothing is written where no seed was run beside another."""
+    """Write seeds.csv into a sweep's folder: for jobs that differ in their seed alone, the mean of every test metric,
+    half the width of its 95 % interval, and the values. Nothing is written if every job has but one seed."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for outcome in outcomes:
         result = result_of(sweep / outcome["folder"])

@@ -1,4 +1,4 @@
-"""A sweep's jobs as one table, best first, and the means over its seeds."""
+"""Show a sweep's jobs as one table, best first, and the means over its seeds."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,7 +13,8 @@ LONGEST_NUMBER = 8  # letters of one that is shown as it is
 
 
 def write_tables(sweep: Path, outcomes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """results.csv and seeds.csv of a sweep's folder, from what its jobs came to; their rows, the jobs best first."""
+    """Write results.csv and seeds.csv into a sweep's folder, from the outcomes of its jobs; return their rows, jobs
+    best first."""
     return write_table(sweep, outcomes), write_seed_table(sweep, outcomes)
 
 
@@ -26,7 +27,8 @@ def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, 
 
 
 def write_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """results.csv of a sweep's folder, from the outcomes of its jobs; the rows, best first, failed jobs last."""
+    """Write results.csv into a sweep's folder, from the outcomes of its jobs; return the rows, best first, failed jobs
+    last."""
     sign = {"min": 1, "max": -1}
     outcomes = sorted(
         outcomes,
@@ -43,13 +45,13 @@ def write_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def telling(rows: list[dict[str, Any]], always: Collection[str] = COLUMNS) -> list[dict[str, Any]]:
-    """The rows without the columns that are the same in all of them, but for those that are told `always`."""
+    """Drop the columns that are the same in all rows, except those in `always`."""
     same = [name for name in rows[0] if name not in always and len({row.get(name) for row in rows}) == 1]
     return [{name: value for name, value in row.items() if name not in same} for row in rows]
 
 
 def shown(value: Any) -> str:
-    """A value as it is read: of numbers with many digits the first ones that count."""
+    """Format a value for reading: long numbers to their first significant digits."""
     if isinstance(value, str) and len(value) > LONGEST_NUMBER:
         with suppress(ValueError):
             return f"{float(value):.4g}"

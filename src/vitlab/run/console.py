@@ -1,4 +1,4 @@
-"""What a run tells its user: the start and the result, as tables."""
+"""Print the start and the result of a run, as tables."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 @rank_zero_only
 def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
-    """Model, data, steps and parameter groups, before the first batch."""
+    """Print model, data, steps and parameter groups, before the first batch."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
@@ -62,7 +62,7 @@ def options_found(datamodule: ImageDataModule) -> str:
 
 
 def classes(datamodule: ImageDataModule) -> str:
-    """How many there are, and how many images each has in training."""
+    """Say how many classes there are, and how many training images each has."""
     if not isinstance(datamodule.targets, Classes):
         return f"none: images {datamodule.targets.kind}"
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
@@ -79,7 +79,7 @@ def between(numbers: Any) -> str:
 
 @rank_zero_only
 def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
-    """Metrics, then where things are, then the commands that go on from here."""
+    """Print metrics, then where things are, then the commands to go on with."""
     console = Console(soft_wrap=True, record=True)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():

@@ -1,4 +1,4 @@
-"""What must hold before a run goes on from a checkpoint: it is of this model and this data, and nothing is missing."""
+"""Check a checkpoint before a run goes on from it: it belongs to this model and this data, and nothing is missing."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from vitlab.tasks import Task
 def check_continuation(
     checkpoint: dict[str, Any], task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, first_step: int
 ) -> None:
-    """The checkpoint is of this model and this data."""
+    """Raise CheckpointError or ConfigError unless the checkpoint belongs to this model, data and configuration."""
     if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
         raise CheckpointError(
             "the data is no longer what the run was trained on (other files, or another number of them); "
@@ -75,7 +75,7 @@ def check_optimizer_state(checkpoint: dict[str, Any], task: Task) -> None:
 
 
 def check_callback_states(checkpoint: dict[str, Any], trainer: pl.Trainer) -> None:
-    """Raise CheckpointError for a state that a callback of the run should have left, and did not."""
+    """Raise CheckpointError if a callback of the run should have saved a state, and did not."""
     before = {node.get("_target_", "").split(".")[-1] for node in checkpoint["run"]["config"]["callbacks"].values()}
     for callback in trainer.callbacks:
         name, own = type(callback).__name__, callback.state_dict()

@@ -1,4 +1,4 @@
-"""How many images a device would take at once, for those whose batch it does not take."""
+"""Advise how many images a device could take at once, when a batch was too large."""
 
 import os
 
@@ -13,8 +13,8 @@ GIB = 2**30
 
 
 def too_many(datamodule: ImageDataModule, trainer: pl.Trainer, trained: Task | None) -> str:
-    """What to set where a batch did not fit: at most half of it, and, where a task is trained, no more than is counted
-    for the memory of the device."""
+    """Say what to set when a batch did not fit: at most half of it, and, for a task that is trained, no more than the
+    count for the device's memory."""
     share = datamodule.global_batch_size // trainer.world_size
     size = share // trainer.accumulate_grad_batches
     memory = memory_of(trainer)
@@ -34,13 +34,13 @@ def fitting(share: int, at_most: int) -> int | None:
 
 
 def counted(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, memory: int) -> int | None:
-    """The largest batch, as the command summary counts it; None for a model that it cannot count."""
+    """Give the largest batch as the command summary counts it; None for a model that it cannot count."""
     demand = memory_of_training(task, datamodule, trainer)
     return None if demand is None else demand.largest_batch(memory)
 
 
 def memory_of(trainer: pl.Trainer) -> int:
-    """Bytes of a device; the processes of one machine share its CPU's."""
+    """Give the bytes of a device; the processes of one machine share its CPU's."""
     device = trainer.strategy.root_device
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory

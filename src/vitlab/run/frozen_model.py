@@ -1,4 +1,4 @@
-"""A model that is looked at as it is, and images to look at it with: a finished run's, or those of a config.
+"""Open a model to look at as it is, and images to look at it with: a finished run's, or those of a config.
 
 n images, D features
 """
@@ -37,7 +37,8 @@ SEEN = ("image_size", "in_chans", "mean", "std", "patch_size")  # how a run sees
 
 @dataclass(frozen=True)
 class FrozenModel:
-    """A model in evaluation mode on its device, the data it is shown, set up, and in plain types what they are.
+    """A model in evaluation mode on its device, the data it is shown, set up, and `facts` that describe both in plain
+    types.
 
     `folder` is that of the run, None without one; `images` names the data set where it was chosen.
     """
@@ -112,8 +113,8 @@ def check_overrides() -> None:
 
 
 def data_of_run(own: dict[str, Any], cfg: Node, chosen: bool) -> dict[str, Any]:
-    """The data node of a run, changed by the keys of cfg.data, or, where a data set was chosen, its node, with images
-    brought to the shape and the colours that the run knows."""
+    """Give the data node of a run, changed by the keys of cfg.data; or, where a data set was chosen, that one's node,
+    with images brought to the shape and the colours that the run knows."""
     if not chosen:
         return plain(merged(node_of(own), cfg.get("data") or {}))
     view = {key: own[key] for key in SEEN}
@@ -123,7 +124,8 @@ def data_of_run(own: dict[str, Any], cfg: Node, chosen: bool) -> dict[str, Any]:
 
 
 def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
-    """A datamodule that only evaluates: nothing of what is done to training images; nothing is opened yet."""
+    """Build a datamodule that only evaluates, without anything that is done to training images; nothing is opened
+    yet."""
     images = {**data["images"], "train_crop": data["images"]["eval_crop"], "train_transform": None}
     split = data["split"] if few_labels else {**data["split"], "labels_per_class": None}
     node = {**data, "images": images, "split": split, "global_batch_size": 1, "device_batch_size": None}

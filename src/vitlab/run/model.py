@@ -1,4 +1,4 @@
-"""The model of a config, and the weights it starts from."""
+"""Build the model of a config, and load the weights it starts from."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
 def build_model(node: Node, key: str = "model") -> Module:
-    """The model at `key`, from random weights. Raises ConfigError for weights that are named at a model within it."""
+    """Build the model at `key`, with random weights. Raises ConfigError if weights are named at a model within it."""
     own = node_of(without_weights(plain(node), key))
     check_memory(own, key)
     return build(own, key)
@@ -38,7 +38,7 @@ def check_memory(node: Node, key: str) -> None:
 
 
 def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
-    """A model's node, and those of models within it, without the keys that are the run's."""
+    """Copy the node of a model, and those of models within it, without the keys that are the run's."""
     left_out = (*OF_THE_RUN, *OF_A_TEACHER) if key == "teacher" else OF_THE_RUN
     own = {name: value for name, value in node.items() if name not in left_out}
     for name, value in own.items():
@@ -79,7 +79,8 @@ def try_pixels(model: Module, in_chans: int, image_size: int, num_classes: int) 
 
 
 def recompute_activations(model: Module) -> int:
-    """activation_checkpointing=true; returns of how many blocks. Raises ConfigError for a model that cannot."""
+    """Recompute the activations of blocks (activation_checkpointing=true); return how many. Raises ConfigError for a
+    model that cannot."""
     try:
         return checkpoint_activations(model)
     except ValueError as error:
@@ -87,7 +88,7 @@ def recompute_activations(model: Module) -> int:
 
 
 def compile_model(model: Module, num_image_sizes: int) -> None:
-    """compile=true: in place, so that names stay, and anew for each shape of a batch: with shapes that may vary, the
+    """Compile in place (compile=true), so that names stay, and anew for each shape of a batch: with dynamic shapes the
     backward pass of resampled positions fails in torch 2.15. Training has one shape for each image size, validation and
     test have two each, with the smaller last batch."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, num_image_sizes + 4 + 4)
@@ -95,7 +96,7 @@ def compile_model(model: Module, num_image_sizes: int) -> None:
 
 
 def load_pretrained(model: Module, node: Node) -> Any:
-    """Give the model the weights that model.pretrained names; returns what became of every tensor, None without.
+    """Load the weights that model.pretrained names; return what became of every tensor, None without them.
 
     Raises CheckpointError when the source cannot be read or does not fit.
     """

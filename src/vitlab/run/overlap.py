@@ -1,4 +1,4 @@
-"""Whether a model is scored on what it was trained on, told at the start of a run."""
+"""Tell at the start of a run whether the model is scored on images that it is trained on."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ SHOWN = 3
 
 @rank_zero_only
 def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
-    """One line, and below it the first images that stand in two splits."""
+    """Print one line, and below it the first images that stand in two splits."""
     found = overlap(splits)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{'overlap':<8}{sentence(found)}")
@@ -23,7 +23,7 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
 
 
 def sentence(found: Overlap) -> str:
-    """What was found, and what to do about it."""
+    """Say what was found, and what to do about it."""
     if found.unchecked:
         return f"not checked: {found.unchecked}; {typed('survey')} with the same data= looks"
     if not found.groups:
@@ -33,6 +33,6 @@ def sentence(found: Overlap) -> str:
 
 
 def named(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:
-    """The images of a group with their splits, four at most."""
+    """Name the images of a group with their splits, four at most."""
     words = [f"{split}: {splits[split].name(place)}" for split, place in group[:4]]
     return " = ".join(words) + (f" = {len(group) - 4:,} more" if len(group) > 4 else "")

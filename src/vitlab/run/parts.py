@@ -1,4 +1,4 @@
-"""The parts of a run, from the nodes of its config."""
+"""Build the parts of a run from the nodes of its config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ def build_callbacks(cfg: Node) -> list[pl.Callback]:
 
 
 def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> ImageDataModule:
-    """With all that is done to training images; `found` stands in cfg already."""
+    """Build the data, with all that is done to training images; `found` stands in cfg already."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
     return build(cfg.data, "data", **options, found=found)
 
 
 def build_task(cfg: Node, model: Module, teacher: Teacher | None = None) -> Task:
-    """A task that has a teacher needs it in training alone."""
+    """Build the task. One that has a teacher needs it in training alone."""
     return build(
         cfg.task,
         "task",

@@ -43,7 +43,8 @@ def plain_float32_products() -> None:
 
 
 def is_bf16(precision: str) -> bool:
-    """Whether a precision without training is bfloat16. Raises ConfigError for one that is none of both."""
+    """Whether a precision for use without training is bfloat16. Raises ConfigError for one that is neither that nor
+    float32."""
     known = {"32-true": False, "bf16-mixed": True}
     if precision not in known:
         raise ConfigError(f"precision '{precision}' is not one of: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What must hold before a run starts, or goes on: each refusal is one sentence, before anything is written."""
+"""Check what must hold before a run starts or goes on; each refusal is one sentence, before anything is written."""
 
 import pytorch_lightning as pl
 
@@ -23,7 +23,7 @@ PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, N
 
 
 def check_agreement(cfg: Node) -> None:
-    """The model takes what the data gives."""
+    """Raise ConfigError unless the model takes what the data gives."""
     for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
         for key in ("image_size", "in_chans", "num_classes"):
             value = model.get(key)
@@ -36,7 +36,8 @@ def check_agreement(cfg: Node) -> None:
 
 
 def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
-    """The monitored metric is one that the task logs, the schedule fits the run, and the data what is done with it."""
+    """Raise ConfigError unless the task logs the monitored metric, the schedule fits the run, and the data suits the
+    task."""
     check_batches(trainer, datamodule)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
@@ -73,7 +74,7 @@ def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.T
 
 
 def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
-    """Every limit of the trainer leaves a batch, and validations come within an epoch."""
+    """Raise ConfigError for a limit of the trainer that leaves no batch, and for validations rarer than an epoch."""
     batches = {"train": datamodule.steps_per_epoch * trainer.accumulate_grad_batches}
     batches |= {split: len(datamodule.evaluation_loader(split)) for split in ("val", "test")}
     for split, count in batches.items():
@@ -90,7 +91,7 @@ def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
 
 
 def check_trainer(node: Node) -> None:
-    """What Lightning would take, and this project does otherwise, or not at all."""
+    """Raise ConfigError for what Lightning would take, and this project does otherwise or not at all."""
     for key, least in LEAST.items():
         value = node.get(key)
         if isinstance(value, int | float) and value < least:

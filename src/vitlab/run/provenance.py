@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, machine, git commit, and every start it had."""
+"""Record where a run comes from: versions, machine, git commit, and every start it had."""
 
 import json
 import os
@@ -29,7 +29,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that results depend on."""
+    """Give the versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout, and whether files differ from it; empty outside a checkout."""
+    """Give the commit of the checkout, and whether files differ from it; empty outside a checkout."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -79,7 +79,7 @@ def record_start(folder: Path, overrides: list[str], step: int) -> None:
 
 
 def earlier_starts(path: Path) -> list[dict[str, Any]]:
-    """What the file says of earlier starts. A damaged one is kept beside it, and blocks nothing."""
+    """Read the earlier starts from the file. A damaged file is kept beside it, and blocks nothing."""
     if not path.is_file():
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a run has come to, for result.json and for its user."""
+"""Collect the result of a run, for result.json and for its user."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class Result:
     partial: list[str]
 
     def facts(self) -> dict[str, str]:
-        """Lines to print below the metrics."""
+        """Give lines to print below the metrics."""
         steps = f"{self.steps_of_this_start:,} steps, best at step {self.best_step:,}"
         facts = {"time": f"{self.seconds:.0f} s for {steps}"}
         if self.images_per_second:
@@ -42,7 +42,7 @@ class Result:
 
 
 def partial_use(trainer: pl.Trainer) -> list[str]:
-    """The settings by which this trainer leaves samples out on purpose."""
+    """List the settings by which this trainer leaves samples out on purpose."""
     if trainer.fast_dev_run:
         return ["fast_dev_run"]
     limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
@@ -50,7 +50,7 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
 
 
 def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
-    """Where the run lies, and the commands that go on from here."""
+    """Say where the run lies, and give the commands to go on with."""
     run = shown(folder)
     pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
     use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={run}"}
@@ -71,7 +71,7 @@ def shown(path: Path) -> Path:
 
 
 def twice_as_long(trainer: Node) -> str:
-    """The override by which a run ends after as many steps again."""
+    """Give the override that makes a run twice as long."""
     if trainer.max_steps >= 0:
         return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
     return f"trainer.max_epochs={2 * trainer.max_epochs}"

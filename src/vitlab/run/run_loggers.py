@@ -1,4 +1,4 @@
-"""The loggers of a run."""
+"""Build and close the loggers of a run."""
 
 import inspect
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from vitlab.run.start import Start
 
 
 def build_loggers(start: Start) -> list[pl.loggers.Logger]:
-    """metrics.csv always, and those of the config; what they are told of it is what may be `kept`."""
+    """Build metrics.csv, always, and the loggers of the config; they are given what of it may be `kept`."""
     cfg, folder, sweep = start.cfg, start.folder, start.job.sweep
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=start.first_step)]
     for key, node in cfg.logger.items():
@@ -35,7 +35,7 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
 
 @contextmanager
 def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
-    """Services are told how the run ended, whatever it did."""
+    """Tell the services how the run ended, however it did."""
     exit_code = 1
     try:
         yield

@@ -1,4 +1,4 @@
-"""A finished run, rebuilt from what it saved."""
+"""Rebuild a finished run from what it saved."""
 
 import os
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class SavedRun:
 
     @classmethod
     def open(cls, run: str, changes: dict[str, Any] | None = None) -> "SavedRun":
-        """The best model of a run folder (the latest, where there is no best), or a checkpoint file; `changes` are
+        """Open the best model of a run folder (the latest where there is no best), or a checkpoint file, with `changes`
         merged over its config. Raises CheckpointError."""
         path = find_checkpoint(run, "best", *LATEST)
         checkpoint = file.read(path)
@@ -36,11 +36,11 @@ class SavedRun:
         return cls(path, run_folder(path).absolute(), checkpoint, merged(config, node_of(changes or {})))
 
     def datamodule(self) -> Any:
-        """The data as the run had it, without mixing; nothing is opened yet."""
+        """Build the data as the run had it, without mixing; nothing is opened yet."""
         return build(self.config.data, "data")
 
     def task(self) -> Any:
-        """The task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
+        """Build the task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
         task = build_task(self.config, build_model(self.config.model))
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
@@ -48,8 +48,8 @@ class SavedRun:
 
 
 def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
-    """The state that a run goes on from, and its file: a checkpoint that is named, or the newest of a run's folder.
-    Where that is damaged, the one before takes its place. Raises CheckpointError when there is none."""
+    """Read the state that a run goes on from, and find its file: a checkpoint that is named, or the newest of a run's
+    folder. If that is damaged, the one before takes its place. Raises CheckpointError when there is none."""
     path = find_checkpoint(run, *LATEST)
     before = path.with_name(f"{LATEST[-1]}.ckpt")
     try:

@@ -1,4 +1,4 @@
-"""Where a run starts: anew in a folder of its own, or from the state that an earlier start has left."""
+"""Start a run: anew in a folder of its own, or from the state that an earlier start has left."""
 
 import secrets
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from vitlab.run.saved_run import newest_state
 
 @dataclass(frozen=True)
 class Start:
-    """The config that holds, and the folder it is written to; `kept` leaves out of it what is not to be stored.
+    """The config that holds, and the folder it is written to; `kept` leaves out what is not to be stored.
 
-    A resumed run has the file of its `state` and what that holds, its `checkpoint`, until the fit reads it again.
+    A resumed run has the file of its `state`, and its content as `checkpoint` until the fit reads it again.
     """
 
     cfg: Node
@@ -43,7 +43,7 @@ class Start:
     first_step: int
 
     def record(self, datamodule: ImageDataModule, device_batch_size: int) -> dict[str, Any]:
-        """What rebuilds the run from a checkpoint, in plain types."""
+        """Give what rebuilds the run from a checkpoint, in plain types."""
         config = {**portable(self.cfg), "resume": None, "break_lock": False}
         if datamodule.found:
             config["found"] = datamodule.found
@@ -61,7 +61,7 @@ class Start:
 
 @contextmanager
 def taken_folder(cfg: Node, job: Job) -> Iterator[Path]:
-    """The folder of the run, to which no other process writes meanwhile. Raises VitlabError for one that is in use, or
+    """Lock the folder of the run while no other process may write there. Raises VitlabError for one that is in use, or
     that holds a run already."""
     folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
     if other_rank():

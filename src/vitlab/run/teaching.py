@@ -1,4 +1,4 @@
-"""The teacher of a config: a model with its weights, and how it wants images."""
+"""Build the teacher of a config: a model with its weights, and how it wants images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,12 @@ class Stated:
 
 
 def build_teacher(cfg: Node) -> Teacher | None:
-    """The teacher that cfg.teacher names, for images as cfg.data gives them; None for tasks without one.
+    """Build the teacher that cfg.teacher names, for images as cfg.data gives them; None for tasks without one.
 
     A node without a model is the model of the run teacher.pretrained. The teacher wants images of the mean, std and
     size that its run, or timm, states; what the node states comes first. Where nobody states a size it is the
-    student's. Raises ConfigError or CheckpointError for one that cannot teach, or of which nobody says mean and std.
+    student's. Raises ConfigError or CheckpointError for a teacher that cannot teach, or whose mean and std nobody
+    states.
     """
     if "teacher" not in cfg:
         return None
@@ -62,7 +63,7 @@ def build_teacher(cfg: Node) -> Teacher | None:
 
 
 def model_of_run(run: str) -> tuple[Module, Stated]:
-    """The model that a run trained, with its weights."""
+    """Load the model that a run trained."""
     saved = SavedRun.open(run)
     return saved.task().model, stated_by_run(plain(saved.config), saved.checkpoint)
 

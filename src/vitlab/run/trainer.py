@@ -1,4 +1,4 @@
-"""The trainer of a run."""
+"""Build the trainer of a run."""
 
 import logging
 from pathlib import Path
@@ -20,7 +20,7 @@ from vitlab.run.preconditions import check_trainer
 
 
 def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
-    """Lightning's trainer, whose checkpoints are ours and which keeps its tips to itself."""
+    """Build Lightning's trainer with our checkpoints and without its tips."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # of an earlier run in this process
     check_trainer(node)
@@ -51,8 +51,8 @@ def check_accelerator(name: str) -> None:
 
 
 def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:
-    """Under SLURM, Lightning's environment without its own answer to signals: the state that it would save is loaded
-    in every later call, also where the best model is to be tested. One that is there already is set aside."""
+    """Under SLURM, give Lightning's environment without its own answer to signals: it would save a state that every
+    later call loads, even one that is to test the best model. Such a state from before is renamed."""
     if not SLURMEnvironment.detect():
         return []
     for path in folder.glob("hpc_ckpt_*.ckpt"):

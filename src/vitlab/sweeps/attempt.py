@@ -1,4 +1,4 @@
-"""One start of a job, as its supervisor sees it: taken, alive, ended, and each of these on disk."""
+"""Start a job once, as its supervisor sees it: taken, alive, ended, each recorded on disk."""
 
 import os
 import signal
@@ -19,8 +19,8 @@ LAST_WORDS = 65536  # bytes of a log in which its last line is looked for
 
 
 class Attempt:
-    """A job that a supervisor starts by `command`, to which it adds which run is to be gone on with. A job has one
-    supervisor at a time, on whatever machine, and a run that outlived its supervisor is waited for."""
+    """A job that a supervisor starts by `command`, extended by the run to resume. A job has one supervisor at a time,
+    on whatever machine; a run that outlived its supervisor is waited for."""
 
     def __init__(self, sweep: SweepFolder, name: str, command: Sequence[str]):
         self.sweep = sweep
@@ -43,7 +43,8 @@ class Attempt:
         return not in_use(self.folder)
 
     def begin(self) -> list[str] | None:
-        """The words of its command; None where a start before has ended well, and nobody took note of it."""
+        """Record the start, and give the words of its command; None where an earlier start ended well and nobody
+        recorded it."""
         before = self.sweep.state(self.name).seen()
         if (result := result_of(self.folder)) is not None:
             self._note(replace(before, status="done", score=result.get("score"), reason=None))
@@ -68,13 +69,13 @@ class Attempt:
         return [*self.command, f"resume={self.folder}", *(["break_lock=true"] if broken else [])]
 
     def beat(self) -> None:
-        """Give a sign of life, where the last one is some seconds old."""
+        """Record a sign of life if the last one is some seconds old."""
         assert self.state.heartbeat is not None
         if time.time() - self.state.heartbeat >= HEARTBEAT:
             self._note(replace(self.state, heartbeat=time.time()))
 
     def end(self, status: int) -> None:
-        """Take note of how it ended: the exit status, or a signal as its negative number."""
+        """Record how it ended: the exit status, or a signal as its negative number."""
         assert self.state.started is not None
         number = -status if status < 0 else status - 128
         result = result_of(self.folder)
@@ -93,7 +94,7 @@ class Attempt:
         leave(self.home)
 
     def leave(self) -> None:
-        """Give the job back, where it was not begun."""
+        """Release a job that was not begun."""
         leave(self.home)
 
     def _note(self, state: State) -> None:
@@ -101,7 +102,7 @@ class Attempt:
         self.sweep.write_state(self.name, state)
 
     def _reason(self, number: int) -> str:
-        """The last line that this start wrote: a refusal, or the end of a traceback."""
+        """Give the last line that this start wrote: a refusal, or the end of a traceback."""
         if number > 0:
             return f"ended by {signal.Signals(number).name}" if number in list(signal.Signals) else f"status {number}"
         with open(self.log, "rb") as log:
@@ -112,8 +113,8 @@ class Attempt:
 
 
 def ended(pid: int) -> int | None:
-    """How a child of this process has ended: its exit status, or a signal as its negative number; None while it runs.
-    Its number is not free before somebody waits for it."""
+    """Tell how a child of this process has ended: its exit status, or a signal as its negative number; None while it
+    runs. The child stays a zombie, so that its number is not reused before somebody waits for it."""
     found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if found is None:
         return None

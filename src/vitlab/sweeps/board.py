@@ -1,4 +1,4 @@
-"""What the jobs of a sweep are at: a live table on a terminal, else a line for each change."""
+"""Show what the jobs of a sweep are doing: a live table on a terminal, else a line for each change."""
 
 import time
 from collections import Counter
@@ -26,7 +26,7 @@ SPOKEN = ("running", "done", "failed", "killed", "lost", "pruned")
 
 
 class Board:
-    """Told of every change while it is entered."""
+    """Shows every change it is told of while it is entered."""
 
     def __init__(self, jobs: list[Job], states: dict[str, State], total: int | None = None):
         self.console = Console(soft_wrap=True)
@@ -61,18 +61,18 @@ class Board:
 
 
 def pages(jobs: list[Job], states: dict[str, State], most: int | None = None) -> Group:
-    """How many jobs there are of each status, and, at `most` so many, what each is at."""
+    """Count the jobs of each status, and list up to `most` of them."""
     return Group(counts(states.values()), table(jobs, states, most))
 
 
 def counts(states: Iterable[State]) -> Text:
-    """How many jobs there are of each status, as a line."""
+    """Write the number of jobs of each status in a line."""
     found = Counter(state.status for state in states)
     return Text(", ".join(f"{found[status]} {status}" for status in ORDER if found[status]) or "no jobs")
 
 
 def table(jobs: list[Job], states: dict[str, State], most: int | None) -> Table:
-    """The jobs, those first that somebody may want to look at."""
+    """List the jobs, those first that need attention."""
     jobs = sorted(jobs, key=lambda job: (ORDER.index(states[job.name].status), job.number))
     monitors = sorted({job.monitor for job in jobs})
     found = Table("#", "job", "status", *monitors, "starts", "seconds", "why", box=None, pad_edge=False)

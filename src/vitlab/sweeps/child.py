@@ -1,4 +1,4 @@
-"""A job as a process that does not outlive its supervisor: python -m vitlab.sweeps.child PID SCRIPT WORD ..."""
+"""Run a job as a process that ends with its supervisor: python -m vitlab.sweeps.child PID SCRIPT WORD ..."""
 
 import ctypes
 import os

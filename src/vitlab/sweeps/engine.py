@@ -1,4 +1,4 @@
-"""What runs the jobs of a sweep, whatever it is: submit, poll, cancel."""
+"""Define what runs the jobs of a sweep: an engine with submit, poll and cancel."""
 
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -22,7 +22,7 @@ class Engine(Protocol):
 
     @property
     def free(self) -> int:
-        """How many jobs it would take now."""
+        """Count the jobs that it would take now."""
         ...
 
     def submit(self, work: Work) -> None:
@@ -30,7 +30,7 @@ class Engine(Protocol):
         ...
 
     def poll(self, seconds: float) -> list[str]:
-        """Wait for at most so long, and return the names of jobs that have ended, or whose supervisor has gone."""
+        """Wait for at most that long; return the names of jobs that have ended, or whose supervisor is gone."""
         ...
 
     def cancel(self, name: str) -> None:

@@ -68,7 +68,7 @@ class State:
 
     @property
     def supervised(self) -> bool:
-        """Whether a supervisor is at work on it, as far as can be told from here."""
+        """Whether a supervisor is working on it, as far as can be told from here."""
         if self.status != "running" or self.heartbeat is None:
             return False
         if self.host == socket.gethostname() and not alive(self.pid or 0):
@@ -76,19 +76,19 @@ class State:
         return time.time() - self.heartbeat < LOST
 
     def lost(self) -> "State":
-        """The state of one that runs, without its supervisor; its time ends with the last sign of life."""
+        """Give the state of a running job whose supervisor is gone; its time ends with the last sign of life."""
         lived = max(0.0, (self.heartbeat or 0.0) - (self.started or 0.0))
         seconds = round(self.seconds + lived, 1)
         return replace(self, status="lost", seconds=seconds, started=None, reason="its supervisor is gone")
 
     def seen(self) -> "State":
-        """The state as it is to be shown: that of one that runs may be lost."""
+        """Give the state to show: a running job may turn out to be lost."""
         return self.lost() if self.status == "running" and not self.supervised else self
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """A sweep's folder, which another one of the same sweep may be writing to."""
+    """A sweep's folder, which another process of the same sweep may be writing to."""
 
     path: Path
 
@@ -97,11 +97,11 @@ class SweepFolder:
         return (self.path / SWEEP).is_file()
 
     def home(self, name: str) -> Path:
-        """Where the state of a job lies."""
+        """Give the folder of a job's state."""
         return self.path / JOBS / name
 
     def request(self) -> dict[str, Any]:
-        """What was asked for when the sweep was frozen. Raises CheckpointError for a folder of another version."""
+        """Read what was asked for when the sweep was frozen. Raises CheckpointError for a folder of another version."""
         try:
             request = json.loads((self.path / SWEEP).read_bytes())
         except ValueError:
@@ -115,7 +115,7 @@ class SweepFolder:
         return request
 
     def check_new(self) -> None:
-        """Raise CheckpointError for the folder of a sweep that was made before sweeps could be gone on with."""
+        """Raise CheckpointError for the folder of a sweep from before sweeps could be resumed."""
         if (self.path / "multirun.yaml").is_file() and not self.frozen:
             raise CheckpointError(
                 f"{self.path} is a sweep of an older version of vitlab, which cannot be gone on with: give another "
@@ -123,7 +123,7 @@ class SweepFolder:
             )
 
     def clear(self) -> None:
-        """Remove what a start has left that was killed while it froze jobs. Raises CheckpointError where jobs have
+        """Remove what a start left behind that was killed while freezing jobs. Raises CheckpointError if jobs have
         begun."""
         if list(self.path.glob(f"{JOBS}/*/{STATE}")):
             raise CheckpointError(
@@ -139,11 +139,11 @@ class SweepFolder:
         write_json(home / JOB, asdict(job))
 
     def freeze(self, request: dict[str, Any]) -> None:
-        """Say that the sweep is whole."""
+        """Mark the sweep as complete."""
         write_json(self.path / SWEEP, {"format": FORMAT, **request})
 
     def jobs(self) -> list[Job]:
-        """All jobs, in the order of their numbers."""
+        """Read all jobs, in the order of their numbers."""
         return sorted(self._jobs(), key=lambda job: job.number)
 
     def _jobs(self) -> Iterator[Job]:
@@ -151,7 +151,7 @@ class SweepFolder:
             yield Job(**json.loads(path.read_bytes()))
 
     def state(self, name: str) -> State:
-        """How far a job has come."""
+        """Read how far a job has come."""
         try:
             found = json.loads((self.home(name) / STATE).read_bytes())
         except (FileNotFoundError, ValueError):
@@ -163,12 +163,12 @@ class SweepFolder:
         return (self.path / name / RESULT).is_file()
 
     def saved_at(self, name: str) -> int | None:
-        """When a job's run has saved the state that it would go on from; None where there is none."""
+        """Give when a job's run last saved a state to go on from; None where there is none."""
         states = [self.path / name / CHECKPOINTS / f"{state}.ckpt" for state in LATEST]
         return max((state.stat().st_mtime_ns for state in states if state.is_file()), default=None)
 
     def states(self) -> dict[str, State]:
-        """How far the jobs have come, by their names, as it is to be shown."""
+        """Read how far each job has come, by name, as it is to be shown."""
         return {job.name: self.state(job.name).seen() for job in self.jobs()}
 
     def write_state(self, name: str, state: State) -> None:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, which its sweeps share: a job has its own, and waits for one that another sweep has."""
+"""Share this machine's GPUs among its sweeps: each job has its own, and waits if another sweep holds them."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 
 
 def gpus_here() -> list[str]:
-    """The GPUs that this process may use, by number or name; no driver, no GPUs. CUDA is not touched."""
+    """List the GPUs that this process may use, by number or name; none without a driver. CUDA is not initialised."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [one.strip() for one in visible.split(",") if one.strip()]
     try:
@@ -21,14 +21,14 @@ def gpus_here() -> list[str]:
 
 
 class Claims:
-    """GPUs that are taken for jobs, by locks that end with this process."""
+    """GPUs claimed for jobs, by locks that end with this process."""
 
     def __init__(self, gpus: list[str]):
         self.gpus = gpus
         self.locks: dict[str, FileLock] = {}
 
     def take(self, number: int) -> list[str]:
-        """Take so many that are free; none where there are fewer."""
+        """Claim that many free GPUs; none if there are fewer."""
         taken: list[str] = []
         for gpu in self.gpus:
             if len(taken) < number and gpu not in self.locks and self._locked(gpu):

@@ -1,4 +1,4 @@
-"""Jobs on this machine, so many at once."""
+"""Run jobs on this machine, several at once."""
 
 import json
 import os
@@ -72,7 +72,7 @@ class Local:
 
     @property
     def free(self) -> int:
-        """How many jobs it would take now, of which the first has its GPUs."""
+        """Count the jobs that it would take now; the first of them has its GPUs."""
         left = self.slots - len(self.jobs)
         if left and self.gpus_per_slot:
             self.found = self.found or self.claims.take(self.gpus_per_slot)
@@ -90,8 +90,8 @@ class Local:
         self._tell(name=name)
 
     def poll(self, seconds: float) -> list[str]:
-        """Wait for at most so long, and return the jobs that have ended. When the nursery is gone, these are all that
-        it had, and there is another one."""
+        """Wait for at most that long; return the jobs that have ended. If the nursery is gone, these are all that it
+        had, and a new one is started."""
         assert self.nursery.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.nursery.stdout, selectors.EVENT_READ)
@@ -112,7 +112,7 @@ class Local:
         return ended
 
     def _open(self) -> None:
-        """Start a nursery, out of the reach of this terminal's Ctrl-C, which only this process is to hear."""
+        """Start a nursery that this terminal's Ctrl-C does not reach; only this process is to hear it."""
         paths = [str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]
         own = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": "1"}
         self.log = self.sweep / "nursery.log"

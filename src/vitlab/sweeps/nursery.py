@@ -45,7 +45,7 @@ class Nursery:
         self.asked = b""
 
     def serve(self) -> list[str] | None:
-        """Start, watch and stop until stdin ends; None then, and in a fork what it is to run."""
+        """Start, watch and stop jobs until stdin ends, then return None; in a fork, return the words it is to run."""
         for module in self.modules:
             try:
                 importlib.import_module(module)
@@ -79,7 +79,7 @@ class Nursery:
         return None
 
     def _listen(self) -> bool:
-        """Wait for a while; False when nobody is there any more to tell what to do."""
+        """Wait for a while; False once nobody is left to give orders."""
         going_on = True
         for key, _ in self.selector.select(LOOK if self.waiting or self.stopped else HEARTBEAT):
             content = os.read(key.fd, 65536)
@@ -155,8 +155,7 @@ def signalled(send: Any, pid: int, number: int) -> None:
 
 
 def run(words: list[str]) -> NoReturn:
-    """Run a script as the command that it is, and end without taking down, object for object, what was imported, which
-    takes seconds."""
+    """Run a script as its command would, and end without tearing down what was imported, which takes seconds."""
     status: Any = 1
     try:
         sys.argv = words

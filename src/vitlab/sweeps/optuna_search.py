@@ -1,6 +1,6 @@
-"""Searching by Optuna: each job where those before it make a good one likely, and bad ones ended early.
+"""Search by Optuna: each job is placed where earlier ones make a good result likely, and bad ones end early.
 
-Akiba et al., 2019, arXiv:1907.10902. The study is a journal in the sweep's folder, to which the sweeper alone writes.
+Akiba et al., 2019, arXiv:1907.10902. The study is a journal in the sweep's folder, which the sweeper alone writes.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ class OptunaSearch(RandomSearch):
             self.note(job, sweep.state(job.name))
 
     def words(self, number: int) -> list[str]:
-        """Ask for a place, or, after a kill between two words of an answer, for the rest of it."""
+        """Ask for a place; after a kill in the middle of an answer, for the rest of it."""
         import optuna
 
         trials = self.study.get_trials(deepcopy=False)
@@ -87,7 +87,7 @@ class OptunaSearch(RandomSearch):
         return [axis.word(self._suggested(trial, axis)) for axis in self.axes]
 
     def note(self, job: Job, state: State) -> None:
-        """Tell the study of a job that has ended well, or was ended before its time."""
+        """Tell the study of a job that has ended well, or was pruned."""
         from optuna.trial import TrialState
 
         if state.status not in ("done", "pruned") or self._trial(job).state.is_finished():
@@ -103,11 +103,11 @@ class OptunaSearch(RandomSearch):
             self.study.tell(job.number, state=TrialState.FAIL)
 
     def superfluous(self, job: Job) -> bool:
-        """Whether the pruner ends a job, by what it has measured since it was asked last."""
+        """Whether to prune a job, by what it has measured since the last time."""
         return self.pruner != "none" and self._report(job, prune=True)
 
     def conclude(self, outcomes: list[dict[str, Any]]) -> None:
-        """Print the jobs than which none is better in all objectives, and draw what matters."""
+        """Print the jobs that no other beats in all objectives, and draw what matters."""
         if len(self.objectives) > 1:
             names = {job.number: job.name for job in self.sweep.jobs()}
             print("\njobs than which no other is better in every objective:")
@@ -162,7 +162,7 @@ class OptunaSearch(RandomSearch):
         return self.study.get_trials(deepcopy=False)[job.number]
 
     def _report(self, job: Job, *, prune: bool = False) -> bool:
-        """Tell the study what a run has measured that it has not heard of; whether the run is to be pruned by it."""
+        """Tell the study what a run has newly measured; return whether to prune it."""
         import optuna
 
         if self.pruner == "none":
@@ -177,7 +177,7 @@ class OptunaSearch(RandomSearch):
         return False
 
     def _value(self, job: Job, objective: str) -> float:
-        """An objective of a run that is done. Raises ConfigError for one that it has not."""
+        """Read an objective of a finished run. Raises ConfigError for one that it lacks."""
         result = result_of(self.sweep.path / job.name) or {}
         figures = {**result, **result.get("last", {}), **result.get("test", {}), self.monitor: result.get("score")}
         known = [name for name, value in figures.items() if isinstance(value, int | float)]
@@ -193,8 +193,8 @@ def check_one_of(key: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def mend(journal: Path) -> None:
-    """Cut off the line that a kill has left half written, and take away the lock that it has left: of the processes
-    that write to this journal there is one."""
+    """Cut off a line that a kill left half written, and remove the lock it left: only one process writes to this
+    journal."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     if journal.is_file() and not (content := journal.read_bytes()).endswith(b"\n"):
         write_whole(journal, content[: content.rfind(b"\n") + 1])

@@ -1,5 +1,7 @@
-"""Jobs of a sweep as tasks of a Ray cluster: on many machines, with GPUs in fractions. Moritz et al., 2018,
-arXiv:1712.05889."""
+"""Run jobs of a sweep as tasks of a Ray cluster: on many machines, with GPUs in fractions.
+
+Moritz et al., 2018, arXiv:1712.05889.
+"""
 
 import os
 import time
@@ -68,7 +70,7 @@ class RayCluster:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the jobs, of which some are left only if something went wrong here."""
+        """End the jobs; some are left only if something went wrong here."""
         for name in list(self.jobs.values()):
             self.cancel(name)
         self.ray.shutdown()
@@ -98,7 +100,7 @@ class RayCluster:
                 self.ray.cancel(task)
 
     def _most(self) -> int:
-        """How many jobs the cluster holds at this moment."""
+        """Count the jobs that the cluster can hold at this moment."""
         found = self.ray.cluster_resources()
         most = found.get("CPU", 0) / self.cpus
         return int(min(most, found.get("GPU", 0) / self.gpus) if self.gpus else most)

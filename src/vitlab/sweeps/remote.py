@@ -1,4 +1,4 @@
-"""A supervisor where an engine puts it, on whatever machine: it sees the sweep's folder, and runs one job."""
+"""Supervise one job wherever an engine puts it: on any machine that sees the sweep's folder."""
 
 import os
 import signal
@@ -18,10 +18,10 @@ SRC = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
-    """Called, it runs a job to its end, or until the sweeper leaves the file `stop` beside its state.
+    """Called, it runs a job to its end, or until the sweeper puts the file `stop` beside its state.
 
-    The job has the working folder in which the sweep was started, so many `threads`, and what `environment` says beside
-    that of the machine.
+    The job runs in the folder in which the sweep was started, with that many `threads`, and `environment` on top of the
+    machine's own.
     """
 
     def __init__(self, sweep: Path, name: str, command: list[str], threads: int, environment: dict[str, str]):
@@ -53,8 +53,8 @@ class Supervisor:
         self.process.wait()
 
     def checkpoint(self) -> Any:
-        """End the job, its state saved, since the machine is wanted by others; returns who goes on with it. Called by
-        submitit, within a signal, before it puts the job into the queue again."""
+        """End the job with its state saved, because others need the machine; return who goes on with it. submitit calls
+        this within a signal handler, before it requeues the job."""
         from submitit.helpers import DelayedSubmission
 
         if self.process is not None and self.attempt is not None:
@@ -78,8 +78,8 @@ class Supervisor:
             )
 
     def _stop(self, pid: int) -> int:
-        """Ask the job to end, and see that it does; its exit status. No lock of Popen's is waited for: this may run
-        within a signal."""
+        """Ask the job to end, see that it does, and return its exit status. Waits for no lock of Popen's, since this
+        may run within a signal handler."""
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE
         while (status := ended(pid)) is None:
@@ -90,6 +90,6 @@ class Supervisor:
 
 
 def with_src(environment: dict[str, str]) -> str:
-    """PYTHONPATH with the checkout in it."""
+    """Put the checkout into PYTHONPATH."""
     before = environment.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(SRC), *(path for path in before if path and path != str(SRC))])

@@ -1,4 +1,4 @@
-"""What a sweep was asked to do, so that another one under its name is told apart."""
+"""Compare what a sweep was asked to do with a new request under the same name."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def check_same(sweep: SweepFolder, request: dict[str, Any]) -> None:
 
 
 def other_values(before: Any, now: Any, key: str = "") -> list[str]:
-    """The keys of two nodes of plain types whose values differ, and these."""
+    """Give the keys of two nodes of plain types whose values differ, and both values."""
     if isinstance(before, dict) and isinstance(now, dict):
         names = dict.fromkeys([*before, *now])
         values = ((before.get(name), now.get(name), f"{key}.{name}" if key else name) for name in names)
@@ -32,7 +32,7 @@ def other_values(before: Any, now: Any, key: str = "") -> list[str]:
 
 
 def other_jobs(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Jobs of one that the other has not, by what varies among them."""
+    """List the jobs that one request has and the other has not, by what varies among them."""
     one, other = (request.get("jobs", []) for request in (before, now))
     lost, new = [job for job in one if job not in other], [job for job in other if job not in one]
     found = [f"{len(lost)} of its jobs are not asked for now, as {' '.join(lost[0])}"] if lost else []

@@ -1,4 +1,4 @@
-"""What the jobs of a sweep have come to, as tables that are never far behind."""
+"""Keep tables of what the jobs of a sweep have come to, never far behind."""
 
 import time
 from dataclasses import replace
@@ -23,7 +23,7 @@ class Results:
         self.due = 0.0
 
     def changed(self, job: Job, state: State) -> None:
-        """Hear of a job, and write the tables anew, unless that was done a moment ago."""
+        """Take note of a change, and rewrite the tables unless that was done a moment ago."""
         self.outcomes[job.name] = outcome(job, state)
         if state.status in ("done", "failed", "pruned") and time.monotonic() >= self.due:
             begun = time.monotonic()
@@ -34,7 +34,7 @@ class Results:
         return write_tables(self.sweep.path, self.ended())
 
     def ended(self) -> list[dict[str, Any]]:
-        """What the jobs have come to that have ended."""
+        """Give the outcomes of the jobs that have ended."""
         return [one for one in self.outcomes.values() if one is not None]
 
     def show(self) -> None:
@@ -42,7 +42,7 @@ class Results:
 
 
 def outcome(job: Job, state: State) -> dict[str, Any] | None:
-    """What a job came to, for the tables; None for one that has not ended."""
+    """Give a job's outcome for the tables; None for one that has not ended."""
     if state.status not in ("done", "failed", "pruned"):
         return None
     return {
@@ -56,7 +56,7 @@ def outcome(job: Job, state: State) -> dict[str, Any] | None:
 
 
 def note_by_hand(folder: Path) -> None:
-    """Take note of a job's run that somebody has gone on with without its sweep, and make the tables anew."""
+    """Record a job's run that somebody resumed without its sweep, and rewrite the tables."""
     sweep, result = SweepFolder(folder.parent), result_of(folder)
     home = sweep.home(folder.name)
     try:

@@ -1,4 +1,4 @@
-"""Working off the jobs of a sweep: what is waiting is submitted, what has ended is noted, or tried again."""
+"""Work off the jobs of a sweep: submit what waits, record what has ended, or try it again."""
 
 import time
 from collections import Counter, deque
@@ -16,7 +16,7 @@ MOST_STALLS = 3  # kills between which a job has saved nothing newer, after whic
 
 
 class Source(Protocol):
-    """New jobs: all that there are, or one after the other, each in the light of those before it."""
+    """New jobs: all at once, or one after the other, each in the light of those before it."""
 
     @property
     def more(self) -> bool:
@@ -28,25 +28,25 @@ class Source(Protocol):
         ...
 
     def superfluous(self, job: Job) -> bool:
-        """Whether a job that runs is to be ended before its time."""
+        """Whether to end a running job early."""
         ...
 
     def note(self, job: Job, state: State) -> None:
-        """Hear what a job has come to."""
+        """Take note of a job's outcome."""
         ...
 
     @property
     def total(self) -> int | None:
-        """How many jobs there will be, where they are not frozen yet."""
+        """Count the jobs there will be, where they are not all frozen yet."""
         ...
 
     def conclude(self, outcomes: list[dict[str, Any]]) -> None:
-        """Say at the end what all jobs together tell."""
+        """Say at the end what all jobs together show."""
         ...
 
 
 class Watcher(Protocol):
-    """Somebody who is told of every change."""
+    """Anything that is told of every change."""
 
     def changed(self, job: Job, state: State) -> None: ...
 
@@ -92,7 +92,7 @@ class Schedule:
             self._cancel({name for name in self.here if self.source.superfluous(self.jobs[name])})
 
     def _add(self, job: Job) -> None:
-        """Take note of a job, and of what is to be done with it."""
+        """Register a job, and decide what to do with it."""
         state = self.sweep.state(job.name)
         if state.status == "done" and not self.sweep.has_result(job.name):
             state = State()  # its run was removed, to have it done again
@@ -119,7 +119,7 @@ class Schedule:
             self.engine.cancel(name)
 
     def _ended(self, name: str, stop: Stop) -> None:
-        """Take note of how a job has ended, and put it back into the queue if it is to be started again."""
+        """Record how a job has ended, and queue it again if it is to be restarted."""
         state = self.sweep.state(name)
         if state.status == "running":  # nobody was left to write how
             state = state.lost()
@@ -142,7 +142,7 @@ class Schedule:
         return state.status not in ENDED and self.stalls[name] < MOST_STALLS
 
     def _look_elsewhere(self) -> None:
-        """Jobs that others were at work on have ended, or are to be gone on with."""
+        """Look at jobs that others were working on: those that have ended, and those to take over."""
         if time.monotonic() - self.looked < ELSEWHERE:
             return
         self.looked = time.monotonic()

@@ -1,4 +1,4 @@
-"""Searching: jobs that are not all there from the beginning, each frozen when there is room for it."""
+"""Search: jobs that do not all exist from the start, each frozen when there is room for it."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class RandomSearch:
         return job
 
     def words(self, number: int) -> list[str]:
-        """What a job states."""
+        """Give the overrides of a job."""
         chosen = random.Random(f"{self.seed}/{number}")
         return [axis.word(axis.drawn(chosen)) for axis in self.axes]
 

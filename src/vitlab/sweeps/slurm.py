@@ -1,4 +1,4 @@
-"""Jobs of a sweep as jobs of a SLURM cluster, by submitit: submission, preemption and time limits are its business."""
+"""Run jobs of a sweep as jobs of a SLURM cluster; submitit handles submission, preemption and time limits."""
 
 import os
 import time
@@ -69,7 +69,7 @@ class Slurm:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the jobs, of which some are left only if something went wrong here."""
+        """End the jobs; some are left only if something went wrong here."""
         for name in list(self.jobs):
             self.cancel(name)
 

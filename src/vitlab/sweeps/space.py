@@ -1,4 +1,4 @@
-"""What a search may choose from: an axis for each key that varies."""
+"""Describe what a search may choose from: an axis for each key that varies."""
 
 import math
 import random
@@ -31,11 +31,11 @@ class Axis:
         return self.choices[0] if self.choices is not None else int(self.low) if self.whole else self.low
 
     def word(self, value: float | str) -> str:
-        """The override that states a value of it."""
+        """Write the override that sets a value of it."""
         return f"{self.name}={value}"
 
     def drawn(self, chosen: random.Random) -> float | str:
-        """Draw a value, each as likely as any other; on a logarithmic scale, each magnitude."""
+        """Draw a value, all equally likely; on a logarithmic scale, all magnitudes."""
         if self.choices is not None:
             return chosen.choice(self.choices)
         low, high = (self.low, self.high + 1) if self.whole else (self.low, self.high)

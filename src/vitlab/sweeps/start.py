@@ -1,4 +1,4 @@
-"""A start of a sweep: frozen or gone on with, worked off, and told."""
+"""Start a sweep: freeze it or resume it, work off its jobs, and report."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from vitlab.sweeps.stop import Stop
 
 
 class NoMore:
-    """A sweep all of whose jobs are frozen before the first one starts."""
+    """A source without new jobs: all of them were frozen before the first one starts."""
 
     more = False
     total = None
@@ -37,8 +37,8 @@ class NoMore:
 
 @contextmanager
 def taken(folder: Path, break_lock: bool) -> Iterator[SweepFolder]:
-    """The folder of a sweep, on which no other process works meanwhile. Raises CheckpointError for one that is in use,
-    and for that of an older version."""
+    """Lock the folder of a sweep while no other process works on it. Raises CheckpointError for one that is in use, and
+    for one of an older version."""
     sweep = SweepFolder(folder)
     sweep.check_new()
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,8 +52,8 @@ def taken(folder: Path, break_lock: bool) -> Iterator[SweepFolder]:
 
 
 def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Source) -> None:
-    """Run the jobs that are not done, and tell what they came to. Raises VitlabError, with the status of the first,
-    where jobs have failed, and SystemExit when a signal has ended it."""
+    """Run the jobs that are not done, and print their outcomes. Raises VitlabError with the status of the first failure
+    if jobs have failed, and SystemExit when a signal has ended the sweep."""
     results = Results(sweep)
     states = {job.name: sweep.state(job.name).seen() for job in sweep.jobs()}
     with Board(sweep.jobs(), states, source.total) as board, Stop() as stop:
@@ -73,7 +73,7 @@ def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Sou
 
 
 def refusal(failed: list[Job], schedule: Schedule) -> VitlabError:
-    """What a sweep with jobs that failed ends with."""
+    """Make the error that a sweep with failed jobs ends with."""
     first = schedule.states[failed[0].name]
     log = schedule.sweep.home(failed[0].name) / "console.log"
     error = VitlabError(

@@ -1,4 +1,4 @@
-"""Signals that ask a sweep to end, heard between two looks at its jobs."""
+"""Notice signals that ask a sweep to end, between two looks at its jobs."""
 
 import signal
 from types import FrameType, TracebackType
@@ -8,7 +8,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 
 
 class Stop:
-    """While it is entered, a signal of these is noted in `number`; a second one has its usual effect."""
+    """While it is entered, it notes the first such signal in `number`; a second one has its usual effect."""
 
     def __init__(self) -> None:
         self.number: int | None = None

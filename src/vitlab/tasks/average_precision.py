@@ -43,7 +43,8 @@ class MeanAveragePrecision(Metric):
         self.target.append(target)
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """A rank that could read none of its images takes part with none; torchmetrics would gather another shape."""
+        """Let a rank that could read none of its images take part with nothing; torchmetrics would gather another
+        shape."""
         if isinstance(self.scores, list) and not self.scores:
             nothing = torch.empty(0, self.num_classes, device=self.device)
             self.update(nothing, nothing.bool())

@@ -1,4 +1,4 @@
-"""Image classification, supervised: one class an image.
+"""Classify images, supervised: one class an image.
 
 B batch, K classes
 """
@@ -17,7 +17,8 @@ from vitlab.tasks.training_data import TrainingData
 
 
 class Classification(Supervised):
-    """A loss on (mixed) classes; top-1, top-5 of more than five classes, loss, and calibration error at test."""
+    """A loss on (mixed) classes, judged by top-1, top-5 of more than five classes, loss, and, at test, calibration
+    error."""
 
     learns_from = OneClass
 
@@ -49,8 +50,8 @@ class Classification(Supervised):
 
 
 class CalibrationError(MulticlassCalibrationError):
-    """Expected calibration error (Guo et al., 2017, arXiv:1706.04599, equation 3). torchmetrics' own takes logits that
-    happen to lie in [0, 1] for probabilities."""
+    """Expected calibration error (Guo et al., 2017, arXiv:1706.04599, equation 3). torchmetrics' own mistakes logits
+    that happen to lie in [0, 1] for probabilities."""
 
     def update(self, logits: Tensor, target: Tensor) -> None:
         """(B, K), (B,)"""
@@ -70,5 +71,5 @@ def one_class(name: str, image: Path) -> str:
 
 
 def class_of(target: Tensor) -> Tensor:
-    """The class, of mixed images that of the larger part. (B,) or (B, K) -> (B,)"""
+    """Give the class; for a mixed image that of the larger part. (B,) or (B, K) -> (B,)"""
     return target if target.ndim == 1 else target.argmax(dim=1)

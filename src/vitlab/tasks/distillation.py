@@ -1,5 +1,5 @@
-"""Distillation: learning from labels and from a teacher (Touvron et al., 2021, arXiv:2012.12877, section 4; Hinton et
-al., 2015, arXiv:1503.02531).
+"""Distil: learn from labels and from a teacher (Touvron et al., 2021, arXiv:2012.12877, section 4; Hinton et al., 2015,
+arXiv:1503.02531).
 
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes, λ teacher_share, τ temperature
 """
@@ -79,7 +79,7 @@ class Distillation(Classification):
         self.teacher.to(self.device)
 
     def on_fit_end(self) -> None:
-        """What learns no more needs no memory of the device."""
+        """Free the device of a teacher that is needed no more."""
         assert self.teacher is not None
         self.teacher.to(torch.device("cpu"))
 
@@ -98,7 +98,7 @@ class Distillation(Classification):
         return (1 - self.teacher_share) * learned + self.teacher_share * copied
 
     def both_logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Those that learn from labels, and those that learn from the teacher. -> 2 x (B, K)"""
+        """Give the logits that learn from labels, and those that learn from the teacher. -> 2 x (B, K)"""
         if isinstance(self.model, DistilledVisionTransformer):
             from_labels, from_teacher = self.model.both_logits(*batch.view.arguments()).unbind(dim=1)
             return from_labels, from_teacher
@@ -106,12 +106,12 @@ class Distillation(Classification):
         return logits, logits
 
     def images(self, batch: Batch) -> Tensor:
-        """Patches put together again. -> (B, C, H, W)"""
+        """Put patches together again. -> (B, C, H, W)"""
         if self.patch_size is None:
             return batch.view.inputs
         return unpatchify(batch.view.inputs, self.patch_size, batch.view.grid)  # type: ignore[arg-type]  # of one size: see plan
 
 
 def summary(names: list[str]) -> str:
-    """So many classes, and the first of them."""
+    """Say how many classes there are, and name the first."""
     return f"{len(names)} classes ({', '.join(map(str, names[:3]))}{' …' if len(names) > 3 else ''})"

@@ -5,8 +5,8 @@ from torchmetrics import MeanMetric
 
 
 class FiniteMean(MeanMetric):
-    """NaN and infinity do not count; NaN if nothing does. torchmetrics' own waits for the device to find them, and
-    where it does not look for them it takes no notice of weights."""
+    """A mean that leaves out NaN and infinity; NaN if nothing is left. torchmetrics' own waits for the device to find
+    them, or, if told not to look for them, ignores weights."""
 
     def __init__(self) -> None:
         super().__init__(nan_strategy="disable")

@@ -24,13 +24,13 @@ from vitlab.tasks.training_data import TrainingData
 
 class LinearProbe(Classification):
     """One linear head for each learning rate of `lr_grid`, which the optimizer's lr_scaling scales; its lr is not used.
-    All start alike, see the same features of the model, which stays as it is, and learn as if each were alone.
+    All start alike, see the same features of the frozen model, and learn as if each were alone.
 
     `batch_norm` normalises the features first, without a learned scale (He et al.). A validation scores every head:
     val/acc1 and val/loss are those of the best by val/acc1, the others have names such as val/acc1_lr_0.1. The best
-    then becomes the model's own head, batch normalisation and all, so that the model is a classifier like any other.
-    In training, the loss is the mean of all heads' and the accuracy that of the last best. Raises ValueError for a grid
-    that is empty or names a rate twice, and for a model whose head is not one linear layer of K classes.
+    then becomes the model's own head, batch normalisation included, so that the model is a classifier like any other.
+    In training, the loss is the mean over all heads, and the accuracy that of the last best. Raises ValueError for a
+    grid that is empty or names a rate twice, and for a model whose head is not one linear layer of K classes.
     """
 
     compilable = False
@@ -55,7 +55,7 @@ class LinearProbe(Classification):
         self.figures: dict[str, list[float]] = {}  # of every head, at the last validation
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Nothing of the model learns; its heads do, beside it."""
+        """Train heads beside the model; the model itself does not learn."""
         self.heads = nn.ModuleList(copy.deepcopy(heads_of(self.model)[0]) for _ in self.lr_grid)
         self.heads.requires_grad_(True)
         self.model.requires_grad_(False)
@@ -85,13 +85,13 @@ class LinearProbe(Classification):
             return F.linear(features, weight, bias).unflatten(1, (len(self.heads), -1))
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Logits of the model's own head (B, K)."""
+        """Compute the logits of the model's own head (B, K)."""
         features = represent(self.model, *inputs)
         with torch.autocast(self.device.type, enabled=False):  # fp32: a folded mean drowns small features in bf16
             return heads_of(self.model)[0](features.float())
 
     def all_losses(self, loss: Callable[..., Tensor], logits: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """(B, L, K) and (B,) or (B, K) -> (B, L)"""
+        """Compute the loss of every head. (B, L, K) and (B,) or (B, K) -> (B, L)"""
         L = logits.shape[1]
         return loss(logits.flatten(0, 1), target.repeat_interleave(L, dim=0), **options).unflatten(0, (-1, L))
 
@@ -106,7 +106,7 @@ class LinearProbe(Classification):
         return values | {"train/loss": values["train/loss"] / len(self.heads)}
 
     def clip_gradients(self, limit: float) -> None:
-        """Each head by itself; train/grad_norm is their mean."""
+        """Clip each head by itself; train/grad_norm is their mean."""
         for head in self.heads:
             self.keep_norm(nn.utils.clip_grad_norm_(head.parameters(), limit))
 
@@ -121,7 +121,7 @@ class LinearProbe(Classification):
         return losses.mean(dim=1), {}
 
     def scores(self, stage: str) -> dict[str, Tensor]:
-        """In validation those of the best head, which becomes the model's own."""
+        """Give the scores of a stage; in validation those of the best head, which becomes the model's own."""
         if stage != "val":
             return super().scores(stage)
         self.losses[stage].reset()  # of all heads together
@@ -137,7 +137,7 @@ class LinearProbe(Classification):
         return {name: value[self.best[0]] for name, value in found.items()}
 
     def by_name(self) -> dict[str, float]:
-        """The figures of every head by their names in logs."""
+        """Name the figures of every head as they are logged."""
         return {
             f"val/{name}_lr_{lr:g}": value
             for name in ("acc1", "loss")
@@ -159,7 +159,7 @@ class LinearProbe(Classification):
         own.bias.copy_(bias)
 
     def on_test_start(self) -> None:
-        """After training, the heads beside each other; the model has the best one of the best validation."""
+        """Print the heads beside each other after training; the model has the head of the best validation."""
         super().on_test_start()
         if not self.figures or not self.trainer.is_global_zero:
             return

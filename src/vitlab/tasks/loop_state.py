@@ -1,4 +1,4 @@
-"""Lightning's progress counters, from the one number that says where a run is."""
+"""Set Lightning's progress counters from the one number that says where a run is."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytorch_lightning as pl
 
 
 def placed_loops(trainer: pl.Trainer, global_step: int, steps_per_epoch: int) -> dict[str, Any]:
-    """Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the validations
-    that were due by then."""
+    """Give Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the
+    validations that were due by then."""
     fit_loop = trainer.fit_loop.state_dict()
     epoch, step = divmod(global_step, steps_per_epoch)
     accumulation = trainer.accumulate_grad_batches

@@ -47,13 +47,13 @@ class MaskedAutoencoding(Task):
             raise ConfigError("a masked autoencoder takes images of one size; choose a crop= without a token budget")
 
     def forward(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Patches, of which those with the most noise (B, N) are hidden -> prediction (B, N, C·P·P), and true where a
-        patch was hidden (B, N)"""
+        """Hide the patches with the most noise (B, N) -> prediction (B, N, C·P·P), and true where a patch was hidden
+        (B, N)"""
         keep = random_keep(noise, self.mask_ratio)  # (B, K)
         return self.model(*batch.view.arguments(), keep), hidden_patches(keep, noise.shape[1])
 
     def loss(self, batch: Batch, noise: Tensor) -> Tensor:
-        """-> (B,)"""
+        """Compute the loss of each image. -> (B,)"""
         prediction, mask = self(batch, noise)
         return masked_reconstruction(prediction, batch.view.inputs, mask, normalize=self.normalize_target)
 
@@ -64,7 +64,7 @@ class MaskedAutoencoding(Task):
         return self.loss(batch, self.counted_noise(batch)), {}
 
     def counted_noise(self, batch: Batch) -> Tensor:
-        """A function of the seed and the place of each image in its split. -> (B, N)"""
+        """Draw noise as a function of the seed and the place of each image in its split. -> (B, N)"""
         index = batch.index.cpu()
         counters = torch.stack([torch.full_like(index, self.seed), index], dim=1).numpy()
         noise = counted_numbers("mask", counters, batch.view.inputs.shape[1])

@@ -1,4 +1,4 @@
-"""Image classification with several classes an image, or none: each class is a question of its own.
+"""Classify images that may have several classes, or none: each class is a question of its own.
 
 B batch, K classes
 """
@@ -14,11 +14,11 @@ from vitlab.tasks.supervised import Supervised
 
 
 class MultilabelClassification(Supervised):
-    """A loss on targets (B, K), 1 where the image has the class; mean average precision, F1 of all answers at a
-    probability of 0.5, and loss.
+    """A loss on targets (B, K), 1 where the image has the class, judged by mean average precision, F1 of all answers at
+    a probability of 0.5, and loss.
 
-    Balanced class_weights make the images that have a class weigh as much as those that have it not. Raises ValueError
-    for a loss in which classes compete, as in that of a softmax.
+    Balanced class_weights make the images that have a class weigh as much as those that have not. Raises ValueError for
+    a loss in which classes compete, as in a softmax.
     """
 
     learns_from = SeveralClasses
@@ -37,11 +37,11 @@ class MultilabelClassification(Supervised):
         return MetricCollection(metrics, compute_groups=False)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """(B, K) -> (B, K), of each class by itself."""
+        """Give the probability of each class by itself. (B, K) -> (B, K)"""
         return logits.float().sigmoid()
 
     def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
-        """Count; a mixed image has the classes of which at least half of it is."""
+        """Count a batch; a mixed image has the classes that make up at least half of it."""
         present = target >= 0.5
         for name, metric in self.metrics[stage].items():
             if name == "map":

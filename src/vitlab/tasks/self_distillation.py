@@ -92,14 +92,14 @@ class SelfDistillation(Task):
         return self_distillation([student], [self.targets(teacher, stage)], self.temperatures[0]), {}
 
     def targets(self, teacher: Tensor, stage: str) -> Tensor:
-        """(..., K) -> (..., K)"""
+        """Turn what the teacher says into targets, and note their entropy. (..., K) -> (..., K)"""
         targets = teacher_targets(teacher, self.center, self.temperatures[1])
         entropy = torch.special.entr(targets).sum(dim=-1) / math.log(len(self.center))
         self.metrics[stage]["entropy"].update(entropy.flatten())
         return targets
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """The teacher follows the student: θₜ ← m·θₜ + (1 - m)·θₛ."""
+        """Let the teacher follow the student: θₜ ← m·θₜ + (1 - m)·θₛ."""
         super().optimizer_step(*args, **kwargs)
         done = self.global_step / max(self.num_steps, 1)
         rest = (1 - self.momentum) * (1 + math.cos(math.pi * min(done, 1))) / 2  # 1 - m
@@ -108,7 +108,7 @@ class SelfDistillation(Task):
 
 
 def logits_of(model: nn.Module, views: Sequence[View]) -> list[Tensor]:
-    """What a model gives for each view (B, K); views of one size go through it together."""
+    """Compute a model's logits for each view (B, K); views of one size go through it together."""
     logits: list[Tensor] = []
     for _, group in groupby(views, key=lambda view: view.inputs.shape):
         same = list(group)

@@ -1,4 +1,4 @@
-"""Learning from labels: what tasks share whose images have one class, or several.
+"""Learn from labels: what tasks share whose images have one class, or several.
 
 B batch, K classes
 """
@@ -70,16 +70,16 @@ class Supervised(Task):
     # -- what a kind of label says
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """(B, K) -> (B, K)"""
+        """Turn logits into probabilities. (B, K) -> (B, K)"""
         raise NotImplementedError
 
     def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
-        """Take a batch into the metrics of a stage."""
+        """Update the metrics of a stage with a batch."""
         raise NotImplementedError
 
     @staticmethod
     def balanced(counts: Tensor, num_images: int) -> Tensor:
-        """Factors for classes that so many of the images have, none of them 0. (K,) -> (K,)"""
+        """Give factors that balance the classes, of which the images have that many, none of them 0. (K,) -> (K,)"""
         return counts.sum() / (len(counts) * counts)
 
     def try_loss(self) -> None:
@@ -103,7 +103,7 @@ class Supervised(Task):
             self.class_factors = self.balanced(counts, len(datamodule.splits["train"]))
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Patches (B, N, C·P·P) and their grid, or images (B, C, H, W) -> logits (B, K)."""
+        """Compute logits (B, K) from patches (B, N, C·P·P) and their grid, or images (B, C, H, W)."""
         return self.model(*inputs)
 
     def training_losses(self, batch: Batch) -> Tensor:

@@ -73,26 +73,26 @@ class Task(pl.LightningModule):
     # -- what a regime says
 
     def monitors(self) -> list[str]:
-        """Names that a run may be judged by."""
+        """List the metrics that a run may be judged by."""
         return ["val/loss"]
 
     def new_metrics(self, stage: str) -> MetricCollection:
-        """What is measured beside the loss in a stage of `STAGES`, by its name without the split."""
+        """Make what is measured beside the loss in a stage of `STAGES`, by names without the split."""
         return MetricCollection({})
 
     def training_losses(self, batch: Batch) -> Tensor:
-        """-> (B,), whose mean is minimised."""
+        """Compute the losses (B,) whose mean is minimised."""
         raise NotImplementedError
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        """The loss of each sample (B,), and what callbacks may want to know of them, by name."""
+        """Compute the loss of each sample (B,), and what callbacks may want to know, by name."""
         raise NotImplementedError
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.optimization.groups(dict(self.model.named_parameters()), parameter_kinds(self.model))
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
-        """Take what is known before the first step: how many there are, the data, and what checkpoints say about the
+        """Take what is known before the first step: the number of steps, the data, and what checkpoints store about the
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
         if datamodule.images.num_views > 1 and not self.compares_views:
             raise ConfigError(
@@ -104,7 +104,7 @@ class Task(pl.LightningModule):
     # -- training
 
     def train(self, mode: bool = True) -> "Task":
-        """Parts that do not learn (yet) stay as they are in evaluation: dropout off, statistics still."""
+        """Keep parts that do not learn (yet) in evaluation mode: no dropout, constant statistics."""
         super().train(mode)
         step = self._trainer.global_step if self._trainer is not None else 0
         groups = [group for group in self.groups if group["from_step"] <= step]
@@ -130,8 +130,8 @@ class Task(pl.LightningModule):
         return loss.mean()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """What learns only from a later step on takes no part in this one. Its gradients are there, as several devices
-        agree once on which they exchange. An optimizer that counts the steps of a group (LAMB) counts from then on."""
+        """Leave out what learns only from a later step on. Its gradients exist, since several devices agree once which
+        of them they exchange. An optimizer that counts the steps of a group (LAMB) counts from then on."""
         for group in optimizer.param_groups:
             if self.global_step <= group["from_step"]:
                 group.pop("step", None)
@@ -145,22 +145,23 @@ class Task(pl.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Lightning's own refuses fused optimizers, whose gradients are still scaled for float16 at this point."""
+        """Clip here, since Lightning refuses fused optimizers, whose gradients are still scaled for float16 at this
+        point."""
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)
         self.clip_gradients(float("inf") if gradient_clip_val is None else gradient_clip_val)
 
     def clip_gradients(self, limit: float) -> None:
-        """Clip their total norm, and keep it."""
+        """Clip the total norm, and keep it."""
         self.keep_norm(nn.utils.clip_grad_norm_(self.parameters(), limit))
 
     def keep_norm(self, norm: Tensor) -> None:
-        """For train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
+        """Keep a norm for train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
         self.grad_norm.update(whole(norm))
 
     def training_metrics(self) -> dict[str, float]:
-        """Means since the last call, read from the device at once: train/loss, train/grad_norm and the regime's."""
+        """Read the means since the last call from the device, at once: train/loss, train/grad_norm and the regime's."""
         values = {"train/loss": self.losses["fit"].compute(), "train/grad_norm": self.grad_norm.compute()}
         values |= {f"train/{name}": value for name, value in self.metrics["fit"].compute().items()}
         for metric in (self.losses["fit"], self.grad_norm, self.metrics["fit"]):
@@ -170,7 +171,7 @@ class Task(pl.LightningModule):
     # -- evaluation
 
     def on_validation_epoch_start(self) -> None:
-        """All ranks evaluate with the statistics of the first one, which are those that are kept."""
+        """Evaluate on all ranks with the first one's statistics, which are the ones that are kept."""
         share_buffers(self)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
@@ -205,7 +206,7 @@ class Task(pl.LightningModule):
             logger.log_metrics(figures, step=self.global_step)
 
     def scores(self, stage: str) -> dict[str, Tensor]:
-        """Loss and metrics of a stage by their names without the split; they begin anew."""
+        """Give loss and metrics of a stage by their names without the split, and reset them."""
         values = {"loss": self.losses[stage].compute(), **self.metrics[stage].compute()}
         self.losses[stage].reset()
         self.metrics[stage].reset()
@@ -220,7 +221,7 @@ class Task(pl.LightningModule):
             )
 
     def count_skipped(self, split: str) -> int:
-        """Images of a split that no process could read."""
+        """Count the images of a split that no process could read."""
         device = self.trainer.strategy.root_device  # after the test Lightning has moved the task itself to the CPU
         own = torch.tensor(len(self.trainer.datamodule.skipped[split]), device=device)
         return int(self.trainer.strategy.reduce(own, reduce_op="sum"))
@@ -238,7 +239,7 @@ class Task(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_train_start(self) -> None:
-        """The config is the truth: a resumed run takes learning rate and the like from it, not from the checkpoint."""
+        """Take learning rate and the like from the config, also in a resumed run, rather than from the checkpoint."""
         self.train()  # Lightning leaves every part in the mode that it finds it in
         scheduler = self.lr_schedulers()
         factor = self.schedule(self.num_steps)(self.global_step)
@@ -256,12 +257,11 @@ class Task(pl.LightningModule):
         checkpoint["sums"] = {name: sums_of(metric) for name, metric in self.summed().items()}
 
     def summed(self) -> dict[str, Metric]:
-        """What training sums up between two log entries."""
+        """List what training sums up between two log entries."""
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Where a run goes on is told by its number of optimizer steps alone. The first rank goes on with the sums of
-        all of them."""
+        """Place the run by its number of optimizer steps alone. The first rank goes on with the sums of all ranks."""
         summed = self.summed() if self.global_rank == 0 else {}
         for name, sums in checkpoint.get("sums", {}).items():
             if name in summed:  # an earlier version counted others too
@@ -272,13 +272,13 @@ class Task(pl.LightningModule):
 
 
 def sums_of(metric: Metric) -> dict[str, Tensor]:
-    """The states of a metric, summed over all ranks; every rank calls it."""
+    """Sum the states of a metric over all ranks; every rank calls it."""
     with metric.sync_context():
         return {name: value.detach().cpu().clone() for name, value in metric.metric_state.items()}
 
 
 def add_sums(metric: Metric, sums: dict[str, Tensor]) -> None:
-    """Go on from the states of an earlier start."""
+    """Add the states of an earlier start to a metric."""
     for name, value in sums.items():
         setattr(metric, name, getattr(metric, name) + value.to(metric.device))
 

@@ -1,4 +1,4 @@
-"""A trained model that another one learns from.
+"""Wrap a trained model that another one learns from.
 
 B batch, C channels, H W image height and width, K classes
 """
@@ -51,7 +51,7 @@ class Teacher:
 
 
 def renormalization(given: Norm, wanted: Norm) -> tuple[Tensor | None, Tensor | None]:
-    """Factor and offset that turn (x - mean) / std of one kind into the other, None where they are the same."""
+    """Give the factor and offset that turn (x - mean) / std of one kind into another; None where they are the same."""
     if given == wanted:
         return None, None
     mean, std = (torch.tensor(values) for values in given)

@@ -1,4 +1,4 @@
-"""How far what was written is from what should stand there.
+"""Measure how far a written text is from the right one.
 
 B texts, M tokens of the longest
 """
@@ -34,13 +34,14 @@ class TextErrors(Metric):
         self.wanted.append(self.filled(wanted))
 
     def filled(self, tokens: Tensor) -> Tensor:
-        """Make them of one length, in all batches and on all devices. -> (B, max_length)"""
+        """Pad texts to one length, in all batches and on all devices. -> (B, max_length)"""
         missing = self.max_length - tokens.shape[1]
         assert missing >= 0, f"a text of {tokens.shape[1]} tokens where {self.max_length} are the most"
         return F.pad(tokens.int(), (0, missing), value=self.vocabulary.special.padding)
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """A rank that could read none of its samples takes part with none; torchmetrics would gather another shape."""
+        """Let a rank that could read none of its samples take part with nothing; torchmetrics would gather another
+        shape."""
         if isinstance(self.written, list) and not self.written:
             nothing = torch.empty(0, self.max_length, dtype=torch.int32, device=self.device)
             self.update(nothing, nothing)

@@ -1,4 +1,4 @@
-"""What a way to train asks of the data of a run."""
+"""Define what a task asks of the data of a run."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Pictures of where a model looks: attention maps, rollout, distances.
+"""Draw where a model looks: attention maps, rollout, distances.
 
 B images, C channels, H W image height and width, L layers, h heads, N patches
 """
@@ -22,7 +22,7 @@ TILE = 112  # pixels of the longer side of an image in a mosaic
 
 
 def small(image: Tensor) -> Tensor:
-    """At the size of a tile. (C, H, W) -> (H', W', 3)"""
+    """Shrink or enlarge an image to a tile. (C, H, W) -> (H', W', 3)"""
     longer = max(image.shape[1:])
     size = [round(side * TILE / longer) for side in image.shape[1:]]
     if longer > TILE:
@@ -33,7 +33,7 @@ def small(image: Tensor) -> Tensor:
 
 
 def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
-    """Heat (L, h, N) over a pale image (C, H, W), the hotter the more opaque. -> (L, h, H', W', 3)"""
+    """Lay heat (L, h, N) over a pale image (C, H, W), the hotter the more opaque. -> (L, h, H', W', 3)"""
     grey = small(image).mean(dim=2)  # (H', W')
     heat = F.interpolate(values.unflatten(-1, grid), size=grey.shape, mode="nearest-exact")  # (L, h, H', W')
     opacity = 0.3 + 0.65 * np.asarray(scale.norm(heat.numpy()))[..., None]
@@ -43,8 +43,8 @@ def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
 def attention_figure(
     image: Tensor, maps: Tensor, pooling: Tensor | None, grid: Grid, *, whose: str, title: str
 ) -> Figure:
-    """The image, and below it rows of layers and columns of heads: the weights (L, h, N) of each over the image, and a
-    last row for the `pooling`'s (h, N). Of many layers or heads some are shown, evenly spaced."""
+    """Draw the image, and below it rows of layers and columns of heads: the weights (L, h, N) of each over the image,
+    and a last row for the `pooling`'s (h, N). Many layers or heads are thinned out evenly."""
     L, h, _ = maps.shape
     layers, heads = pick(L, MOST_LAYERS), pick(h, MOST_HEADS)
     rows, columns = numbers(layers), ["mean", *numbers(heads)]
@@ -72,7 +72,8 @@ def attention_figure(
 
 
 def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: str, titles: list[str]) -> Figure:
-    """A row for each image, and a column for each of some layers: the weights (B, L, N) up to there over the image."""
+    """Draw a row for each image, and a column for some layers: the weights (B, L, N) up to that layer over the
+    image."""
     layers = pick(rolled.shape[1], MOST_DEPTHS)
     rolled = rolled[:, layers]
     last = rolled[:, -1]  # the one that counts: earlier ones may go beyond its colours
@@ -91,7 +92,7 @@ def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: s
 
 
 def distance_figure(distances: Tensor, grid: Grid, patch_size: int) -> Figure:
-    """A dot for each head, of the mean over the images (B, L, h), and the distance that even attention would have."""
+    """Draw a dot for each head, the mean over the images (B, L, h), and the distance that even attention would have."""
     B, L, h = distances.shape
     values = distances.mean(dim=0).numpy()  # (L, h)
     layers = np.arange(1, L + 1)

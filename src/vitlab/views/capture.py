@@ -1,4 +1,4 @@
-"""The attention of every layer while a model looks at images.
+"""Capture the attention of every layer while a model looks at images.
 
 B batch, C channels, H W image height and width, P prefix tokens, N patches, T tokens (P+N), h heads
 """
@@ -16,7 +16,7 @@ from vitlab.models import VisionTransformer
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without gradients, dropout and drop path; afterwards every module is in the mode it was in."""
+    """Evaluate without gradients, dropout and drop path; afterwards every module is in its former mode."""
     modes = {module: module.training for module in model.modules()}
     try:
         with torch.no_grad():
@@ -28,7 +28,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> list[Tensor]:
-    """Give who looks at whom: for each layer (B, h, T, T), on the CPU, in float32; each row is a distribution.
+    """Give how much each token looks at each other one: for each layer (B, h, T, T), on the CPU, in float32; each row
+    is a distribution.
 
     `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
     The weights are computed anew from what each layer is given, as fused kernels keep none.

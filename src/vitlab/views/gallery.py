@@ -1,4 +1,4 @@
-"""All views of a model, by name.
+"""Draw all views of a model, by name.
 
 B images, C channels, H W image height and width
 """
@@ -21,7 +21,7 @@ VIEWS = (*OF_IMAGES, "position", "filters")
 def gallery(
     model: VisionTransformer, inputs: Tensor, pictures: Tensor, titles: list[str], views: Collection[str] = VIEWS
 ) -> Iterator[tuple[str, Figure | None]]:
-    """Names and figures, one after the other; None where the model has nothing of the kind.
+    """Yield names and figures, one after the other; None where the model has nothing of the kind.
 
     `inputs` (B, C, H, W) are what the model takes, on its device, and `pictures` (B, C, H, W) in [0, 1] what a person
     sees, with a title each; both may be empty for views that want no images.

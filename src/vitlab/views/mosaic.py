@@ -1,4 +1,4 @@
-"""Many small pictures as one, with a label for each row and column.
+"""Draw many small pictures as one, with a label for each row and column.
 
 R rows, K columns, H W height and width of a tile
 """
@@ -31,29 +31,30 @@ class Scale(NamedTuple):
 
 
 def shown(image: Tensor) -> Tensor:
-    """(C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown, of 4 three."""
+    """Arrange channels for drawing: (C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown,
+    of 4 the first three."""
     image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
     return image.permute(1, 2, 0)
 
 
 def pick(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers 0 to count-1, evenly spaced, the first and the last among them."""
+    """Pick up to `most` of the numbers 0 to count-1, evenly spaced, with the first and the last."""
     return [round(number) for number in np.linspace(0, count - 1, min(count, most))]
 
 
 def of_all(count: int, most: int, what: str) -> str:
-    """Says how many there are, and how many of them are shown."""
+    """Say how many there are, and how many of them are shown."""
     plural = what if count == 1 else f"{what}s"
     return f"{count} {plural}" if count <= most else f"{most} of {count} {plural}"
 
 
 def numbers(places: Sequence[int]) -> list[str]:
-    """Labels that count from 1."""
+    """Make labels that count from 1."""
     return [str(place + 1) for place in places]
 
 
 def mosaic_size(tiles: np.ndarray, largest: float) -> tuple[float, float]:
-    """Inches that a mosaic (R, K, H, W, 3) and what is written around it take: width and height. No tile is larger than
+    """Give the width and height in inches of a mosaic (R, K, H, W, 3) with its labels. No tile is larger than
     `largest`, nor the mosaic than 13 inches."""
     R, K, H, W, _ = tiles.shape
     gap = GAP * max(H, W)
@@ -69,7 +70,7 @@ def draw_mosaic(
     labels: tuple[str, str],
     scale: Scale | None,
 ) -> None:
-    """Tiles (R, K, H, W, 3) in [0, 1] with white between them. `labels` say what rows and columns are."""
+    """Draw tiles (R, K, H, W, 3) in [0, 1] with white between them. `labels` say what rows and columns are."""
     larger = -(-FINEST // max(tiles.shape[2:4]))  # so that the gap between small tiles can be thin
     tiles = tiles.repeat(larger, axis=2).repeat(larger, axis=3)
     R, K, H, W, _ = tiles.shape
@@ -100,7 +101,7 @@ def mosaic_figure(
     scale: Scale | None,
     largest: float = 1.1,
 ) -> Figure:
-    """A mosaic alone, with a title above it."""
+    """Draw a mosaic alone, with a title above it."""
     width, height = mosaic_size(tiles, largest)
     width += 0.08 * max(len(row) for row in rows)
     figure = Figure(figsize=(max(width, 5), height + 0.5), layout="constrained")

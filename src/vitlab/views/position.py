@@ -1,4 +1,4 @@
-"""What a model knows of places (Dosovitskiy et al., 2021, arXiv:2010.11929, figure 7 center).
+"""Measure what a model knows of positions (Dosovitskiy et al., 2021, arXiv:2010.11929, figure 7 center).
 
 L layers, h w grid, N patches (h·w), D embed_dim
 """
@@ -18,7 +18,7 @@ def cosine_similarity(table: Tensor) -> Tensor:
 
 
 def embedding_similarity(model: VisionTransformer) -> Tensor | None:
-    """How much the embeddings alike are that the stem adds to any two patches: (N, N). None if it adds none."""
+    """Compare the position embeddings that the stem adds to any two patches: (N, N). None if it adds none."""
     if not model.pos_embed.numel():
         return None
     with torch.no_grad():
@@ -27,8 +27,8 @@ def embedding_similarity(model: VisionTransformer) -> Tensor | None:
 
 
 def relative_bias(model: VisionTransformer) -> Tensor | None:
-    """What each layer and head adds to a score, by where the key lies, seen from the query in the middle:
-    (L, heads, 2h-1, 2w-1). None without relative positions."""
+    """Give what each layer and head adds to a score, by where the key lies as seen from a query in the middle: (L,
+    heads, 2h-1, 2w-1). None without relative positions."""
     layers = [module for module in model.modules() if isinstance(module, RelativePosition)]
     if not layers:
         return None
@@ -39,8 +39,8 @@ def relative_bias(model: VisionTransformer) -> Tensor | None:
 
 
 def rotary_similarity(model: VisionTransformer) -> Tensor | None:
-    """Product of a unit query with itself, each turned by its place, by where the second one lies, seen from the first
-    in the middle: (2h-1, 2w-1). The query has as much in each pair. None without rotary positions."""
+    """Multiply a unit query with itself, each turned by its place, by where the second lies as seen from the first in
+    the middle: (2h-1, 2w-1). All pairs of the query are equally long. None without rotary positions."""
     rotary = next((m for m in model.modules() if isinstance(m, RotaryPosition)), None)
     if rotary is None:
         return None

@@ -1,4 +1,4 @@
-"""Pictures of what a model has learned, without any image: positions and filters.
+"""Draw what a model has learned, without any image: positions and filters.
 
 L layers, h w grid, D filters, C channels, P filter height and width
 """
@@ -20,8 +20,8 @@ COLUMNS = 7  # of filters
 
 
 def position_figure(model: VisionTransformer) -> Figure | None:
-    """Similarity of added embeddings, or the biases of relative ones, or the similarity that rotary ones make. None
-    for a model that knows no places."""
+    """Draw the similarity of added embeddings, or the biases of relative ones, or the similarity that rotary ones make.
+    None for a model that knows no positions."""
     similarity, bias, rotary = embedding_similarity(model), relative_bias(model), rotary_similarity(model)
     if similarity is not None:
         grid = model.patch_embed.grid
@@ -32,7 +32,7 @@ def position_figure(model: VisionTransformer) -> Figure | None:
 
 
 def similarity_figure(similarity: Tensor) -> Figure:
-    """A grid of grids (h, w, h, w): the first two say whose similarity to all patches a tile shows."""
+    """Draw a grid of grids (h, w, h, w): the first two say whose similarity to all patches a tile shows."""
     h, w = similarity.shape[:2]
     rows, columns = pick(h, MOST_PLACES), pick(w, MOST_PLACES)
     scale = Scale(Normalize(-1, 1), "viridis", "cosine similarity")
@@ -48,7 +48,8 @@ def similarity_figure(similarity: Tensor) -> Figure:
 
 
 def bias_figure(bias: Tensor) -> Figure:
-    """(L, heads, 2h-1, 2w-1): rows are layers, columns heads, and the query is in the middle of each tile."""
+    """Draw biases (L, heads, 2h-1, 2w-1): rows are layers, columns heads, and the query is in the middle of each
+    tile."""
     L, heads = bias.shape[:2]
     rows, columns = pick(L, MOST_LAYERS), pick(heads, MOST_HEADS)
     bias = bias[rows][:, columns]
@@ -64,7 +65,7 @@ def bias_figure(bias: Tensor) -> Figure:
 
 
 def rotary_figure(similarity: Tensor) -> Figure:
-    """One tile (2h-1, 2w-1), the same in every layer and head."""
+    """Draw one tile (2h-1, 2w-1), the same in every layer and head."""
     scale = Scale(Normalize(-1, 1), "viridis", "product of unit vectors")
     figure = mosaic_figure(
         scale.colours(similarity[None, None]),
@@ -84,8 +85,8 @@ def rotary_figure(similarity: Tensor) -> Figure:
 
 
 def filters_figure(model: VisionTransformer) -> Figure:
-    """Principal components of the patch embedding's filters; of a convolutional stem the first filters themselves.
-    With 1 or 3 channels a tile is grey or in colour; else there is a row for each channel."""
+    """Draw the principal components of the patch embedding's filters; for a convolutional stem the first filters
+    themselves. With 1 or 3 channels a tile is grey or in colour; otherwise there is a row for each channel."""
     filters = embedding_filters(model)
     D, C, P, _ = filters.shape
     if isinstance(model.patch_embed, ConvolutionalStem):
@@ -116,7 +117,7 @@ def filters_figure(model: VisionTransformer) -> Figure:
 
 
 def wrapped(tiles: np.ndarray) -> np.ndarray:
-    """In rows, the last filled with white. (n, P, P, 3) -> (rows, columns, P, P, 3)"""
+    """Wrap tiles into rows, the last filled with white. (n, P, P, 3) -> (rows, columns, P, P, 3)"""
     columns = min(COLUMNS, len(tiles))
     white = np.ones((-len(tiles) % columns, *tiles.shape[1:]))
     return np.concatenate([tiles, white]).reshape(-1, columns, *tiles.shape[1:])

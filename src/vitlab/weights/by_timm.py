@@ -1,4 +1,4 @@
-"""Weights of timm by their name, through timm itself: its own filters bring every model's file into its form."""
+"""Read weights of timm by name, through timm itself: its own filters bring every model's file into its form."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin"
 
 
 def read_timm(name: str) -> Source:
-    """NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
+    """Read NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
     try:
         import timm
     except ImportError as error:
@@ -37,7 +37,7 @@ def read_timm(name: str) -> Source:
 
 
 def file_of(config: Any) -> Path:
-    """Where the file of weights lies, after a download if need be."""
+    """Find the file of weights, and download it if need be."""
     if config.hf_hub_id:
         repository, _, revision = config.hf_hub_id.partition("@")
         names = (config.hf_hub_filename,) if config.hf_hub_filename else FILES

@@ -16,7 +16,7 @@ DECODER = ("mask_token", "decoder_")
 
 
 def with_encoder(model: MaskedAutoencoder, source: Source) -> Source:
-    """The source in the model's names, if it is in theirs: ours have `encoder.` before what a ViT has."""
+    """Rename a source in the authors' names to the model's: ours put `encoder.` before what a ViT has."""
     if any(name.startswith("encoder.") for name in source.tensors) or "mask_token" not in source.tensors:
         return source
     tensors: Tensors = {}
@@ -28,7 +28,8 @@ def with_encoder(model: MaskedAutoencoder, source: Source) -> Source:
 
 
 def channels_first(tensor: Tensor, channels: int) -> Tensor:
-    """Rows for the values of a patch, theirs in the order (P, P, C), in ours. (C·P·P, ...) -> (C·P·P, ...)"""
+    """Reorder the rows for the values of a patch from the authors' order (P, P, C) to ours. (C·P·P, ...) -> (C·P·P,
+    ...)"""
     if len(tensor) % channels:
         return tensor  # of another model, for the transfer to refuse
     return tensor.unflatten(0, (-1, channels)).transpose(0, 1).flatten(0, 1)

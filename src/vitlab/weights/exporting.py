@@ -1,4 +1,4 @@
-"""What every export has in common: what it is given, and what it cannot say.
+"""Share what every export needs: what it is given, and what it cannot express.
 
 T tokens, D embed_dim
 """
@@ -55,7 +55,8 @@ def require_vit(model: Any) -> VisionTransformer:
 
 
 def common(library: str, model: VisionTransformer, refused: Collection[str]) -> dict[str, Any]:
-    """The model's facts. Raises ConfigError for what no library has in its ViT, and for the `refused` positions."""
+    """Collect the model's facts. Raises ConfigError for what no library has in its ViT, and for the `refused`
+    positions."""
     own = facts(model)
     refuse(
         library,
@@ -81,25 +82,26 @@ def tensors(model: VisionTransformer) -> Tensors:
 
 
 def positions(model: VisionTransformer) -> Tensor:
-    """What the tokens are given, whatever kind it is. -> (1, T, D)"""
+    """Give the position table that the tokens get, whatever its kind. -> (1, T, D)"""
     T = model.num_prefix_tokens + model.position.grid[0] * model.position.grid[1]
     return model.position(model.pos_embed, None).detach().cpu().expand(1, T, model.cls_token.shape[-1]).contiguous()
 
 
 def has(layer: Any) -> bool:
-    """Whether it has parameters."""
+    """Whether a layer has parameters."""
     return next(layer.parameters(), None) is not None
 
 
 def with_patch_bias(state: Tensors, num_prefix_tokens: int) -> Tensors:
-    """The bias of the patches in their rows of the position table, (1, T, D), for a library whose patches have none."""
+    """Move the bias of the patches into their rows of the position table, (1, T, D), for a library whose patches have
+    none."""
     prefix, patches = state["pos_embed"].tensor_split([num_prefix_tokens], dim=1)
     table = torch.cat([prefix, patches + state["patch_embed.proj.bias"]], dim=1)
     return {name: value for name, value in state.items() if name != "patch_embed.proj.bias"} | {"pos_embed": table}
 
 
 def without_layer_scale(state: Tensors) -> Tensors:
-    """γ · (Wx + b) = (γW)x + γb"""
+    """Merge layer scales into the linear layers before them: γ · (Wx + b) = (γW)x + γb"""
     scales = {name: value for name, value in state.items() if name.endswith(".gamma")}
     merged = {name: value for name, value in state.items() if name not in scales}
     for name, gamma in scales.items():

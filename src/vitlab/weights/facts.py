@@ -1,4 +1,5 @@
-"""What a model computes with that no tensor shows: two models of the same tensors may still be two functions."""
+"""Collect what a model computes with that no tensor shows: models with the same tensors may still be different
+functions."""
 
 import math
 from collections.abc import Collection
@@ -37,7 +38,7 @@ UNSEEN = ("num_heads", "norm_eps", "mlp")  # of which tensors show nothing
 
 
 def facts(model: VisionTransformer | MaskedAutoencoder | Captioner) -> dict[str, Any]:
-    """By the keys of the model's config."""
+    """Collect the facts of a model, by the keys of its config."""
     if isinstance(model, Captioner):
         parts = {"encoder": facts(model.encoder), "decoder": facts_of_decoder(model.decoder)}
         return {f"{part}.{key}": value for part, found in parts.items() for key, value in found.items()}
@@ -80,12 +81,12 @@ def facts_of_decoder(decoder: Decoder) -> dict[str, Any]:
 
 
 def unstated(model: VisionTransformer, source: Source) -> dict[str, Any]:
-    """What neither the source nor its tensors say, as the model has it."""
+    """List what neither the source nor its tensors state, as the model has it."""
     return {key: value for key, value in facts(model).items() if key in UNSEEN and key not in source.facts}
 
 
 def mlp_name(mlp: Any) -> str:
-    """The first of `MLPS` that makes one of the same class and activation."""
+    """Find the first of `MLPS` that makes an MLP of the same class and activation."""
     with torch.device("meta"):  # which draws no random numbers
         made = {name: make(embed_dim=1, mlp_dim=1, drop_rate=0.0) for name, make in MLPS.items()}
     return next(name for name, other in made.items() if nonlinearity(other) == nonlinearity(mlp))
@@ -100,7 +101,7 @@ def pooling_name(model: VisionTransformer) -> str:
 
 
 def check_facts(model: VisionTransformer | MaskedAutoencoder | Captioner, source: Source) -> None:
-    """Raise CheckpointError when the source states something else than the model has."""
+    """Raise CheckpointError where the source states something other than the model has."""
     own = facts(model)
     for key, value in source.facts.items():
         same = math.isclose(own[key], value, rel_tol=1e-6) if isinstance(value, float) else own[key] == value

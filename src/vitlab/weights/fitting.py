@@ -1,4 +1,4 @@
-"""The tensors of a source as a model of another image size, patch size, channels, norm or head wants them.
+"""Fit the tensors of a source to a model of another image size, patch size, channels, norm or head.
 
 h w grid, N patches (h·w), T tokens (prefix and patches), D embed_dim, K num_classes
 """
@@ -49,7 +49,7 @@ class Fitted:
 
 
 def fit(model: VisionTransformer, source: Source) -> Fitted:
-    """What fits only after a change, changed; what cannot fit stays as it is, for the transfer to refuse."""
+    """Change what fits only after a change; leave what cannot fit, for the transfer to refuse."""
     fitted = Fitted(dict(source.tensors))
     fit_stem(fitted, model, source)
     fit_positions(fitted, model, source)
@@ -63,7 +63,7 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
 
 
 def fit_captioner(model: Captioner, source: Source) -> Fitted:
-    """The same of an encoder that reads for a decoder, whose texts may be shorter than the source's."""
+    """Fit an encoder that reads for a decoder, whose texts may be shorter than the source's."""
     mine, prefix = model.encoder, "encoder."
     tensors = {name.removeprefix(prefix): t for name, t in source.tensors.items() if name.startswith(prefix)}
     if isinstance(mine.norm, nn.Identity):  # the last norm is on each token, whatever its place when pooling
@@ -87,7 +87,7 @@ def prefixed(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
 
 
 def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
-    """Channels of the first convolution, and the size of patch kernels."""
+    """Fit the channels of the first convolution, and the size of patch kernels."""
     convolutional = isinstance(model.patch_embed, ConvolutionalStem)
     name = "patch_embed.proj.0.weight" if convolutional else "patch_embed.proj.weight"
     kernel, own = fitted.tensors.get(name), model.state_dict()[name]
@@ -102,7 +102,7 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
 
 
 def fit_biases(fitted: Fitted, model: VisionTransformer) -> None:
-    """Zeros for a linear layer that has no bias in the source, which is the same function."""
+    """Give zeros to a linear layer that has no bias in the source, which is the same function."""
     for name, module in model.named_modules():
         weight, bias = f"{name}.weight", f"{name}.bias"
         lacking = weight in fitted.tensors and bias not in fitted.tensors
@@ -128,10 +128,11 @@ def fit_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> N
 
 
 def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source, fold: bool) -> None:
-    """A table with a row for each patch, after rows for none, the first, or all of the prefix tokens.
+    """Fit a table with a row for each patch, after rows for none, the first, or all of the prefix tokens.
 
-    A prefix row that the model has and the source has not is 0. One that the model has not is added to its token, which
-    is the same function, where this is the only table (`fold`)."""
+    A prefix row that only the model has is 0. One that only the source has is added to its token, which is the same
+    function, where this is the only table (`fold`).
+    """
     table, position = fitted.tensors[name], model.position
     theirs, ours = rows_of(source.tensors), rows_of(model.state_dict())[: position.num_prefix_rows]
     found = layout(table.shape[1], (len(theirs), min(1, len(theirs)), 0), source.grid, position)
@@ -166,8 +167,8 @@ def rows_of(tensors: Any) -> Rows:
 
 
 def layout(length: int, counts: tuple[int, ...], grid: Grid | None, position: Position) -> tuple[Grid, int] | None:
-    """Grid of a table of `length` rows, and how many of them are for prefix tokens (one of `counts`): by the grid that
-    the source states, else the model's own, else a square. None if nothing fits."""
+    """Find the grid of a table of `length` rows, and how many rows are for prefix tokens (one of `counts`): by the grid
+    that the source states, else the model's own, else a square. None if nothing fits."""
     for known in (grid, position.grid):
         for count in counts:
             if known is not None and length - count == known[0] * known[1]:
@@ -176,7 +177,8 @@ def layout(length: int, counts: tuple[int, ...], grid: Grid | None, position: Po
 
 
 def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) -> None:
-    """A table of rows and columns; without a stated grid another length than the model's is that of a square."""
+    """Fit a table of rows and columns; without a stated grid, another length than the model's is taken as a
+    square's."""
     table = fitted.tensors[name]
     old = grid or (position.grid if table.shape[1] == sum(position.grid) else (table.shape[1] // 2,) * 2)
     if old == position.grid or table.shape[1] != sum(old):
@@ -202,8 +204,8 @@ def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Sou
 
 
 def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
-    """The last norm, where the source has it before pooling and the model after. With a class token that is the same
-    function. With mean pooling it is another: the model's starts anew, as in MAE's fine-tuning (He et al., 2022,
+    """Fit the last norm, where the source has it before pooling and the model after. With a class token that is the
+    same function. With mean pooling it is not: the model's starts anew, as in MAE's fine-tuning (He et al., 2022,
     arXiv:2111.06377, appendix A.1)."""
     theirs = [name for name in fitted.tensors if name.startswith("norm.")]
     ours = [name for name in model.state_dict() if name.startswith("fc_norm.")]
@@ -218,8 +220,8 @@ def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
 
 
 def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str], other: str = "") -> None:
-    """Heads are copied whole or start anew: a head for other classes or features means nothing. `other` says why the
-    features are others, if they are."""
+    """Copy heads whole, or let them start anew: a head for other classes or features means nothing. `other` says why
+    the features differ, if they do."""
     own = model.state_dict()
     same = all(name in theirs and fitted.tensors[name].shape == own[name].shape for name in ours)
     if same and not other and layer_before(ours) == layer_before(theirs):

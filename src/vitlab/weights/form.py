@@ -1,4 +1,4 @@
-"""What a source of weights is, once it is read, and what there is to know of the library that wrote it.
+"""Describe a source of weights once it is read, and the library that wrote it.
 
 h w grid of patches
 """
@@ -61,7 +61,7 @@ class Source:
 
 
 def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
-    """Tensors of a library, and what it says of them, in our words."""
+    """Make a source of a library's tensors and of what it says of them, in our words."""
     shown = form.read_off(tensors)
     tensors = form.renamed(tensors)
     if stated.halves:

@@ -1,4 +1,4 @@
-"""Files of the Hugging Face hub: from its cache, else over the network, and a clear word where there is none."""
+"""Fetch files of the Hugging Face hub: from its cache, else over the network, with a clear word where there is none."""
 
 import urllib.error
 import urllib.request
@@ -10,7 +10,7 @@ WAIT = 5  # seconds, for a first answer of a server
 
 
 def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) -> Path:
-    """The first of the files that the repository has. Raises CheckpointError when it cannot be had."""
+    """Fetch the first of the files that the repository has. Raises CheckpointError when it cannot be had."""
     for name in names:  # all of them in the cache, before the network is asked for one
         path = cached(repository, name, revision)
         if path is not None:
@@ -23,7 +23,7 @@ def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) 
 
 
 def cached(repository: str, name: str, revision: str | None) -> Path | None:
-    """The file, None where the cache does not hold it."""
+    """Find a file in the cache; None where it is not there."""
     try:
         import huggingface_hub
     except ImportError as error:
@@ -33,7 +33,7 @@ def cached(repository: str, name: str, revision: str | None) -> Path | None:
 
 
 def find_cached(repository: str, name: str, revision: str | None) -> Path | None:
-    """The file, None where the repository has none of that name."""
+    """Fetch a file; None where the repository has none of that name."""
     try:
         import huggingface_hub
         from huggingface_hub import constants
@@ -60,7 +60,7 @@ def find_cached(repository: str, name: str, revision: str | None) -> Path | None
 
 
 def reach(url: str, what: str) -> None:
-    """Raise CheckpointError unless the server answers, whatever it says."""
+    """Raise CheckpointError unless the server answers, whatever it answers."""
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=WAIT).close()
     except urllib.error.HTTPError:

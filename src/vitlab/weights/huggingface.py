@@ -97,7 +97,7 @@ def renamed(tensors: Tensors) -> Tensors:
 
 
 def back(tensors: Tensors) -> Tensors:
-    """Ours as the files of ViTForImageClassification have them."""
+    """Rename our tensors to those in the files of ViTForImageClassification."""
     return rename(unstack(tensors, "attn", "qkv"), BACK)
 
 
@@ -111,8 +111,8 @@ FORM = Form(
 
 
 def stated(config: dict[str, Any], origin: str) -> Stated:
-    """What a config.json says, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
-    something else than our ViT, or is not known to compute the same."""
+    """Read a config.json, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
+    something other than our ViT, or is not known to compute the same."""
     kind = str(config["model_type"])
     if kind in WHOLE:  # a model of images and texts
         config = {**(config.get("vision_config") or {}), "model_type": WHOLE[kind]}

@@ -27,9 +27,12 @@ HEADLESS = "the head is left out: Hugging Face's model of this kind gives featur
 def to_huggingface(
     model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
 ) -> Export:
-    """LayerScale goes into the linear layers before it, and any positions that are added into one learned table: both
-    are the same function. A model with a layer before its head is written
-    as a ViTModel, whose pooler that is. Raises ConfigError for an option that Hugging Face's model does not have."""
+    """Write a model in Hugging Face's form. LayerScale goes into the linear layers before it, and positions that are
+    added, of any kind, into one learned table: both are the same function.
+
+    A model with a layer before its head is written as a ViTModel, whose pooler that is. Raises ConfigError for an
+    option that Hugging Face's model does not have.
+    """
     library = "Hugging Face's ViTForImageClassification"
     model = require_vit(model)
     if kind := tower_of(facts(model)):
@@ -83,7 +86,7 @@ def to_huggingface(
 
 
 def processor(model: Any, preprocessing: Preprocessing) -> dict[str, Any]:
-    """What Hugging Face's image processor does."""
+    """Describe the preprocessing to Hugging Face's image processor."""
     height, width = model.patch_embed.image_size
     size = {"height": height, "width": width}
     found: dict[str, Any] = {

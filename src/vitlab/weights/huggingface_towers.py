@@ -47,7 +47,7 @@ DINOV3: Rules = (
 
 
 def tower_of(own: dict[str, Any]) -> str | None:
-    """The kind of tower that computes with such facts; None: a plain ViT."""
+    """Choose the kind of tower that computes with such facts; None: a plain ViT."""
     if own["position"] == "rotary_centered":
         return "dinov3_vit"
     if own["pre_norm"]:
@@ -56,7 +56,7 @@ def tower_of(own: dict[str, Any]) -> str | None:
 
 
 def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str, Any]]:
-    """Its tensors and the config. Raises ConfigError for an option that this kind of tower does not have."""
+    """Give a tower's tensors and config. Raises ConfigError for an option that this kind of tower does not have."""
     D, is_dinov3, gated = model.cls_token.shape[-1], kind == "dinov3_vit", own["mlp"] == "swiglu"
     height, width = model.patch_embed.image_size
     known = own["mlp"] in ACTIVATIONS.values() or (gated and is_dinov3)
@@ -121,7 +121,7 @@ def dinov3(model: Any, own: dict[str, Any], state: Tensors, config: dict[str, An
 
 
 def with_biases(state: Tensors) -> Tensors:
-    """Zeros for queries, keys and values without a bias, which CLIP's always have."""
+    """Add zeros for queries, keys and values without a bias, which CLIP's always have."""
     zeros: dict[str, Tensor] = {
         name.replace(".weight", ".bias"): value.new_zeros(len(value))
         for name, value in state.items()

@@ -54,7 +54,7 @@ def renamed(tensors: Tensors) -> Tensors:
 
 
 def unrolled(tensors: Tensors) -> Tensors:
-    """Blocks that flax scans lie in one array, the block first."""
+    """Split the arrays in which flax keeps scanned blocks, the block being the first dimension."""
     scanned = "Transformer/encoderblock/"
     out: Tensors = {}
     for name, value in tensors.items():
@@ -80,7 +80,7 @@ def transposed(name: str, value: Tensor) -> Tensor:
 
 
 def read_off(tensors: Tensors) -> dict[str, Any]:
-    """The number of heads, which the shape of a query's kernel tells."""
+    """Read the number of heads off the shape of a query's kernel."""
     for name, value in tensors.items():
         if name.endswith("/query/kernel") and "encoderblock" in name:
             return {"num_heads": int(value.shape[-2])}

@@ -25,7 +25,7 @@ RULES: Rules = (
 
 
 def renamed(tensors: Tensors) -> Tensors:
-    """The image tower alone; its projection is a head without a bias."""
+    """Rename the image tower alone; its projection is a head without a bias."""
     tower = {name.removeprefix(TOWER): value for name, value in tensors.items() if name.startswith(TOWER)}
     found = batched(rename(tower, RULES))
     if "head.weight" in found:

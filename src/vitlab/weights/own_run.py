@@ -1,4 +1,4 @@
-"""A run of ours as a source of weights."""
+"""Read weights from a run of ours."""
 
 import re
 from pathlib import Path
@@ -17,8 +17,8 @@ OF_A_DECODER = (*FACTS, "norm_first", "scale_embedding", "embed_norm", "causal",
 
 
 def read_run(path: Path, rename: bool) -> Source:
-    """The best model of a run's folder, or its latest; or the checkpoint itself. With `rename` the encoder's tensors of
-    a model that is pre-trained have the names of a Vision Transformer. Raises CheckpointError."""
+    """Read the best model of a run's folder, or its latest, or the checkpoint itself. With `rename` the encoder of a
+    pre-trained model gets the names of a Vision Transformer. Raises CheckpointError."""
     path = find_checkpoint(path, "best", *LATEST)
     checkpoint = file.read(path)
     state = checkpoint["state_dict"]
@@ -44,8 +44,8 @@ def read_run(path: Path, rename: bool) -> Source:
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:
-    """A value of a saved config, which may name another one: ${data.image_size}. None where that leads nowhere, or in a
-    circle."""
+    """Follow a value of a saved config that may refer to another: ${data.image_size}. None where that leads nowhere, or
+    in a circle."""
     seen: set[str] = set()
     while isinstance(value, str) and (reference := REFERENCE.fullmatch(value)):
         if value in seen:

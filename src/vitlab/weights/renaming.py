@@ -1,4 +1,4 @@
-"""Names of tensors: from one library's to another's, and Q, K and V from three tensors to one and back.
+"""Rename tensors from one library's names to another's, and join Q, K and V into one tensor or split them.
 
 T tokens, D embed_dim
 """
@@ -16,7 +16,7 @@ Rules = Sequence[tuple[str, str]]  # a regular expression, and what takes its pl
 
 
 def rename(tensors: Tensors, rules: Rules) -> Tensors:
-    """Each rule on each name, in order. Raises CheckpointError when two tensors would have one name."""
+    """Apply each rule to each name, in order. Raises CheckpointError when two tensors would have one name."""
     renamed: Tensors = {}
     for old, tensor in tensors.items():
         name = old
@@ -29,13 +29,14 @@ def rename(tensors: Tensors, rules: Rules) -> Tensors:
 
 
 def batched(tensors: Tensors) -> Tensors:
-    """The class token and the position table with a batch dimension. (D,) or (T, D) -> (1, T, D)"""
+    """Add a batch dimension to the class token and the position table. (D,) or (T, D) -> (1, T, D)"""
     tokens = {name: tensors[name] for name in ("cls_token", "pos_embed") if name in tensors}
     return tensors | {name: token.reshape(1, -1, token.shape[-1]) for name, token in tokens.items()}
 
 
 def stack(tensors: Tensors, layer: str, parts: str) -> Tensors:
-    """`layer`.q, .k and .v as one `layer`.qkv, for parts "qkv". (D, D) each -> (3·D, D); incomplete ones stay."""
+    """Join `layer`.q, .k and .v into one `layer`.qkv, for parts "qkv". (D, D) each -> (3·D, D); incomplete ones
+    stay."""
     stacked: Tensors = {}
     for name, tensor in tensors.items():
         head, part, kind = ["", "", *name.split(".")][-3:] if "." in name else ("", name, "")
@@ -49,7 +50,7 @@ def stack(tensors: Tensors, layer: str, parts: str) -> Tensors:
 
 
 def unstack(tensors: Tensors, layer: str, parts: str) -> Tensors:
-    """The inverse of `stack`."""
+    """Invert `stack`."""
     unstacked: Tensors = {}
     for name, tensor in tensors.items():
         if f"{layer}.{parts}." in name:
@@ -61,7 +62,7 @@ def unstack(tensors: Tensors, layer: str, parts: str) -> Tensors:
 
 
 def add_key_biases(tensors: Tensors) -> Tensors:
-    """Zeros for keys without a bias beside queries that have one, as in BEiT."""
+    """Add zeros for keys without a bias beside queries that have one, as in BEiT."""
     added = dict(tensors)
     for name, bias in tensors.items():
         key = name.removesuffix("q.bias") + "k.bias"
@@ -71,23 +72,24 @@ def add_key_biases(tensors: Tensors) -> Tensors:
 
 
 def stack_gates(tensors: Tensors) -> Tensors:
-    """The two matrices of a gated MLP, `mlp.g` and `mlp.x`, as one `mlp.fc1`; an `mlp.x` alone is a plain one."""
+    """Join the two matrices of a gated MLP, `mlp.g` and `mlp.x`, into one `mlp.fc1`; an `mlp.x` alone is a plain
+    MLP's."""
     return rename(stack(tensors, "mlp", "gx"), [(r"\.mlp\.(gx|x)\.", ".mlp.fc1.")])
 
 
 def interleave(tensors: Tensors, num_heads: int) -> Tensors:
-    """The rows that give queries and keys, in another order within each head: pairs that lie half a head apart side by
-    side. Their products, and so the function, stay."""
+    """Reorder the rows that give queries and keys within each head: pairs that lie half a head apart come side by side.
+    Their products, and so the function, stay."""
     return reorder(tensors, num_heads, (2, -1))
 
 
 def separate(tensors: Tensors, num_heads: int) -> Tensors:
-    """The inverse of `interleave`."""
+    """Invert `interleave`."""
     return reorder(tensors, num_heads, (-1, 2))
 
 
 def reorder(tensors: Tensors, num_heads: int, pairs: tuple[int, int]) -> Tensors:
-    """The rows of each head, laid out as `pairs`, read down its columns."""
+    """Reorder the rows of each head: lay them out as `pairs`, and read down the columns."""
     reordered = dict(tensors)
     for name, tensor in tensors.items():
         if ".attn.qkv." in name:

@@ -1,4 +1,4 @@
-"""Tensors whose shape follows the image or the patch, from one size to another.
+"""Resize tensors whose shape follows the image or the patch.
 
 h w grid, N patches (h·w), P patch_size, C channels, D embed_dim
 """
@@ -22,11 +22,11 @@ class Interpolation:
     align_corners: bool | None = None
 
     def images(self, images: Tensor, size: Grid) -> Tensor:
-        """(B, C, H, W) -> (B, C, *size)"""
+        """Resize images. (B, C, H, W) -> (B, C, *size)"""
         return F.interpolate(images.float(), size=size, **asdict(self))
 
     def table(self, table: Tensor, old: Grid, new: Grid) -> Tensor:
-        """Rows of patches. (1, h·w, D) -> (1, h'·w', D)"""
+        """Resize rows of patches. (1, h·w, D) -> (1, h'·w', D)"""
         return resample(table, old, new, **asdict(self))
 
 
@@ -34,11 +34,9 @@ TIMM = Interpolation()  # and ours
 
 
 def resize_kernel(kernel: Tensor, size: Grid, interpolation: Interpolation) -> Tensor:
-    """A patch embedding for patches of another size: the kernel whose products with resized patches come nearest to
-    those of the old one with the patches as they were (FlexiViT: Beyer et al., 2023, arXiv:2212.08013, section 3.2).
-
-    If B resizes patches, that kernel is pinv(Bᵀ)·w. (D, C, P, P) -> (D, C, *size)
-    """
+    """Resize a patch embedding to another patch size: find the kernel whose products with resized patches come nearest
+    to those of the old kernel with the original patches (FlexiViT: Beyer et al., 2023, arXiv:2212.08013, section 3.2).
+    If B resizes patches, that kernel is pinv(Bᵀ)·w. (D, C, P, P) -> (D, C, *size)"""
     old = (int(kernel.shape[-2]), int(kernel.shape[-1]))
     if old == tuple(size):
         return kernel
@@ -48,8 +46,9 @@ def resize_kernel(kernel: Tensor, size: Grid, interpolation: Interpolation) -> T
 
 
 def resize_channels(kernel: Tensor, in_chans: int) -> Tensor:
-    """The first convolution for another number of channels, as timm does it: grey is the sum over the old channels;
-    else they repeat, weighed so that the answer to an image of equal channels stays. (D, C, P, P) -> (D, C', P, P)"""
+    """Give the first convolution another number of channels, as timm does: grey is the sum over the old channels;
+    otherwise they repeat, weighted so that an image of equal channels gets the same answer. (D, C, P, P) -> (D, C', P,
+    P)"""
     old = kernel.shape[1]
     if in_chans == old:
         return kernel
@@ -60,6 +59,6 @@ def resize_channels(kernel: Tensor, in_chans: int) -> Tensor:
 
 
 def square(number: int) -> Grid | None:
-    """The square grid of that many patches, if there is one."""
+    """Give the square grid of that many patches; None where there is none."""
     side = math.isqrt(max(number, 0))
     return (side, side) if number > 0 and side * side == number else None

@@ -1,4 +1,4 @@
-"""A source of weights by the name that a user gives it."""
+"""Find a source of weights by the name that a user gives."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = Non
 
 
 def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
-    """Tensors in our names, with what the form and the config say of them."""
+    """Bring tensors to our names, with what the form and the config say of them."""
     if not rename and config.get("model_type") == trocr.KIND:
         return trocr.read(origin, tensors, config)
     if not rename:

@@ -1,4 +1,4 @@
-"""Files of tensors: .safetensors, .npz, and what torch saves. Nothing in them is executed."""
+"""Read files of tensors: .safetensors, .npz, and what torch saves. Nothing in them is executed."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ INDEX = ".index.json"
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors of a file, on the CPU, without their wrappings. Raises CheckpointError for what is not one."""
+    """Read the tensors of a file onto the CPU, without their wrappings. Raises CheckpointError for any other file."""
     if path.name.endswith(INDEX):
         return read_shards(path)
     try:
@@ -50,7 +50,7 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def read_shards(index: Path) -> Tensors:
-    """A large model in several files, which a JSON lists."""
+    """Read a large model from several files, which a JSON lists."""
     tensors: Tensors = {}
     for file in shards(index):
         tensors |= read_tensors(index.with_name(Path(file).name))
@@ -58,7 +58,7 @@ def read_shards(index: Path) -> Tensors:
 
 
 def shards(file: Path) -> list[str]:
-    """The files that an index lists; none for a file that is no index. Raises CheckpointError."""
+    """List the files that an index names; none for a file that is no index. Raises CheckpointError."""
     if not file.name.endswith(INDEX):
         return []
     try:
@@ -96,7 +96,7 @@ def read_torch(path: Path) -> Any:
 
 
 def unwrapped(content: Any) -> Tensors:
-    """The tensors out of dicts in dicts."""
+    """Take the tensors out of nested dicts."""
     while isinstance(content, dict):
         tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
         inner = next((content[key] for key in WRAPPERS if isinstance(content.get(key), dict)), None)
@@ -107,7 +107,7 @@ def unwrapped(content: Any) -> Tensors:
 
 
 def stripped(tensors: Tensors) -> Tensors:
-    """Without the prefixes of modules in modules."""
+    """Strip the prefixes of wrapping modules."""
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in tensors):
             return stripped({name.removeprefix(prefix): value for name, value in tensors.items()})

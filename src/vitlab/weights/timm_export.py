@@ -28,8 +28,8 @@ DISTILLED = "deit_base_distilled_patch16_224"
 
 
 def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False) -> Export:
-    """timm's files do not say whether an image may have several labels. Raises ConfigError for an option that timm's
-    VisionTransformer does not have, or that JSON cannot give it."""
+    """Write a model in timm's form, whose files do not say whether an image may have several labels. Raises ConfigError
+    for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
     own = common("timm's ViT", model, NOWHERE)
     distilled = isinstance(model, DistilledVisionTransformer)
@@ -97,7 +97,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
 
 
 def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of timm's VisionTransformer."""
+    """Give the keywords of timm's VisionTransformer."""
     block, embed_dim = model.blocks[0], model.cls_token.shape[-1]
     hidden = block.mlp.fc1.out_features
     ratio = hidden / embed_dim
@@ -133,7 +133,7 @@ def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def rotary_arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of timm's Eva, which has rotary positions."""
+    """Give the keywords of timm's Eva, which has rotary positions."""
     kept = (
         "img_size",
         "patch_size",

@@ -41,10 +41,8 @@ NORMS = {"LayerNorm": "layer_norm", "RmsNorm": "rms_norm"}
 
 
 def stated(config: dict[str, Any], origin: str) -> Stated:
-    """What the architecture that a config.json of timm's names computes with. Without timm only what it states itself.
-
-    Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have.
-    """
+    """Look up what the architecture that timm's config.json names computes with; without timm, only what the file
+    itself says. Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have."""
     arguments = dict(config.get("model_args") or {})
     try:
         import timm
@@ -62,7 +60,7 @@ def stated(config: dict[str, Any], origin: str) -> Stated:
 
 
 def read_off(model: Any, origin: str) -> Stated:
-    """What a model of timm computes with. Raises CheckpointError for one that has a part which ours have not."""
+    """Read off a model of timm what it computes with. Raises CheckpointError for a part that ours do not have."""
     for name, part in model.named_modules():
         if type(part).__name__ not in KNOWN or (not name and type(part).__name__ not in MODELS):
             place = f"its {name} is a" if name else "it is a"
@@ -109,7 +107,7 @@ def tanh(activation: Any) -> str:
 
 
 def position_of(model: Any) -> str:
-    """The kind, in our words; or a description that is none of them."""
+    """Name the kind of positions, in our words; or describe one that we do not have."""
     rope, learned = getattr(model, "rope", None), model.pos_embed is not None
     if rope is None:
         return "learned_1d" if learned else "none"

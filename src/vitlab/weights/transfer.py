@@ -1,4 +1,4 @@
-"""Weights from a source into a model, every tensor accounted for."""
+"""Transfer weights from a source into a model, accounting for every tensor."""
 
 import re
 from typing import Any, cast
@@ -98,7 +98,8 @@ def refuse(source: Source, problems: list[str], taken: dict[str, Tensor], partia
 
 
 def torn(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:
-    """Tensors that the model shares between layers, and the source has apart with other values."""
+    """List the tensors that the model shares between layers, and that the source has separately with different
+    values."""
     first: dict[int, str] = {}
     apart = [(first.setdefault(own[name].data_ptr(), name), name) for name in taken]
     return [
@@ -109,7 +110,7 @@ def torn(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:
 
 
 def start_anew(model: nn.Module, names: set[str]) -> None:
-    """Random heads, and norms that do nothing yet."""
+    """Draw random heads, and reset norms to the identity."""
     for path in sorted({name.rpartition(".")[0] for name in names}):
         module: Any = model.get_submodule(path)
         if not isinstance(model, VisionTransformer):

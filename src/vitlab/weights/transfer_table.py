@@ -1,4 +1,4 @@
-"""What became of every tensor when weights came into a model."""
+"""Report what became of every tensor when weights came into a model."""
 
 from collections import Counter
 from dataclasses import astuple, dataclass, field, fields
@@ -16,7 +16,7 @@ STATUSES: tuple[Status, ...] = ("copied", "resized", "initialised anew", "left o
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor: shapes where it came from and in the model, each empty where it is not, and why."""
+    """One tensor: its shape in the source and in the model, each empty where it is missing, and why."""
 
     tensor: str
     status: Status

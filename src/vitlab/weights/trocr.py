@@ -100,7 +100,7 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
 
 
 def written(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
-    """The decoder's tensors in our names."""
+    """Rename the decoder's tensors to ours."""
     found = {name: value for name, value in tensors.items() if not name.endswith("._float_tensor")}  # of early versions
     bridge = {kind: found.pop(f"enc_to_dec_proj.{kind}", None) for kind in ("weight", "bias")}
     found = stack(stack(rename(found, RULES), "attn", "qkv"), "cross_attn", "kv")
@@ -123,7 +123,7 @@ def written(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
 
 
 def bridged(tensors: Tensors, weight: Tensor, bias: Tensor | None) -> Tensors:
-    """A linear map of the memory and those that make keys and values of it as one: W(Px + p) + b = (WP)x + (Wp + b)."""
+    """Join a linear map of the memory with those that make keys and values of it: W(Px + p) + b = (WP)x + (Wp + b)."""
     joined = dict(tensors)
     for name, value in tensors.items():
         if name.endswith(".cross_attn.kv.weight"):
@@ -135,8 +135,10 @@ def bridged(tensors: Tensors, weight: Tensor, bias: Tensor | None) -> Tensors:
 
 
 def waves(first: int, count: int, width: int) -> Tensor:
-    """Their sines, then cosines, of `count` places from the number `first` on. -> (M, D) In float32, in which they
-    compute the frequencies."""
+    """Compute their sines, then cosines, of `count` places from the number `first` on. -> (M, D)
+
+    In float32, in which they compute the frequencies.
+    """
     half = width // 2
     frequency = torch.exp(torch.arange(half).float() * -(math.log(10_000) / (half - 1)))
     angle = torch.arange(first, first + count).float()[:, None] * frequency
@@ -155,7 +157,7 @@ def read_tokenizer(source: str) -> TokenizerVocabulary:
 
 
 def folder_of(source: str) -> Path:
-    """Where the files of a source lie, after a download if need be."""
+    """Find the files of a source, and download them if need be."""
     kind, _, rest = source.partition(":")
     if kind != "hf" or not rest:
         path = Path(source).expanduser()
@@ -169,7 +171,7 @@ def folder_of(source: str) -> Path:
 
 
 def special_tokens(folder: Path) -> SpecialTokens:
-    """The first that says one counts: generation_config.json, then the config of the whole, then of the decoder."""
+    """Find the special tokens: in generation_config.json, else in the whole's config, else in the decoder's."""
     config = json_of(folder / "config.json")
     said = [json_of(folder / "generation_config.json"), config, config.get("decoder") or {}]
     numbers = [next((each[key] for each in said if each.get(key) is not None), None) for key in SPECIAL]
@@ -180,7 +182,7 @@ def special_tokens(folder: Path) -> SpecialTokens:
 
 
 def tokenizer_content(folder: Path) -> str:
-    """A tokenizer.json's text."""
+    """Read a tokenizer.json's text."""
     if (folder / "tokenizer.json").is_file():
         return (folder / "tokenizer.json").read_text(encoding="utf-8")
     kind = json_of(folder / "tokenizer_config.json").get("tokenizer_class", "")
@@ -194,7 +196,7 @@ def tokenizer_content(folder: Path) -> str:
 
 
 def json_of(path: Path) -> dict[str, Any]:
-    """What a JSON file holds, nothing where it is not there. Raises CheckpointError for a damaged one."""
+    """Read a JSON file; nothing where it is not there. Raises CheckpointError for a damaged one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:

@@ -21,7 +21,7 @@ TEMPERATURES = {
 
 
 def read_off(tensors: Tensors) -> dict[str, Any]:
-    """The number of heads. Raises CheckpointError for frequencies, (d/4,), that are not the published ones."""
+    """Read off the number of heads. Raises CheckpointError for frequencies, (d/4,), that are not the published ones."""
     for name, found in tensors.items():
         for end, temperature in TEMPERATURES.items():
             if name.endswith(end) and not torch.allclose(found, frequencies(found.numel(), temperature), rtol=1e-5):
