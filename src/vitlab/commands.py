@@ -1,4 +1,4 @@
-"""The commands: each is a program of the same name, called as `vitlab NAME`, or `python src/NAME.py`."""
+"""List the commands: each is a program of the same name, called as `vitlab NAME`, or `python src/NAME.py`."""
 
 import functools
 import importlib
@@ -50,7 +50,7 @@ def program(name: str, cfg: Any) -> Any:
 
 
 def main() -> None:
-    """Run `vitlab NAME …`, or tell which commands there are."""
+    """Run `vitlab NAME …`, or list the commands."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in COMMANDS:
         command(name, after=2)()
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def help_text() -> str:
-    """All commands, a line each."""
+    """List all commands, one per line."""
     return "\n".join(
         [
             "Train, study and ship Vision Transformers.\n",

@@ -1,4 +1,4 @@
-"""How this process was started, and so by which words its user calls a command."""
+"""Tell how this process was started, and so how its user calls a command."""
 
 import shlex
 import sys

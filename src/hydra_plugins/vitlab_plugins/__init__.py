@@ -1,1 +1,1 @@
-"""What vitlab adds to Hydra. Hydra imports these files at every start: nothing heavy belongs here."""
+"""Add to Hydra what vitlab needs. Hydra imports these files at every start: nothing heavy belongs here."""

@@ -1,6 +1,6 @@
-"""Groups that take keys which their YAMLs do not state, without a plus: Lightning's Trainer has many more.
+"""Open groups to keys that their YAMLs do not state, without a plus: Lightning's Trainer has many more.
 
-`defaults: [_open]` in a YAML of the group opens it. What the keys may be is judged after the config is composed.
+`defaults: [_open]` in a YAML of the group opens it. Which keys are allowed is checked after the config is composed.
 """
 
 from hydra.core.config_store import ConfigStore

@@ -1,4 +1,4 @@
-"""Recipes and studies as Hydra reads them: what goes with choices comes in a config of its own, which knows them."""
+"""Read recipes and studies for Hydra: what goes with a choice comes in a config of its own, which knows the choices."""
 
 from typing import ClassVar
 
@@ -11,7 +11,8 @@ from vitlab.config.recipe import FITTING, fitting_config, is_layer, split
 
 
 class FileConfigSource(file_config_source.FileConfigSource):
-    """A folder of YAMLs, wherever on the search path. Hydra's own class of this name comes later, and is not taken."""
+    """A folder of YAMLs, anywhere on the search path. Hydra's own class of this name is registered later, and so not
+    used."""
 
     newest: ClassVar[list[str]] = []  # the folders of the newest search path
 

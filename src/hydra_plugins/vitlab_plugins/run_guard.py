@@ -1,4 +1,4 @@
-"""Refuses, before Hydra makes a folder, what could not be run in it."""
+"""Refuse, before Hydra makes a folder, what could not be run in it."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,8 @@ from vitlab.errors import StorageError
 
 
 class RunGuard(Callback):
-    """The run or checkpoint that is named exists (status 4), and the folder to write to can be written (status 6)."""
+    """Checks that the run or checkpoint that is named exists (status 4), and that the folder to write to can be written
+    (status 6)."""
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         HydraConfig.instance().set_config(config)  # the name of a run speaks of its choices
@@ -40,7 +41,7 @@ class RunGuard(Callback):
 
 
 def refuse(error: Exception) -> NoReturn:
-    """Hydra would go on after a callback's error."""
+    """Raise what ends the command: after any other error of a callback Hydra would go on."""
     refusal = as_refusal(error)
     if refusal is None:
         raise error

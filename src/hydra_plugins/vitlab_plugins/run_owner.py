@@ -92,5 +92,5 @@ def set_to(config: DictConfig, folder: str, resume: str | None) -> None:
 
 
 def given(config: DictConfig, key: str) -> bool:
-    """Whether the command line names it."""
+    """Whether the command line names the folder."""
     return any(override.lstrip("+").startswith(f"{key}=") for override in config.hydra.overrides.hydra)

@@ -1,4 +1,4 @@
-"""experiments/ on Hydra's search path: the groups recipe= and study=."""
+"""Put experiments/ on Hydra's search path, for the groups recipe= and study=."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin

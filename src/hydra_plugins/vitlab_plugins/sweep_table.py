@@ -1,4 +1,4 @@
-"""Makes the tables of a sweep anew when a job of it was gone on with by hand."""
+"""Rewrite the tables of a sweep when one of its jobs was resumed by hand."""
 
 import os
 from pathlib import Path
@@ -15,8 +15,8 @@ from vitlab.sweeps.results import note_by_hand
 
 
 class SweepTable(Callback):
-    """After resume= of a job's run: what it has come to is what the sweep shows. Of a job that the sweep itself has
-    started its supervisor takes note."""
+    """After resume= of a job's run, puts its outcome into the sweep's tables. For a job that the sweep itself has
+    started, its supervisor does that."""
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         folder = Path(config.hydra.runtime.output_dir)

@@ -1,4 +1,4 @@
-"""Sweeps as Hydra starts them: it expands what varies; vitlab freezes the jobs, runs them, and goes on with them."""
+"""Start sweeps for Hydra, which expands what varies; vitlab freezes the jobs, runs them, and resumes them."""
 
 import secrets
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Grid(Sweeper):
         self.cfg = config
 
     def sweep(self, arguments: list[str]) -> None:
-        """Freeze the jobs, or go on with those that were. Raises VitlabError where jobs have failed."""
+        """Freeze the jobs, or resume those of an earlier start. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
         from vitlab.config.frozen import Composer, secret_words
         from vitlab.invocation import script_of
@@ -82,7 +82,8 @@ class Grid(Sweeper):
             work_off(sweep, engine, command, self.source(sweep, arguments))
 
     def source(self, sweep: Any, arguments: list[str]) -> Any:
-        """Where the jobs of this start come from. Raises ConfigError for another sweep than the one of that name."""
+        """Choose where the jobs of this start come from. Raises ConfigError if the sweep of that name is another
+        one."""
         from vitlab.config.frozen import asked_for, of_the_jobs
         from vitlab.sweeps.request import check_same
 
@@ -133,7 +134,7 @@ class Grid(Sweeper):
         return NoMore()
 
     def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
-        """Compose a job of what all jobs state and its own words, and check it: the job, and its config."""
+        """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
         from vitlab.config.frozen import as_yaml
         from vitlab.sweeps.folder import Job
 
@@ -155,7 +156,7 @@ class Grid(Sweeper):
 
 
 class Random(Grid):
-    """So many jobs at random places: of choices, ranges and intervals, as tag(log, interval(1e-4, 1e-2))."""
+    """A number of jobs at random places: from choices, ranges and intervals, as tag(log, interval(1e-4, 1e-2))."""
 
     def __init__(self, params: dict[str, Any] | None, num_trials: int, **options: Any):
         super().__init__(params)
@@ -203,7 +204,7 @@ class Random(Grid):
 
 
 class Optuna(Random):
-    """Jobs where Optuna suggests them, and bad ones ended early."""
+    """Jobs where Optuna suggests them; bad ones are ended early."""
 
     def search(self, sweep: Any, axes: list[Any], name: str, monitor: str, options: dict[str, Any]) -> Any:
         from vitlab.sweeps.optuna_search import OptunaSearch
@@ -213,8 +214,8 @@ class Optuna(Random):
 
 
 def axis_of(one: Override) -> dict[str, Any]:
-    """What a search may choose for a key, as plain types: an interval of whole numbers if both ends are, a range with a
-    step of 1 likewise, and else a choice."""
+    """Give what a search may choose for a key, in plain types: an interval, of whole numbers if both ends are; a range
+    with a step of 1 likewise; else a choice."""
     value: Any = one.value()
     name = one.get_key_element()
     if one.is_interval_sweep():

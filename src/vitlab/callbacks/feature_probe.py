@@ -46,7 +46,7 @@ class FeatureProbe(Callback):
             if value is not None and value < 1:
                 raise ValueError(f"{key} {value} is not at least 1")
         if any(not isinstance(count, int) or count < 1 for count in shots):
-            raise ValueError(f"shots {shots} holds other things than whole numbers of at least 1")
+            raise ValueError(f"shots {shots} are not all whole numbers of at least 1")
         for key, number in {"temperature": temperature, "l2": l2}.items():
             if number <= 0:
                 raise ValueError(f"{key} {number} is not above 0")

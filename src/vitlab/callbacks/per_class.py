@@ -1,4 +1,4 @@
-"""How good a model is at each class: precision, recall and F1.
+"""Measure how good a model is at each class: precision, recall and F1.
 
 n samples, K classes
 """
@@ -17,10 +17,12 @@ FIGURES = ("precision", "recall", "f1")
 
 
 def per_class(true: np.ndarray, said: np.ndarray) -> dict[str, np.ndarray]:
-    """The images of each class; precision, the share that has it of those that are said to; recall, the share that is
-    said to of those that have it; F1 = 2·right / (said + true). NaN where there is none to divide by.
+    """Measure each class: how many images have it; precision, the share of images said to have it that do; recall, the
+    share of images that have it that are said to; F1 = 2·right / (said + true). NaN where there is nothing to divide
+    by.
 
-    Whether a sample has a class, and is said to: (n, K), (n, K) bool -> (K,) each."""
+    Whether a sample has a class, and is said to have it: (n, K), (n, K) bool -> (K,) each.
+    """
     images, called, right = (part.sum(axis=0) for part in (true, said, true & said))
     with np.errstate(invalid="ignore"):
         return {
@@ -32,7 +34,7 @@ def per_class(true: np.ndarray, said: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def tell(figures: dict[str, np.ndarray], names: list[str], path: Path) -> None:
-    """Write them as a table, and print it where there are few classes."""
+    """Write a table of the classes, and print it if there are few."""
     rows = [[name, *(values[k] for values in figures.values())] for k, name in enumerate(names)]
     kept = [
         [name, int(images), *(None if np.isnan(v) else round(float(v), 6) for v in of)] for name, images, *of in rows

@@ -1,4 +1,4 @@
-"""Room on the disk, asked for before it is needed."""
+"""Check that the disk has room before it is needed."""
 
 import shutil
 from pathlib import Path
@@ -9,13 +9,13 @@ MIB = 2**20
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that are left where a folder lies, or will lie."""
+    """Count the free bytes of the disk that a folder lies on, or will lie on."""
     existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     return shutil.disk_usage(existing).free
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raise StorageError where fewer bytes are left than needed."""
+    """Raise StorageError where fewer bytes are free than needed."""
     if (free := free_bytes(folder)) < needed:
         raise StorageError(
             f"{folder} needs room for {needed / MIB:,.0f} MiB of checkpoints, and its disk has {free / MIB:,.0f} MiB "

@@ -1,4 +1,4 @@
-"""What the Tab key completes in bash after `vitlab`: commands, groups and their options, keys, flags."""
+"""Complete words for bash's Tab key after `vitlab`: commands, groups and their options, keys, flags."""
 
 import re
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ complete -o default -F _vitlab vitlab"""
 
 
 def candidates(line: str, commands: Iterable[str]) -> list[str]:
-    """What may stand in the place of the last word of a line; after a = or : only what follows it, where bash begins a
-    word. None where a file is to be named: bash knows files."""
+    """List what may stand in place of the last word of a line; after a = or : only what follows it, where bash begins a
+    word. None where a file is wanted, since bash knows the files."""
     *before, word = re.split(r"\s+", line.lstrip())
     if len(before) < 2:
         found = [name for name in commands if name.startswith(word)]

@@ -1,4 +1,4 @@
-"""What --help says of groups and keys."""
+"""Write what --help says of groups and keys."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from vitlab.invocation import typed
 
 
 def options() -> str:
-    """Groups and their options for --help, without those that others build on, whose names begin with _."""
+    """List groups and their options for --help, without those that others build on, whose names begin with _."""
     loader, width = GlobalHydra.instance().config_loader(), shutil.get_terminal_size().columns
     lines = []
     for group in loader.list_groups(""):
@@ -22,7 +22,7 @@ def options() -> str:
 
 
 def keys_of(command: str) -> str:
-    """The keys of a command for --help: its YAML, without the defaults that nobody chooses."""
+    """List the keys of a command for --help: its YAML, without the defaults that nobody chooses."""
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8").strip()
     text = re.sub(r"^  - (_self_|(override )?hydra: |trainer/_open|train$).*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^defaults:\n(?!  )", "", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Which run a command means: one of the same name that computes the same, on whatever machine."""
+"""Find the run that a command means: one of the same name that computes the same, on whatever machine."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ OF_THE_TRAINER = ("accelerator", "devices", "strategy", "num_nodes")
 
 
 def identity(cfg: DictConfig) -> str:
-    """A digest of the config without what belongs to a machine: devices, strategy, places of data, loggers."""
+    """Hash the config without what belongs to a machine: devices, strategy, places of data, loggers."""
     config = without(portable(own_keys(cfg), OF_THE_MACHINE), ASIDE)
     flat = {key: value for key, value in leaves(config) if not of_a_machine(key)}
     return digest_of(as_json(flat))
@@ -32,7 +32,7 @@ def of_a_machine(key: str) -> bool:
 
 
 def leaves(node: dict, key: str = "") -> list[tuple[str, object]]:
-    """The values below a node, by their whole keys."""
+    """Flatten the values below a node to their full keys."""
     found: list[tuple[str, object]] = []
     for name, value in node.items():
         place = f"{key}.{name}" if key else str(name)
@@ -41,8 +41,8 @@ def leaves(node: dict, key: str = "") -> list[tuple[str, object]]:
 
 
 def own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
-    """The one of these folders that is a run of this config and has a state to go on from, None where there is none.
-    Raises CheckpointError for several, and for one that is at work."""
+    """Find the one of these folders that is a run of this config with a state to go on from; None where there is none.
+    Raises CheckpointError for several, and for one that is running."""
     own = identity(cfg)
     same = [folder for folder in folders if identity_in(folder) == own]
     for folder in filter(in_use, same):
@@ -68,7 +68,7 @@ def mark(folder: Path, cfg: DictConfig) -> None:
 
 
 def of_the_machine(overrides: list[str]) -> list[str]:
-    """The overrides that another start on another machine may have: all else is the run's by its identity."""
+    """Keep the overrides that a start on another machine may change; all others are part of the run's identity."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     kept = [one for one in parsed if one.key_or_group in ("trainer", "logger") or of_a_machine(one.key_or_group)]
     return [str(one.input_line) for one in kept if one.key_or_group not in ("resume", *OF_A_SWEEP)]

@@ -1,4 +1,4 @@
-"""Commands called from Python: their options as words of a command line, and a Hydra of their own."""
+"""Call commands from Python: their options as words of a command line, and a Hydra of their own."""
 
 import os
 import warnings
@@ -32,7 +32,7 @@ OURS: tuple[type, ...] = (GlobalHydra, HydraConfig, JobRuntime, VersionBase)  # 
 
 
 def call(name: str, task: Callable[[DictConfig], Any], words: list[str]) -> Any:
-    """Do in this process what a command does with these words. Returns what the task returns; raises VitlabError."""
+    """Run a command with these words in this process, and return what its task returns; raises VitlabError."""
 
     def job(cfg: DictConfig) -> Any:
         os.environ[FOLDER] = str(Job.current().folder)
@@ -53,14 +53,14 @@ def call(name: str, task: Callable[[DictConfig], Any], words: list[str]) -> Any:
 
 
 def compose(name: str, words: list[str]) -> DictConfig:
-    """The config that a command would run with these words. Raises VitlabError."""
+    """Compose the config that a command would run with these words. Raises VitlabError."""
     with refusals(), own_hydra(name) as hydra:
         return hydra.compose_config(name, read_words(words), run_mode=RunMode.RUN, with_log_configuration=False)
 
 
 @contextmanager
 def own_hydra(name: str) -> Iterator[Hydra]:
-    """A Hydra for one call; who else uses Hydra in this process finds it afterwards as it was."""
+    """Use Hydra for one call; any other user of Hydra in this process finds it afterwards as it was."""
     instances: dict[type, Any] = Singleton._instances
     kept = {kind: instances.pop(kind) for kind in OURS if kind in instances}
     try:
@@ -73,8 +73,8 @@ def own_hydra(name: str) -> Iterator[Hydra]:
 
 
 def as_words(options: Mapping[str, Any], within: str = "") -> list[str]:
-    """Options as overrides: {"trainer": {"max_epochs": 3}} and {"trainer.max_epochs": 3} are trainer.max_epochs=3.
-    Raises ConfigError for a value that no YAML could hold."""
+    """Write options as overrides: {"trainer": {"max_epochs": 3}} and {"trainer.max_epochs": 3} are
+    trainer.max_epochs=3. Raises ConfigError for a value that no YAML could hold."""
     words = []
     for name, value in options.items():
         key = f"{within}{name}"
@@ -86,7 +86,7 @@ def as_words(options: Mapping[str, Any], within: str = "") -> list[str]:
 
 
 def as_word(value: Any) -> str:
-    """A value in Hydra's grammar. Raises TypeError for one that it has no words for."""
+    """Write a value in Hydra's grammar. Raises TypeError for one that it cannot express."""
     if value is None:
         return "null"
     if isinstance(value, bool):

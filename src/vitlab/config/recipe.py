@@ -75,7 +75,7 @@ def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[
         files = [file for part, file in outline(f"{layer}/{name}", own, folders).items() if is_layer(part)]
         if not files:
             raise ConfigError(
-                f"{layer}={name} is no file, and only as one it is read; give its folder: --config-dir=DIR"
+                f"{layer}={name} is not a file, and is read from files alone; give its folder: --config-dir=DIR"
             )
         _, stated = split(OmegaConf.merge(*map(OmegaConf.load, files)))
         meant = usual | own

@@ -1,4 +1,4 @@
-"""A glance at some images of a data set: how large they are, whether any has colours, how they look in small.
+"""Glance at some images of a data set: how large they are, whether any has colours, and small copies of them.
 
 n images, S pixels of a side
 """
@@ -50,7 +50,7 @@ def is_gray(stored: Stored) -> bool:
 
 
 def in_small(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.ndarray]:
-    """Images squeezed into gray squares (n, S, S), and the places in the pool of those that can be read."""
+    """Squeeze images into gray squares (n, S, S), and give the places in the pool of those that can be read."""
     crop, images, places = WholeImage(image_size=side, interpolation="bilinear"), [], []
     for i in indices.tolist():
         try:
@@ -62,5 +62,5 @@ def in_small(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.nda
 
 
 def spaced(indices: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the indices, evenly spaced."""
+    """Choose up to that many of the indices, evenly spaced."""
     return indices[np.unique(np.linspace(0, len(indices) - 1, most).round().astype(int))]

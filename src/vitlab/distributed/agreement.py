@@ -1,4 +1,4 @@
-"""What the first process of a run decides before the processes can talk to each other, told to the others."""
+"""Tell the other processes what the first has decided, before they can talk to each other."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in the run's folder, for tensorboard --logdir runs."""
+"""Log to TensorBoard: event files in the run's folder, for tensorboard --logdir runs."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -36,7 +36,7 @@ class TensorBoard(TensorBoardLogger):
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int | None = None) -> None:
-        """Pictures, given by their files."""
+        """Log pictures, given by their files."""
         for path in images:
             pixels = np.asarray(Image.open(path).convert("RGB"))
             self.experiment.add_image(key, pixels, step, dataformats="HWC")

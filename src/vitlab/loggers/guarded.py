@@ -1,4 +1,4 @@
-"""Loggers of services that may break off."""
+"""Guard training against services that break off."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""MLflow: a server that is named, or a database in the run's folder, for mlflow ui --backend-store-uri."""
+"""Log to MLflow: a server that is named, or a database in the run's folder, for mlflow ui --backend-store-uri."""
 
 import logging
 import os
@@ -60,7 +60,7 @@ class MLflow(Guarded, Logger):
         return self.run_id
 
     def started(self) -> MLFlowLogger:
-        """Lightning's logger of the run, which is made or found again at the first record."""
+        """Give Lightning's logger of the run, which is made or found again at the first record."""
         if self.logger is None:
             self.logger = start(self)
         return self.logger
@@ -75,7 +75,7 @@ class MLflow(Guarded, Logger):
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int | None = None) -> None:
-        """Pictures, given by their files, among the run's artifacts."""
+        """Log pictures, given by their files, as the run's artifacts."""
         for path in images:
             self.guarded(self._log_picture, path)
 

@@ -1,4 +1,4 @@
-"""Would a training run, and at what cost: everything that can be known of it in seconds."""
+"""Check whether a training would run, and what it would cost: everything that can be known of it in seconds."""
 
 from dataclasses import replace
 from typing import Any
@@ -97,7 +97,7 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
 
 
 def trainable(start: Start, size: int) -> tuple[Any, ImageDataModule]:
-    """A task and its data for steps of so many images."""
+    """Make a task and its data for steps of that many images."""
     alone = {"global_batch_size": size, "data": {"device_batch_size": None, "loading": {"num_workers": 0}}}
     cfg = changed(start.cfg, alone)
     datamodule = build_datamodule(cfg)
@@ -111,7 +111,7 @@ def trainable(start: Start, size: int) -> tuple[Any, ImageDataModule]:
 
 
 def counted_operations(model: torch.nn.Module, shape: tuple[int, int, int]) -> int:
-    """Multiply-accumulates for one image; 0 for a model that cannot be counted."""
+    """Count multiply-accumulates for one image; 0 for a model that cannot be counted."""
     try:
         return multiply_accumulates(model, shape)
     except Exception:  # whatever a model of another library raises when its tensors hold nothing
@@ -125,7 +125,7 @@ def changed(cfg: DictConfig, changes: dict[str, Any]) -> DictConfig:
 
 
 def duration(seconds: float) -> str:
-    """Two of its parts, such as 3 h 20 min."""
+    """Write a duration in two parts, such as 3 h 20 min."""
     parts = [(int(seconds // 86400), "d"), (int(seconds // 3600 % 24), "h"), (int(seconds // 60 % 60), "min")]
     words = [f"{count} {unit}" for count, unit in parts if count][:2]
     return " ".join(words) if seconds >= 600 else f"{seconds:.3g} s"

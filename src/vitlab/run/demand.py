@@ -1,4 +1,4 @@
-"""What a run demands: memory of a device, and room on the disk."""
+"""Count what a run demands: memory of a device, and room on the disk."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def check_disk(task: Task, trainer: pl.Trainer) -> None:
 
 
 def averages(trainer: pl.Trainer) -> int:
-    """How many copies of the weights are kept beside them."""
+    """Count the copies of the weights that are kept beside them."""
     return sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks)
 
 

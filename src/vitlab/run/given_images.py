@@ -1,4 +1,4 @@
-"""Images as Python users have them, and as the model of a run takes them: files, Pillow's, arrays, tensors.
+"""Turn images as Python users have them (files, Pillow's, arrays, tensors) into what the model of a run takes.
 
 B batch, C channels, H W image height and width
 """
@@ -24,8 +24,8 @@ from vitlab.errors import DataError, in_one_line
 
 
 def listed(images: Any) -> list[Any]:
-    """The images, one by one: paths of files, Pillow's images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H, W).
-    A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
+    """List the images one by one: paths of files, Pillow's images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H,
+    W). A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
     found = list(each(images))
     if not found:
         raise DataError("there are no images: the list is empty")
@@ -72,7 +72,7 @@ def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
 
 
 def stored(image: Any, mode: str | None) -> Stored:
-    """The content of a file, or pixels (H, W) or (H, W, C) in uint8. Raises what DAMAGE lists."""
+    """Give the content of a file, or pixels (H, W) or (H, W, C) in uint8. Raises what DAMAGE lists."""
     if isinstance(image, Path):
         return content(image)
     if isinstance(image, Image.Image):
@@ -86,7 +86,7 @@ def stored(image: Any, mode: str | None) -> Stored:
 
 
 def in_bytes(array: np.ndarray) -> np.ndarray:
-    """Pixels in uint8, out of uint8 or floats from 0 to 1. Raises ValueError."""
+    """Convert pixels to uint8, from uint8 or floats from 0 to 1. Raises ValueError."""
     if array.size == 0:
         raise ValueError("it has no pixels")
     if array.dtype == np.uint8:
@@ -101,6 +101,6 @@ def in_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def told(image: Any) -> str:
-    """An image, in a sentence."""
+    """Name an image in a sentence."""
     shape = f" {tuple(image.shape)}" if hasattr(image, "shape") else ""
     return str(image) if isinstance(image, Path) else f"{type(image).__name__}{shape}"

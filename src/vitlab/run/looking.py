@@ -1,4 +1,4 @@
-"""A look at the data before anything is built: what the config leaves open, as it suits these images."""
+"""Look at the data before anything is built, and find what the config leaves open, as it suits these images."""
 
 from typing import Any
 
@@ -46,7 +46,8 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
 
 
 def of_images(seen: Glance, cfg: Node, stored: int | None) -> dict[str, Any]:
-    """What suits images of this size and these colours; `stored` is their number of channels, None: files differ."""
+    """Give what suits images of this size and these colours; `stored` is their number of channels, None: files
+    differ."""
     given_mode, given_chans = cfg.data.images.mode, cfg.data.in_chans
     chans = given_chans or (Image.getmodebands(given_mode) if given_mode else stored or (1 if seen.gray else 3))
     return {

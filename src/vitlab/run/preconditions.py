@@ -125,8 +125,7 @@ def check_trainer(node: Node) -> None:
         )
     if node.precision not in PRECISIONS:
         raise ConfigError(
-            f"trainer.precision={node.precision} is not among what images are made for; use bf16-mixed, 16-mixed or "
-            "32-true"
+            f"trainer.precision={node.precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
         )
     if node.get("num_nodes", 1) > 1 and not launched():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""How long a step takes, from a training of seconds that keeps nothing."""
+"""Measure how long a step takes, by a training of some seconds that keeps nothing."""
 
 import statistics
 import time
@@ -54,21 +54,21 @@ class Stopwatch(Callback):
         trainer.should_stop = len(self.marks) > 1 and end - self.marks[0][0] > self.seconds
 
     def speed(self, batch_size: int) -> Speed:
-        """The medians of all steps but the first, of so many images each."""
+        """Give the medians over all steps but the first, each of that many images."""
         taken = [[after - before for before, after in pairwise(marks)] for marks in self.marks[1:]]
         reading, learning, updating = (statistics.median(part) for part in zip(*taken, strict=True))
         return Speed(reading / batch_size, learning / batch_size, updating)
 
 
 def now(module: pl.LightningModule) -> float:
-    """The time when the device has done all that it was told."""
+    """Wait for the device, and give the time."""
     if module.device.type == "cuda":
         torch.cuda.synchronize(module.device)
     return time.perf_counter()
 
 
 def measured(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, seconds: float) -> Speed:
-    """Train on one device as the run would, on batches as the data module has them."""
+    """Train on one device as the run would, on batches of its data module."""
     stopwatch = Stopwatch(seconds)
     alone = pl.Trainer(
         accelerator=trainer.strategy.root_device.type,

@@ -118,7 +118,7 @@ class SweepFolder:
         """Raise CheckpointError for the folder of a sweep from before sweeps could be resumed."""
         if (self.path / "multirun.yaml").is_file() and not self.frozen:
             raise CheckpointError(
-                f"{self.path} is a sweep of an older version of vitlab, which cannot be gone on with: give another "
+                f"{self.path} is a sweep of an older version of vitlab, which cannot be resumed: give another "
                 "sweep=NAME"
             )
 

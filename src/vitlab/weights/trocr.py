@@ -118,7 +118,9 @@ def written(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
     if config["tie_word_embeddings"] and rows in found:
         head = found.setdefault("decoder.head.weight", found[rows])
         if not torch.equal(head, found[rows]):
-            raise CheckpointError(f"{origin} says that its decoder scores by its embeddings, and holds others to score")
+            raise CheckpointError(
+                f"{origin} says that its decoder scores by its embeddings, but holds other weights for that"
+            )
     return found
 
 

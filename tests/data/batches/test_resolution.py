@@ -55,8 +55,8 @@ def test_sizes_are_whole_patches_one_at_least(patch_size, scale):
         ({"until": [0.0]}, "growing between 0 and 1"),
         ({"until": [1.0]}, "growing between 0 and 1"),
         ({"until": [-0.1]}, "growing between 0 and 1"),
-        ({"scales": [0.0]}, "one that is not between 0 and 1"),
-        ({"scales": [1.0]}, "one that is not between 0 and 1"),
+        ({"scales": [0.0]}, "a value that is not between 0 and 1"),
+        ({"scales": [1.0]}, "a value that is not between 0 and 1"),
     ],
 )
 def test_a_schedule_that_is_none_is_refused(changes, words):

@@ -27,7 +27,7 @@ class Preprocessing(nn.Module):
             if len(values) != in_chans:
                 raise ValueError(f"data.{key} has {len(values)} values, and data.in_chans is {in_chans}; give one each")
         if min(std) <= 0:
-            raise ValueError(f"data.std {std} holds one that is not above 0")
+            raise ValueError(f"data.std {std} holds a value that is not above 0")
         self.patch_size = patch_size
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))

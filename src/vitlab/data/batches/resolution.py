@@ -14,14 +14,14 @@ class ProgressiveResolution:
 
     def __init__(self, *, image_size: int, patch_size: int | None, scales: Sequence[float], until: Sequence[float]):
         if patch_size is None:
-            raise ValueError("image sizes that change want a model that cuts patches: one with a patch_size")
+            raise ValueError("image sizes that change need a model that cuts patches: one with a patch_size")
         if len(scales) != len(until) or any(b <= a for a, b in pairwise([0.0, *until, 1.0])):
             raise ValueError(
                 f"resolution.until {list(until)} is not one share of the steps for each of resolution.scales "
                 f"{list(scales)}, growing between 0 and 1"
             )
         if not all(0 < scale < 1 for scale in scales):
-            raise ValueError(f"resolution.scales {list(scales)} hold one that is not between 0 and 1")
+            raise ValueError(f"resolution.scales {list(scales)} hold a value that is not between 0 and 1")
         self.sizes = [max(round(scale * image_size / patch_size), 1) * patch_size for scale in scales]
         self.until = list(until)
 

@@ -1,4 +1,4 @@
-"""Image files as a user names them: one, those of a folder, those that a pattern fits."""
+"""Find the image files that a user names: one, those of a folder, those that a pattern fits."""
 
 import glob
 import re
@@ -11,7 +11,7 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def find_images(images: str) -> list[Path]:
-    """The files that a file, a folder or a glob names, sorted. Raises DataError when there is none."""
+    """List the files that a file, a folder or a glob names, sorted. Raises DataError when there is none."""
     path = Path(images)
     if path.is_dir():
         found = [Path(name) for name, _ in image_files(path)]
@@ -26,7 +26,7 @@ def find_images(images: str) -> list[Path]:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The globs that one with braces stands for: *.{png,jpg} is *.png and *.jpg."""
+    """Expand the braces of a glob: *.{png,jpg} is *.png and *.jpg."""
     braces = BRACES.search(pattern)
     if braces is None:
         return [pattern]
