@@ -13,10 +13,13 @@ help: ## show this list
 
 setup: .venv/ready ## make the environment in .venv, from hash-locked requirements
 
-.venv/ready: requirements.txt pyproject.toml
+.venv/libraries: requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
 	$(BIN)/uv pip install -q -p $(BIN)/python --compile-bytecode --require-hashes -r requirements.txt
+	@touch $@
+
+.venv/ready: .venv/libraries pyproject.toml
 	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src
 	@touch $@

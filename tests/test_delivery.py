@@ -1,0 +1,115 @@
+"""Dockerfile, devcontainer, workflows and issue forms: what they do is done here, what checks them finds nothing."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vitlab.config.home import ROOT
+
+DOCKERFILE = ROOT / "Dockerfile"
+DEVCONTAINER = ROOT / ".devcontainer" / "devcontainer.json"
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
+TARGETS = set(re.findall(r"^([a-z./-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+
+
+def checked(tool, *words):
+    """What a checker, where it is installed (the extra lint), says."""
+    program = shutil.which(tool, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip(f"{tool} is not installed: pip install 'vitlab[lint]'")
+    done = subprocess.run([program, *map(str, words)], cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def steps():
+    """Lines of shell that the Dockerfile, the devcontainer and the workflows run."""
+    yield from (line for kind, line in instructions() if kind == "RUN")
+    yield json.loads(DEVCONTAINER.read_text())["postCreateCommand"]
+    for path in WORKFLOWS:
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            yield from (step["run"] for step in job["steps"] if "run" in step)
+
+
+def instructions():
+    return re.findall(r"^([A-Z]+) (.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.M)
+
+
+def test_hadolint_finds_nothing():
+    assert checked("hadolint", DOCKERFILE) == (0, "")
+
+
+def test_actionlint_finds_nothing():
+    assert checked("actionlint", *WORKFLOWS) == (0, "")
+
+
+def test_what_they_make_are_targets_and_what_they_test_is_there():
+    shell = "\n".join(steps())
+    made = set(re.findall(r"\bmake ([a-z./-]+)", shell))
+    assert {"lint", "test", "docs", "setup", ".venv/libraries"} <= made <= TARGETS
+    files = re.findall(r"\btests/\w+\.py", shell)
+    assert files
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_they_name_no_machine_and_no_registry():
+    for path in (DOCKERFILE, DEVCONTAINER, *WORKFLOWS, *FORMS):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"://|index-url|/home/|/tmp/", text), path
+        assert socket.gethostname() not in text
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
+def test_a_form_is_one(form):
+    content = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert content.keys() <= {"name", "description", "labels", "body", "title", "assignees"}
+    ids = [field["id"] for field in content["body"]]
+    assert len(set(ids)) == len(ids) > 2
+    for field in content["body"]:
+        assert field["type"] in ("textarea", "input", "dropdown", "checkboxes")
+        assert field["attributes"]["label"]
+        assert ("options" in field["attributes"]) == (field["type"] in ("dropdown", "checkboxes"))
+    assert any(field.get("validations", {}).get("required") for field in content["body"])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
+def test_what_the_dockerfile_runs_makes_an_environment(tmp_path):
+    """COPY and RUN one after the other, in an empty folder; then what the devcontainer does in a checkout beside it."""
+    folder, workspace = tmp_path / "vitlab", tmp_path / "workspace"
+    folder.mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
+
+    def run(line, where):
+        done = subprocess.run(["sh", "-c", line], cwd=where, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for kind, words in instructions():
+        if kind == "COPY":
+            *sources, target = words.split()
+            copy(sources, folder / target)
+        elif kind == "RUN":
+            run(words, folder)
+    assert "vitlab 0." in run(".venv/bin/vitlab --version", folder)
+    copy(["."], workspace)
+    command = json.loads(DEVCONTAINER.read_text())["postCreateCommand"]
+    run(command.replace("/vitlab/", f"{folder}/"), workspace)
+    where = run(".venv/bin/python -c 'import vitlab; print(vitlab.__file__)'", workspace)
+    assert Path(where.strip()).is_relative_to(workspace)
+
+
+def copy(sources, target):
+    """What git knows of the checkout, as a clone of it has."""
+    names = subprocess.run(["git", "ls-files", "-z", *sources], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in filter(None, names.stdout.split("\0")):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target / name)
