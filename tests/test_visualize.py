@@ -1,6 +1,7 @@
 """Pictures of a model: after its test, and of a finished run by a command."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def digit(tmp_path):
 def test_the_callback_draws_after_the_test_and_changes_nothing(cli):
     viewed = cli("train", *VIEWED, "callbacks.model_views.num_images=2", folder="viewed")
     assert viewed.status == 0, viewed.err
-    assert names(viewed.folder / "pictures") == PICTURES | {"attention_1", "attention_2"}
+    assert names(viewed.folder / "pictures") == PICTURES | {"attention_1", "attention_2", "relevance"}
     plain = cli("train", *VIEWED, "~callbacks.model_views", folder="plain")
     results = [json.loads((run.folder / "result.json").read_text())["test"] for run in (viewed, plain)]
     assert results[0] == results[1]
@@ -55,7 +56,12 @@ def test_the_command_draws_into_the_run_or_elsewhere(cli, tmp_path, digits_run, 
     assert "1 of 2 images" in run.out
     run = cli("visualize", f"run={digits_run}", f"images={digit}", "views=[distance]")
     assert run.status == 0, run.err
-    assert (digits_run / "pictures" / "attention_distance.png").exists()
+    before = {path: path.read_bytes() for path in (digits_run / "pictures").iterdir()}
+    again = cli("visualize", f"run={digits_run}", f"images={digit}", "views=[distance,relevance]")
+    assert {path: path.read_bytes() for path in (digits_run / "pictures").iterdir()} == before
+    folders = [Path(one.out.splitlines()[0]).parent for one in (run, again)]  # one for each call
+    assert [names(folder) for folder in folders] == [{"attention_distance"}, {"attention_distance", "relevance"}]
+    assert all(folder.parent == digits_run / "visualize" for folder in folders)
     run = cli("visualize", f"run={digits_run}", "views=[position,filters]", "output=weights")  # no images needed
     assert names(tmp_path / "weights") == {"position_similarity", "embedding_filters"}
 
@@ -67,6 +73,7 @@ def test_the_command_draws_into_the_run_or_elsewhere(cli, tmp_path, digits_run, 
         (["images=1.png", "views=[]"], 2, ["views=[]", ", ".join(VIEWS)]),
         (["images=1.png", "num_images=0"], 2, ["num_images 0"]),
         ([], 2, ["attention, rollout, distance", "images="]),
+        (["views=[relevance]"], 2, ["relevance", "images="]),
         (["images=nowhere"], 3, ["images=nowhere"]),
         (["images=broken.png"], 3, ["broken.png"]),
         (["run=nowhere", "images=1.png"], 4, ["nowhere"]),

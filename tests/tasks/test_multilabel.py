@@ -154,7 +154,7 @@ def test_the_report_names_true_labels_and_draws_a_bar_for_each_class():
     assert SEVERAL_CLASSES.heads(names) == ["true", *names]
     assert SEVERAL_CLASSES.words(table[0], names) == ["cat, dog", 0.9, 0.2, 0.6, 0.1]
     assert SEVERAL_CLASSES.words(table[1], names)[0] == "none"
-    assert SEVERAL_CLASSES.title(table[0], names) == "cat\ndog\nsaid:\ncat 0.90\nowl 0.60\ndog 0.20"
+    assert SEVERAL_CLASSES.title(table[0], names) == "cat\ndog\nsaid:\ncat 90.0%\nowl 60.0%\ndog 20.0%"
     (axes,) = SEVERAL_CLASSES.figure(table, names, "test").axes
     bars = dict(zip([label.get_text() for label in axes.get_yticklabels()], axes.patches, strict=True))
     widths = {name: round(bar.get_width(), 4) for name, bar in bars.items()}
@@ -177,7 +177,7 @@ def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
     assert evaluated.status == 0, evaluated.err
     Image.fromarray(np.random.RandomState(0).randint(0, 256, (32, 32, 3), dtype=np.uint8)).save("new.png")
     assert cli("predict", "run=run", "images=new.png", "top_k=4").status == 0
-    (row,) = csv.DictReader((run.folder / "predictions.csv").read_text().splitlines())
+    (row,) = csv.DictReader(next((run.folder / "predict").glob("*/predictions.csv")).read_text().splitlines())
     assert sum(float(row[f"probability_{rank}"]) for rank in range(1, 5)) != pytest.approx(1, abs=1e-3)
 
 

@@ -10,18 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import gallery
+from vitlab.views import VIEWS, Likely, gallery, trained_for
 from vitlab.views.mosaic import of_all, pick
 from vitlab.views.weight_figures import filters_figure
 
-OF_EVERY = ["attention_1", "attention_rollout", "attention_distance", "position_similarity", "embedding_filters"]
+OF_EVERY = [
+    "attention_1",
+    "attention_rollout",
+    "relevance",
+    "attention_distance",
+    "position_similarity",
+    "embedding_filters",
+]
+
+
+LIKELY = [[Likely(0, "cat", 0.6), Likely(1, "dog", 0.25)]]
 
 
 def drawn(kind=VisionTransformer, count=1, **changes):
     options = vit_options(**{"image_size": 16} | changes)
     model = kind(**options)
     images = torch.rand(count, options["in_chans"], *model.patch_embed.image_size)
-    return dict(gallery(model, images, images, [f"picture {number}" for number in range(count)]))
+    return dict(gallery(model, images, images, [f"picture {number}" for number in range(count)], VIEWS, LIKELY * count))
 
 
 def words(figure):
@@ -47,8 +57,12 @@ def test_all_views_can_be_drawn(changes, whose):
     figures = drawn(**changes)
     assert list(figures) == OF_EVERY
     assert whose in words(figures["attention_1"])
+    assert (figures["relevance"] is None) == (changes.get("pool") == "map")
     for figure in figures.values():
-        figure.savefig(io.BytesIO(), dpi=20)
+        if figure is not None:
+            figure.savefig(io.BytesIO(), dpi=20)
+    if figures["relevance"]:
+        assert "picture 0\ncat 60.0%\ndog 25.0%" in words(figures["relevance"])
 
 
 def test_a_distilled_model_shows_its_class_token_and_each_image():
@@ -64,10 +78,19 @@ def test_a_model_without_positions_has_none_to_show():
     assert [name for name, figure in figures.items() if figure is None] == ["position_similarity"]
 
 
+def test_a_figure_says_of_which_file_it_is_and_what_the_model_makes_of_it():
+    model, image = VisionTransformer(**vit_options(image_size=16)), torch.rand(1, 1, 16, 16)
+    title = "photo_with_a_long_name.jpg\nsaid cat 60.0%, dog 25.0%\n" + trained_for(0)
+    ((_, figure),) = gallery(model, image, image, [title], ["attention"])
+    assert "photo_with_a_long_name.jpg" in words(figure)
+    assert "no step of training" in words(figure)
+    assert trained_for(1520) == "weights after 1,520 training steps"
+
+
 def test_views_of_the_weights_want_no_images():
     model = VisionTransformer(**vit_options())
     nothing = torch.empty(0)
-    assert [name for name, _ in gallery(model, nothing, nothing, [], ["filters", "position"])] == OF_EVERY[3:]
+    assert [name for name, _ in gallery(model, nothing, nothing, [], ["filters", "position"])] == OF_EVERY[4:]
 
 
 def test_filters_that_are_all_zero_are_grey():

@@ -63,13 +63,16 @@ class EvaluationReport(Callback):
         ]
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)
-        tell(per_class(*kind.answers(labels, len(names))), names, path.with_name(f"{name}_per_class.csv"))
+        answers = kind.answers(labels, len(names))
+        tell(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
         dataset = datamodule.evaluated(name)
         images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
-        titles = [kind.title(labels[i], names) for i in worst]
-        figure = image_grid(images, titles, columns=8, heading=f"{name}: the highest losses")
+        titles = [f"{Path(split.name(int(index[i]))).name}\n{kind.title(labels[i], names)}" for i in worst]
+        right = (answers[0] == answers[1]).all(axis=1)
+        heading = f"{name}: the highest losses, {int((~right[worst]).sum())} of them wrong"
+        figure = image_grid(images, titles, columns=8, heading=heading, marks=right[worst].tolist())
         save_figure(trainer, figure, f"{name}_worst_predictions")
         for logger in trainer.loggers:
             if hasattr(logger, "log_table"):

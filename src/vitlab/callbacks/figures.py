@@ -4,6 +4,7 @@ C channels, H W image height and width, K classes
 """
 
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,6 +14,8 @@ from torch import Tensor
 from vitlab.atomic_files import writing_whole
 from vitlab.views import shown
 
+LETTERS = 20  # that fit above a picture in a grid
+RIGHT, WRONG = "tab:green", "tab:red"
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
 
@@ -34,24 +37,36 @@ def write_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
-def image_grid(images: list[Tensor], titles: list[str], *, columns: int, heading: str) -> Figure:
-    """Draw images (C, H, W) in [0, 1] in rows, each in its own shape with a title above it."""
+def image_grid(
+    images: list[Tensor], titles: list[str], *, columns: int, heading: str, marks: list[bool] | None = None
+) -> Figure:
+    """Draw images (C, H, W) in [0, 1] in rows, each in its own shape with a title above it, whose lines are folded to
+    its width. `marks` say which are right: their titles are green, and others red."""
+    folded = ["\n".join(part for line in title.split("\n") for part in lines_of(line)) for title in titles]
+    colours = ["black"] * len(images) if marks is None else [RIGHT if mark else WRONG for mark in marks]
     rows = -(-len(images) // columns)
-    words = 0.25 + 0.12 * max(title.count("\n") for title in titles)  # inches, as all below
-    cell, top = 1.3 + words, 0.3
+    words = 0.25 + 0.12 * max(title.count("\n") for title in folded)  # inches, as all below
+    cell, top = 1.3 + words, 0.12 + 0.18 * (heading.count("\n") + 1)
     figure = Figure(figsize=(1.4 * columns, top + rows * cell))
     axes = figure.add_axes((0, 0, 1, 1))  # one for all: an Axes takes longer than its picture
     axes.set_axis_off()
-    axes.set_title(heading, fontsize=11, y=1, pad=-14)
-    for place, (image, title) in enumerate(zip(images, titles, strict=True)):
+    axes.text(0.7 * columns, 0.04, heading, ha="center", va="top", fontsize=11)
+    for place, (image, title, colour) in enumerate(zip(images, folded, colours, strict=True)):
         row, column = divmod(place, columns)
         height, width = (1.25 * side / max(image.shape[1:]) for side in image.shape[1:])
         middle, bottom = 1.4 * (column + 0.5), top + (row + 1) * cell
         sides = (middle - width / 2, middle + width / 2, bottom, bottom - height)
         axes.imshow(shown(image).cpu().numpy(), extent=sides)
-        axes.text(middle, bottom - height - 0.04, title, ha="center", va="bottom", fontsize=7)
+        above = bottom - height - 0.04
+        axes.text(middle, above, title, ha="center", va="bottom", fontsize=7, color=colour)
     axes.set(xlim=(0, 1.4 * columns), ylim=(top + rows * cell, 0), aspect="auto")
     return figure
+
+
+def lines_of(line: str) -> list[str]:
+    """A line of a title as one or two that fit above a picture."""
+    first, *rest = wrap(line.replace("$", "\\$"), LETTERS) or [""]
+    return [first, rest[0] if len(rest) == 1 else f"{rest[0][: LETTERS - 1]}…"] if rest else [first]
 
 
 def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -> Figure:

@@ -50,7 +50,8 @@ def one_words(row: np.ndarray, names: list[str]) -> list[str | float]:
 
 def one_title(row: np.ndarray, names: list[str]) -> str:
     true, predicted, probability = one_words(row, names)
-    return f"{true}, said {predicted}\nwith {probability:.2f}"
+    said = f"{probability:.1%} {predicted}"
+    return f"✓ {said}" if true == predicted else f"✗ {said}\nis {true}"
 
 
 def one_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +86,7 @@ def several_title(row: np.ndarray, names: list[str]) -> str:
     true, probabilities = np.split(row, 2)
     there = [names[k] for k in np.flatnonzero(true)]
     more = [f"and {len(there) - NAMED} more"] if len(there) > NAMED else []
-    said = [f"{names[k]} {probabilities[k]:.2f}" for k in probabilities.argsort()[::-1][:NAMED]]
+    said = [f"{names[k]} {probabilities[k]:.1%}" for k in probabilities.argsort()[::-1][:NAMED]]
     return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])
 
 

@@ -1,14 +1,18 @@
 """Draw where the tested model looks, and what it has learned of positions and patches."""
 
+from pathlib import Path
+
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.figures import save_figure
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.order.key import Key
 from vitlab.models import encoder_of
-from vitlab.views import gallery, pick
+from vitlab.tasks.supervised import Supervised
+from vitlab.views import VIEWS, evaluating, gallery, likely, pick, trained_for, why_no_relevance
 
 
 class ModelViews(Callback):
@@ -38,11 +42,27 @@ class ModelViews(Callback):
             print("no views: none of the images chosen can be read")
             return
         images = torch.stack([sample.image for sample in samples])
-        titles = [split.words(sample.index, datamodule.class_names) for sample in samples]
         preprocessing = datamodule.preprocessing.to(pl_module.device)
         inputs = preprocessing.normalize(images.to(pl_module.device))
-        for name, figure in gallery(model, inputs, images / 255, titles):
+        trained = trained_for(best_step(trainer))
+        titles = [f"{Path(split.name(sample.index)).name}\n{trained}" for sample in samples]
+        views, classes = set(VIEWS), None
+        if isinstance(pl_module, Supervised) and why_no_relevance(model) is None:
+            with evaluating(model):
+                classes = likely(pl_module.probabilities(pl_module.model.forward(inputs)), datamodule.class_names)
+            true = [split.words(sample.index, datamodule.class_names) for sample in samples]
+            said = [", ".join(map(str, one)) for one in classes]
+            titles = [f"{title}\ntrue {t}\nsaid {s}" for title, t, s in zip(titles, true, said, strict=True)]
+        else:
+            views -= {"relevance"}
+        for name, figure in gallery(model, inputs, images / 255, titles, views, classes):
             if figure is None:
                 print(f"no picture of {name}: the model has none")
             else:
                 save_figure(trainer, figure, name)
+
+
+def best_step(trainer: pl.Trainer) -> int:
+    """The step of the weights that are tested."""
+    best = [callback.step for callback in trainer.callbacks if isinstance(callback, BestModel)]
+    return best[0] if best else trainer.global_step

@@ -63,8 +63,10 @@ class ReconstructionPicture(Callback):
         with evaluating(task.model):
             predicted, mask = task.reconstructed(batch)
         pictures = triples(predicted, mask, batch, datamodule.preprocessing)
-        titles = ["seen", "predicted", "image"] * len(samples)
+        titles = ["seen", "predicted where hidden", "image"] * len(samples)
         heading = f"{split}: {mask.float().mean():.0%} of the patches hidden{when}"
+        if task.normalize_target:
+            heading += "\nmean and contrast of hidden patches are put back from the image: nothing predicts them"
         figure = image_grid(pictures, titles, columns=3 * min(IMAGES_IN_A_ROW, len(samples)), heading=heading)
         save_figure(trainer, figure, "reconstruction")
 

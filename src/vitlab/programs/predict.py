@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 from torch import Tensor
 
 from vitlab.atomic_files import write_csv
@@ -57,8 +57,11 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
                 probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
             rows += list(top_classes([path for path, _ in good], probabilities, names, top_k))
-    output = Path(cfg.output) if cfg.output else saved.folder / "predictions.csv"
-    output.parent.mkdir(parents=True, exist_ok=True)
+    if cfg.output:
+        output = Path(cfg.output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+    else:
+        output = saved.new_folder("predict") / "predictions.csv"
     write_csv(output, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
     show(rows, skipped, output)
     return rows
@@ -82,7 +85,7 @@ def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_
 
 
 def show(rows: list[dict[str, Any]], skipped: int, output: Path) -> None:
-    table = Table("image", "top classes")
+    table = Table(Column("image", overflow="fold"), Column("top classes", overflow="fold"))
     for row in rows[:SHOWN]:
         ranks = range(1, len(row) // 2 + 1)
         table.add_row(row["image"], "  ".join(f"{row[f'class_{r}']} {row[f'probability_{r}']:.1%}" for r in ranks))

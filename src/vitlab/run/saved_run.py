@@ -2,12 +2,13 @@
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from vitlab.checkpoints import file
 from vitlab.checkpoints.contents import check_state
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, run_folder
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, make_new, run_folder
 from vitlab.config.build import build
 from vitlab.config.nodes import Node, merged, node_of
 from vitlab.config.stored_config import saved_config
@@ -34,6 +35,10 @@ class SavedRun:
         checkpoint = file.read(path)
         config = saved_config(checkpoint, str(path))
         return cls(path, run_folder(path).absolute(), checkpoint, merged(config, node_of(changes or {})))
+
+    def new_folder(self, command: str) -> Path:
+        """Make a folder in the run's for one call of a command, named by the time."""
+        return make_new(self.folder / command / f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
 
     def datamodule(self) -> Any:
         """Build the data as the run had it, without mixing; nothing is opened yet."""

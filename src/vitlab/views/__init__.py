@@ -1,28 +1,36 @@
 """Views of a Vision Transformer: where it looks, what it knows of places, what its filters seek."""
 
-from vitlab.views.capture import attention_of, pooling_of
+from vitlab.views.capture import attention_of, evaluating, pooling_of
 from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
+from vitlab.views.likely import Likely, likely, trained_for
 from vitlab.views.mosaic import pick, shown
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
+from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.rollout import rollout
 
 __all__ = [
     "OF_IMAGES",
     "VIEWS",
+    "Likely",
     "attention_of",
     "cosine_similarity",
     "embedding_filters",
     "embedding_similarity",
+    "evaluating",
     "gallery",
+    "likely",
     "mean_distance",
     "patch_distances",
     "pick",
     "pooling_of",
     "principal_components",
     "relative_bias",
+    "relevance",
     "rollout",
     "rotary_similarity",
     "shown",
+    "trained_for",
+    "why_no_relevance",
 ]

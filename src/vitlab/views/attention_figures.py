@@ -3,6 +3,8 @@
 B images, C channels, H W image height and width, L layers, h heads, N patches
 """
 
+from textwrap import wrap
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -17,7 +19,7 @@ from vitlab.views.mosaic import Scale, draw_mosaic, mosaic_figure, mosaic_size, 
 
 HEAT = "inferno"
 MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
-LONGEST = 24  # letters of a title beside a row
+LETTER = 0.08  # inches that one of the words beside an image takes
 TILE = 112  # pixels of the longer side of an image in a mosaic
 
 
@@ -64,7 +66,8 @@ def attention_figure(
     picture.imshow(shown(image).numpy())
     count = f"{of_all(L, MOST_LAYERS, 'layer')}, {of_all(h, MOST_HEADS, 'head')}"
     lines = [title, f"attention of {whose}", count, "1 is what each token would get if all got the same"]
-    words.text(0, 0.5, "\n".join(lines), va="center", fontsize=10, linespacing=1.6)
+    wrapped = [part for line in "\n".join(lines).splitlines() for part in wrap(line, int((width - 2.2) / LETTER))]
+    words.text(0, 0.5, "\n".join(wrapped), va="center", fontsize=10, linespacing=1.5)
     for axes in (picture, words):
         axes.set_axis_off()
     draw_mosaic(below.subplots(), tiles, rows, columns, ("layer", "head"), scale)
@@ -83,11 +86,30 @@ def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: s
     plain = np.stack([small(image).numpy() for image in images])[:, None]
     return mosaic_figure(
         np.concatenate([plain, np.concatenate(heat)], axis=1),
-        [title if len(title) <= LONGEST else f"…{title[-LONGEST:]}" for title in titles],
+        titles,
         ["image", *numbers(layers)],
         title=f"attention rollout: what {whose} has gathered of each patch",
         labels=("", "after layer"),
         scale=scale,
+    )
+
+
+def relevance_figure(images: list[Tensor], values: Tensor, grid: Grid, *, titles: list[str]) -> Figure:
+    """A row for each image, and a column for each of its likeliest classes: what speaks for it (B, k, N), each in
+    multiples of the patches' mean, over the image."""
+    values = values / values.mean(dim=-1, keepdim=True).clamp_min(1e-30)
+    scale = Scale(PowerNorm(0.5, 0, max(3.0, float(values.max())), clip=True), HEAT, "times the patches' mean")
+    heat = [over(image, found[None], grid, scale) for image, found in zip(images, values, strict=True)]
+    plain = np.stack([small(image).numpy() for image in images])[:, None]
+    ranks = ["the likeliest", "the second"][: values.shape[1]]
+    return mosaic_figure(
+        np.concatenate([plain, np.concatenate(heat)], axis=1),
+        titles,
+        ["image", *ranks],
+        title="relevance: which patches speak for a class\n(attention weighted by the gradient of its logit)",
+        labels=("", "class"),
+        scale=scale,
+        largest=1.6,
     )
 
 

@@ -4,6 +4,7 @@ L layers, h w grid, D filters, C channels, P filter height and width
 """
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -17,6 +18,7 @@ from vitlab.views.position import embedding_similarity, relative_bias, rotary_si
 MOST_PLACES, MOST_LAYERS, MOST_HEADS = 14, 12, 12
 MOST_COMPONENTS, MOST_FILTERS, MOST_CHANNELS = 28, 56, 12
 COLUMNS = 7  # of filters
+DIVERGING = "RdBu_r"  # white is 0
 
 
 def position_figure(model: VisionTransformer) -> Figure | None:
@@ -35,7 +37,7 @@ def similarity_figure(similarity: Tensor) -> Figure:
     """Draw a grid of grids (h, w, h, w): the first two say whose similarity to all patches a tile shows."""
     h, w = similarity.shape[:2]
     rows, columns = pick(h, MOST_PLACES), pick(w, MOST_PLACES)
-    scale = Scale(Normalize(-1, 1), "viridis", "cosine similarity")
+    scale = Scale(Normalize(-1, 1), DIVERGING, "cosine similarity")
     return mosaic_figure(
         scale.colours(similarity[rows][:, columns]),
         numbers(rows),
@@ -53,7 +55,7 @@ def bias_figure(bias: Tensor) -> Figure:
     L, heads = bias.shape[:2]
     rows, columns = pick(L, MOST_LAYERS), pick(heads, MOST_HEADS)
     bias = bias[rows][:, columns]
-    scale = Scale(CenteredNorm(0, float(bias.abs().max()) or 1.0), "RdBu_r", "added to the score")
+    scale = Scale(CenteredNorm(0, float(bias.abs().max()) or 1.0), DIVERGING, "added to the score")
     return mosaic_figure(
         scale.colours(bias),
         numbers(rows),
@@ -66,7 +68,7 @@ def bias_figure(bias: Tensor) -> Figure:
 
 def rotary_figure(similarity: Tensor) -> Figure:
     """Draw one tile (2h-1, 2w-1), the same in every layer and head."""
-    scale = Scale(Normalize(-1, 1), "viridis", "product of unit vectors")
+    scale = Scale(Normalize(-1, 1), DIVERGING, "product of unit vectors")
     figure = mosaic_figure(
         scale.colours(similarity[None, None]),
         [""],
@@ -86,7 +88,8 @@ def rotary_figure(similarity: Tensor) -> Figure:
 
 def filters_figure(model: VisionTransformer) -> Figure:
     """Draw the principal components of the patch embedding's filters; for a convolutional stem the first filters
-    themselves. With 1 or 3 channels a tile is grey or in colour; otherwise there is a row for each channel."""
+    themselves. With 3 channels a tile is in colour, and grey is 0; otherwise white is 0, and there is a row for each
+    channel."""
     filters = embedding_filters(model)
     D, C, P, _ = filters.shape
     if isinstance(model.patch_embed, ConvolutionalStem):
@@ -100,7 +103,8 @@ def filters_figure(model: VisionTransformer) -> Figure:
         )
     tiles = 0.5 + 0.5 * filters / filters.abs().amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-30)  # 0 is grey
     if C in (1, 3):
-        mosaic = wrapped(tiles.permute(0, 2, 3, 1).expand(-1, -1, -1, 3).numpy())
+        colours = tiles.permute(0, 2, 3, 1).numpy() if C == 3 else colormaps[DIVERGING](tiles[:, 0].numpy())[..., :3]
+        mosaic = wrapped(colours)
         starts = range(0, len(tiles), COLUMNS)
         rows, columns = (
             [f"{start + 1} to {min(start + COLUMNS, len(tiles))}" for start in starts],
@@ -110,7 +114,7 @@ def filters_figure(model: VisionTransformer) -> Figure:
     else:
         channels = pick(C, MOST_CHANNELS)
         tiles = tiles[: 2 * COLUMNS, channels].transpose(0, 1)  # (channels, filters, P, P)
-        mosaic = tiles[..., None].expand(-1, -1, -1, -1, 3).numpy()
+        mosaic = colormaps[DIVERGING](tiles.numpy())[..., :3]
         rows, columns = numbers(channels), numbers(range(tiles.shape[1]))
         labels = (of_all(C, MOST_CHANNELS, "channel"), f"the first {len(columns)}")
     return mosaic_figure(mosaic, rows, columns, title=title, labels=labels, scale=None, largest=0.8)
