@@ -58,12 +58,12 @@ def gallery(
         whose = model.attn_pool.reads
         yield "attention_rollout", rollout_figure(list(pictures), rolled, grid, whose=whose, titles=names)
     if "relevance" in views and likeliest is not None and why_no_relevance(model) is None:
-        found = [
+        maps = [
             torch.stack([relevance(model, image[None], one.number) for one in classes])
             for image, classes in zip(inputs, likeliest, strict=True)
         ]
         rows = ["\n".join([name, *map(str, classes)]) for name, classes in zip(names, likeliest, strict=True)]
-        yield "relevance", relevance_figure(list(pictures), torch.stack(found), grid, titles=rows)
+        yield "relevance", relevance_figure(list(pictures), torch.stack(maps), grid, titles=rows)
     elif "relevance" in views:
         yield "relevance", None
     if "distance" in views:
