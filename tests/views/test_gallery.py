@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import VIEWS, Likely, gallery, trained_for
+from vitlab.views import OF_IMAGES, VIEWS, Likely, gallery, trained_for
 from vitlab.views.mosaic import of_all, pick
 from vitlab.views.weight_figures import filters_figure
 
@@ -116,5 +116,5 @@ def test_attention_to_tokens_that_are_dropped_on_the_way_has_no_picture():
     model.blocks[0].register_forward_hook(lambda block, given, tokens: tokens[:, :-2])
     images = torch.rand(1, 1, 16, 16)
     figures = dict(gallery(model, images, images, ["a picture"]))
-    assert [name for name, figure in figures.items() if figure is None] == ["attention", "rollout", "distance"]
-    assert list(figures)[3:] == OF_EVERY[3:]
+    assert [name for name, figure in figures.items() if figure is None] == list(OF_IMAGES)
+    assert list(figures)[4:] == OF_EVERY[4:]
