@@ -182,7 +182,7 @@ def test_a_recipe_in_a_package_is_refused(cli, tmp_path, monkeypatch):
         (tmp_path / folder / "__init__.py").touch()
     (tmp_path / "packed" / "recipe" / "mine.yaml").write_text(LION)
     done = cli("train", "hydra.searchpath=[pkg://packed]", "recipe=mine", "optimizer=sgd")
-    assert (done.status, "recipe=mine is no file" in done.err) == (2, True), done.err
+    assert (done.status, "recipe=mine is not a file" in done.err) == (2, True), done.err
 
 
 def test_a_config_that_starts_from_ours_has_recipes(shown, folders):

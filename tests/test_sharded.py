@@ -25,7 +25,7 @@ def shard(task):
         fully_shard(task.model, mesh=mesh)
 
 
-def load(task, state):
+def load(task, state, strict=True):
     for name, value in task.state_dict().items():
         fill(value, state[name])
 

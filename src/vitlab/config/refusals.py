@@ -15,7 +15,7 @@ from omegaconf.errors import (
 from yaml import YAMLError
 
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.errors import CheckpointError, ConfigError, StorageError, VitlabError, in_one_line
+from vitlab.errors import ConfigError, StorageError, VitlabError, in_one_line
 from vitlab.out_of_memory import ran_out
 from vitlab.spelling import instead_of
 
@@ -53,11 +53,6 @@ def as_refusal(error: Exception) -> VitlabError | None:
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
         return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
     return None
-
-
-def of_saved(error: OmegaConfBaseException, origin: str) -> CheckpointError:
-    """Translate an error about a config out of a checkpoint, which the command line cannot mend."""
-    return CheckpointError(f"the config in {origin} cannot be read: {omegaconf_sentence(error)}")
 
 
 def hydra_sentence(error: HydraException) -> str:
