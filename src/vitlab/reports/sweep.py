@@ -1,14 +1,20 @@
 """Show a sweep's jobs as one table, best first, and the means over its seeds."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
 from vitlab.atomic_files import write_csv
-from vitlab.monitors import better
+from vitlab.monitors import better, in_words
 from vitlab.reports.seeds import COLUMNS, write_seed_table
 
+WHOLE = ("metric", "runs", "mean", "±", "seconds", "#", "starts")
 LONGEST_NUMBER = 8  # letters of one that is shown as it is
 
 
@@ -19,11 +25,23 @@ def write_tables(sweep: Path, outcomes: list[dict[str, Any]]) -> tuple[list[dict
 
 
 def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, Any]]) -> None:
+    """Print what the jobs and their means over seeds come to, by what varies; scores are whole at 80 columns."""
     print(f"\n{len(rows)} job(s) of this sweep, best first, in {sweep / 'results.csv'}")
-    print_rows(telling(rows, {*list(rows[0])[:1], "seconds", "status"}) if rows else [])
+    if rows:
+        score = next(iter(rows[0]))
+        told = telling(rows, {score, "seconds", "status"})
+        print_rows([{**row, score: of(score, row.get(score)), "seconds": f"{row['seconds']:.0f}"} for row in told])
     if seeds:
         print(f"\nmeans over seeds and their 95 % intervals, in {sweep / 'seeds.csv'}")
-        print_rows(telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds))
+        told = telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds)
+        figures = [{name: of(row["metric"], row[name]) for name in ("mean", "±")} for row in told]
+        rows = [{**row, **words} for row, words in zip(told, figures, strict=True)]
+        print_rows([{name: value for name, value in row.items() if name != "values"} for row in rows])
+
+
+def of(metric: str, value: float | None) -> str:
+    """Write a score; nothing where there is none."""
+    return "" if value is None else in_words(metric, value)
 
 
 def write_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,16 +73,26 @@ def shown(value: Any) -> str:
     if isinstance(value, str) and len(value) > LONGEST_NUMBER:
         with suppress(ValueError):
             return f"{float(value):.4g}"
-    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+    return "" if value is None else str(value)
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Shorten dotted keys to their ends, as long as these must be to differ: optimizer.lr alone is lr."""
+    keys = list(keys)
+    ends = {key: [".".join(key.split(".")[-n:]) for n in range(1, key.count(".") + 2)] for key in keys}
+    counts = Counter(end for each in ends.values() for end in each)
+    return {key: next((end for end in ends[key] if counts[end] == 1), key) for key in keys}
+
+
+def column(name: str) -> Column:
+    """Make a column: figures stay whole, keys and their values are folded where there is no room."""
+    return Column(Text(name), overflow="fold", no_wrap=name in WHOLE or "/" in name)
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "folder"]
-    table = Table(*columns)
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "folder"]
+    short = short_names(names)
+    table = Table(*(column(short[name]) for name in names))
     for row in rows:
-        values = [row.get(name) for name in columns]
-        table.add_row(*map(shown, values))
+        table.add_row(*(Text(shown(row.get(name))) for name in names))
     Console(markup=False).print(table)

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vitlab.reports.sweep import column, of, short_names, shown
 from vitlab.sweeps.folder import Job, State
 
 ORDER = (
@@ -51,7 +52,7 @@ class Board:
 
     def line(self, job: Job, state: State) -> str:
         ended = sum(state.status in ("done", "pruned") for state in self.states.values())
-        score = f", {job.monitor} {state.score:.4f}" if state.score is not None else ""
+        score = f", {job.monitor} {of(job.monitor, state.score)}" if state.score is not None else ""
         why = f": {state.reason}" if state.reason else ""
         took = f" in {state.seconds:.0f} s" if state.status == "done" else ""
         return f"{ended} of {self.total or len(self.jobs)} done; {state.status} {job.name}{why}{score}{took}"
@@ -72,17 +73,21 @@ def counts(states: Iterable[State]) -> Text:
 
 
 def table(jobs: list[Job], states: dict[str, State], most: int | None) -> Table:
-    """List the jobs, those first that need attention."""
+    """List the jobs by what varies among them, those first that need attention."""
     jobs = sorted(jobs, key=lambda job: (ORDER.index(states[job.name].status), job.number))
     monitors = sorted({job.monitor for job in jobs})
-    found = Table("#", "job", "status", *monitors, "starts", "seconds", "why", box=None, pad_edge=False)
+    given = [job.given for job in jobs]
+    keys = dict.fromkeys(key for one in given for key in one)
+    varying = [key for key in keys if len({one.get(key) for one in given}) > 1]
+    heads = ["#", *short_names(varying).values(), "status", *monitors, "starts", "seconds", "why"]
+    found = Table(*map(column, heads), box=None, pad_edge=False)
     for job in jobs[:most]:
         state = states[job.name]
         running = time.time() - state.started if state.status == "running" and state.started else 0.0
-        scores = [f"{state.score:.4f}" if state.score is not None and job.monitor == one else "" for one in monitors]
+        scores = [of(one, state.score) if job.monitor == one else "" for one in monitors]
         found.add_row(
             str(job.number),
-            Text(job.name),
+            *(Text(shown(job.given.get(key))) for key in varying),
             state.status,
             *scores,
             str(state.attempts or ""),
