@@ -22,8 +22,9 @@ def test_help_lists_what_can_be_chosen_and_nothing_else(cli, monkeypatch):
 def test_help_of_another_command_tells_of_its_keys_alone(cli, command):
     told = cli(command, "--help")
     assert told.status == 0, told.err
-    assert re.match(rf"# python \S*src/{command}.py", told.out)
+    text = re.sub(r"python \S*/src/", "python src/", told.out)  # an entry is called by its path
+    assert text.startswith(f"# python src/{command}.py")
     for line in (CONF / f"{command}.yaml").read_text().splitlines():
         if line and not line.startswith(("defaults:", "  - ")):
-            assert line in told.out
+            assert line in text
     assert "hydra: in_place" not in told.out
