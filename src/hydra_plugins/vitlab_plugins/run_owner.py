@@ -28,10 +28,13 @@ class RunOwner(Callback):
         try:
             if started_by_us() or (other_rank() and not several_launched()):
                 if config.resume == AUTO:  # the folder is given, and holds a state where it is gone on with
-                    folder = Path(config.hydra.run.dir)
-                    set_to(config, str(folder), str(folder) if has_state(folder) else None)
+                    told = str(config.hydra.run.dir)
+                    set_to(config, told, told if has_state(Path(told)) else None)
                 return
-            folder, resume, done = told_by_first("folder", lambda: own_folder(config))
+            if several_launched():
+                folder, resume, done = told_by_first("folder", lambda: own_folder(config))
+            else:
+                folder, resume, done = own_folder(config)
         except VitlabError as error:
             refuse(error)
         set_to(config, folder, resume)

@@ -1,25 +1,24 @@
 """Tell the other processes what the first has decided, before they can talk to each other."""
 
+import itertools
 import json
 import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from vitlab.distributed.environment import other_rank, several_launched, started_by_us
+from vitlab.distributed.environment import other_rank
 
-KEY = "vitlab/{}/{}"
+KEY = "vitlab/{}/{}/{}"
+NUMBERS = itertools.count()  # of what was decided: the same on all processes
 STORES: list[Any] = []  # open for as long as the process lives: the others read when they come
 WAIT = timedelta(minutes=10)
 
 
 def told_by_first(name: str, decide: Callable[[], Any]) -> Any:
     """Decide on the first process, and give all that were launched beside it (torchrun, srun, by hand) what it has
-    decided, in plain types. Processes that another one of the run has started are told by their command line: for them,
-    and for a process that is alone, this is `decide` itself."""
-    if not several_launched() or started_by_us():
-        return decide()
-    key = KEY.format(name, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    decided, in plain types. Processes that another one of the run has started are told by their command line."""
+    key = KEY.format(name, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), next(NUMBERS))
     if other_rank():
         return json.loads(store().get(key))
     decision = decide()

@@ -18,9 +18,15 @@ def whole_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def fill(own: Tensor, value: Tensor) -> None:
     """Copy a value into a tensor, in place; a sharded tensor takes this rank's part of a whole value."""
-    if isinstance(own, DTensor) and not isinstance(value, DTensor):
-        value = distribute_tensor(value, own.device_mesh, own.placements, src_data_rank=None)
-    own.copy_(value)
+    own.copy_(own_part(value, own))
+
+
+def own_part(value: Any, like: Tensor) -> Any:
+    """Take this rank's part of a whole value shaped as a sharded tensor; return any other value as it is."""
+    whole = isinstance(value, Tensor) and not isinstance(value, DTensor)
+    if not (isinstance(like, DTensor) and whole and value.shape == like.shape):
+        return value
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:

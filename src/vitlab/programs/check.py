@@ -14,10 +14,11 @@ from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.run import console
-from vitlab.run.demand import bytes_of_checkpoints, memory_of_training
+from vitlab.run.demand import memory_of_training
 from vitlab.run.fitting_batch import GIB, fitting, memory_of
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.parts import Parts, build_datamodule, build_task
+from vitlab.run.preconditions import bytes_of_checkpoints
 from vitlab.run.start import Start, resume_or_new
 from vitlab.run.stopwatch import measured
 from vitlab.run.teaching import build_teacher
@@ -37,7 +38,7 @@ def check(cfg: DictConfig) -> None:
     parts = train.build(start, device="meta")
     train.check(start, parts)
     console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
-    needed = bytes_of_checkpoints(parts.task, parts.trainer)
+    needed = bytes_of_checkpoints(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
     show_memory(memory_of_training(parts.task, parts.datamodule, parts.trainer), parts, cfg)
     show_speed(start, parts, cfg.seconds)

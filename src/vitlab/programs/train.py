@@ -19,13 +19,12 @@ from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
 from vitlab.run.continuation import check_continuation
-from vitlab.run.demand import check_disk
 from vitlab.run.fitting_batch import too_many
 from vitlab.run.looking import look
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
-from vitlab.run.preconditions import check_task
+from vitlab.run.preconditions import check_disk, check_task
 from vitlab.run.provenance import record_start
 from vitlab.run.result import Result, commands, partial_use
 from vitlab.run.run_loggers import build_loggers, closing_loggers, uploads

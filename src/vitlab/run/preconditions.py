@@ -1,10 +1,15 @@
 """Check what must hold before a run starts or goes on; each refusal is one sentence, before anything is written."""
 
-import pytorch_lightning as pl
+from pathlib import Path
 
+import pytorch_lightning as pl
+from torch import nn
+
+from vitlab.checkpoints.room import check_room
 from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.distributed.environment import launched
+from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import ConfigError
 from vitlab.tasks import Task
 
@@ -39,6 +44,8 @@ def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.T
     """Raise ConfigError unless the task logs the monitored metric, the schedule fits the run, and the data suits the
     task."""
     check_batches(trainer, datamodule)
+    if isinstance(trainer.strategy, FullySharded):
+        check_sharded(task, cfg)
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
         if monitor is not None and monitor not in task.monitors():
@@ -71,6 +78,33 @@ def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.T
                 f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
                 f"{devices} devices; set trainer.devices lower"
             )
+
+
+def check_disk(task: Task, trainer: pl.Trainer) -> None:
+    """Raise StorageError where the disk of the run has no room for its checkpoints."""
+    check_room(Path(trainer.default_root_dir), bytes_of_checkpoints(task))
+
+
+def bytes_of_checkpoints(task: Task) -> int:
+    """Estimate the most that lies on the disk at once: the latest state, the one before it and one that is written,
+    each with an average and two moments, as Adam's, of the weights; the best model, and one that takes its place."""
+    weights = sum(parameter.nbytes for parameter in task.parameters())
+    learning = sum(parameter.nbytes for group in task.groups for parameter in group["params"])
+    return 3 * (2 * weights + 2 * learning) + 2 * weights
+
+
+def check_sharded(task: Task, cfg: Node) -> None:
+    """Raise ConfigError for a task, model or option that cannot be trained with sharded weights."""
+    within = {id(parameter) for parameter in task.model.parameters()}
+    if any(id(parameter) not in within for group in task.groups for parameter in group["params"]):
+        raise ConfigError(
+            f"trainer=fsdp shards models that are called as a whole, and {type(task).__name__} learns parts beside "
+            "one; use trainer=ddp"
+        )
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.modules()):
+        raise ConfigError("trainer=fsdp: the model holds BatchNorm, which is small: use trainer=ddp")
+    if cfg.compile:
+        raise ConfigError("trainer=fsdp with compile=true is not tried yet; set compile to false, or use trainer=ddp")
 
 
 def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:

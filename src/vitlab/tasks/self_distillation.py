@@ -15,6 +15,7 @@ from torchmetrics import MeanMetric, MetricCollection
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.images.crops import MultiCrop
+from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets
 from vitlab.models import SelfDistilled
@@ -73,6 +74,9 @@ class SelfDistillation(Task):
         self.teacher.eval()
         return self
 
+    def whole_models(self) -> list[nn.Module]:
+        return [self.model, self.teacher]
+
     def on_train_start(self) -> None:
         super().on_train_start()
         if self.global_step == 0:  # weights may have been loaded since
@@ -104,7 +108,8 @@ class SelfDistillation(Task):
         done = self.global_step / max(self.num_steps, 1)
         rest = (1 - self.momentum) * (1 + math.cos(math.pi * min(done, 1))) / 2  # 1 - m
         with torch.no_grad():
-            torch._foreach_lerp_(list(self.teacher.parameters()), list(self.model.parameters()), rest)
+            teacher, student = (own_parameters(model).values() for model in (self.teacher, self.model))
+            torch._foreach_lerp_([*teacher], [*student], rest)
 
 
 def logits_of(model: nn.Module, views: Sequence[View]) -> list[Tensor]:

@@ -16,6 +16,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
+from vitlab.distributed.fully_sharded import FullySharded, gather, share_again
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
@@ -101,6 +102,16 @@ class Task(pl.LightningModule):
             )
         self.num_steps, self.record = num_steps, record
 
+    def configure_model(self) -> None:
+        """Leave each device its share of the weights, with a strategy that shards them."""
+        if isinstance(self.trainer.strategy, FullySharded):
+            for model in self.whole_models():
+                self.trainer.strategy.shard(model)
+
+    def whole_models(self) -> list[nn.Module]:
+        """The models that are called as a whole, and so can be sharded."""
+        return [self.model]
+
     # -- training
 
     def train(self, mode: bool = True) -> "Task":
@@ -173,6 +184,10 @@ class Task(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Evaluate on all ranks with the first one's statistics, which are the ones that are kept."""
         share_buffers(self)
+        gather(self)
+
+    def on_test_epoch_start(self) -> None:
+        gather(self)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
         return self._evaluation_step(batch, "val")
@@ -189,6 +204,7 @@ class Task(pl.LightningModule):
         return outputs
 
     def on_validation_epoch_end(self) -> None:
+        share_again(self)
         self._close_evaluation("val", "val")
 
     def on_test_epoch_end(self) -> None:

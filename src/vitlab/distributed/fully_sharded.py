@@ -1,0 +1,121 @@
+"""Fully sharded data parallelism: every process learns from its share of each batch, and keeps its share of weights,
+gradients and optimizer (Rajbhandari et al., 2020, arXiv:1910.02054, stage 3), by torch's FSDP2."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+from pytorch_lightning.strategies import ModelParallelStrategy, Strategy
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.optim import Optimizer
+
+from vitlab.distributed.launcher import Launcher
+from vitlab.distributed.sharding import fill, own_part, whole_state
+from vitlab.errors import ConfigError
+
+LISTS = ("blocks", "decoder_blocks")  # of modules that are gathered one by one
+
+
+class FullySharded(ModelParallelStrategy):
+    """Lightning's FSDP2, with `copies` of the model: 1 shards it over all devices (FSDP), more over as many groups of
+    them, as one for each machine (HSDP). Ranks wait for each other for `timeout_minutes` at most.
+
+    Blocks are gathered one by one in forward and backward pass, in float32: with bf16-mixed the products alone are in
+    bfloat16, as with DDP, and gradients are added up in float32. For an evaluation each device gathers the whole model
+    once, so that one rank may have more batches than another. A checkpoint is the file that one process would write, so
+    that any number of devices can go on with it, sharded or not. Raises ValueError for a timeout or number of copies
+    that is not above 0.
+    """
+
+    def __init__(self, *, copies: int, timeout_minutes: float):
+        if not timeout_minutes > 0:
+            raise ValueError(f"timeout_minutes {timeout_minutes} is not above 0")
+        if copies < 1:
+            raise ValueError(f"copies {copies} is not at least 1")
+        super().__init__(save_distributed_checkpoint=False, timeout=timedelta(minutes=timeout_minutes))
+        self.copies = copies
+        self.mesh: DeviceMesh | None = None
+
+    def _configure_launcher(self) -> None:
+        assert self.cluster_environment is not None
+        self._launcher = Launcher(self.cluster_environment, self.num_processes, self.num_nodes)
+
+    def setup_environment(self) -> None:
+        """Let the processes meet, and divide them into groups that share a copy."""
+        world = self.num_nodes * self.num_processes
+        if world % self.copies:
+            raise ConfigError(f"trainer.strategy.copies {self.copies} does not divide the {world} devices")
+        self._data_parallel_size, self._tensor_parallel_size = world, 1
+        super().setup_environment()
+        shape = (world,) if self.copies == 1 else (self.copies, world // self.copies)
+        names = ("shards",) if self.copies == 1 else ("copies", "shards")
+        self.mesh = init_device_mesh(self.root_device.type, shape, mesh_dim_names=names)
+
+    def shard(self, model: nn.Module) -> None:
+        """Leave each device its share of the weights, in place; of a model that is sharded already nothing changes."""
+        if any(isinstance(module, FSDPModule) for module in model.modules()):
+            return
+        lists = [found for name, found in model.named_modules() if name.split(".")[-1] in LISTS]
+        for block in [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]:
+            fully_shard(block, mesh=self.mesh)
+        fully_shard(model, mesh=self.mesh)
+
+    # -- checkpoints: whole, and by our own writer
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        assert self.lightning_module is not None
+        return whole_state(self.lightning_module.state_dict())
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Gather the optimizer's state, by the numbers of the parameters, as one process has it."""
+        state = getattr(optimizer, "_optimizer", optimizer).state_dict()
+        return {**state, "state": {number: whole_state(values) for number, values in state["state"].items()}}
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        return True
+
+    @torch.no_grad()
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.lightning_module is not None
+        for name, value in self.lightning_module.state_dict().items():
+            fill(value, checkpoint["state_dict"][name])
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        """Give each device its part of what was kept of each parameter; the rest, as a count, is the same on all."""
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            state = {number: parts(values, parameters[number]) for number, values in saved["state"].items()}
+            optimizer.load_state_dict({**saved, "state": state})
+
+
+def parts(values: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
+    """What this rank holds of the whole values that were kept of a parameter."""
+    return {name: own_part(value, parameter) for name, value in values.items()}
+
+
+def gather(module: nn.Module) -> None:
+    """Keep all weights of a sharded module on each device until its state is asked for or `share_again`."""
+    for part in sharded_parts(module):
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+
+
+def share_again(module: nn.Module) -> None:
+    """Leave each device its share, as in training."""
+    for number, part in enumerate(sharded_parts(module)):
+        part.reshard()
+        part.set_reshard_after_forward(number > 0, recurse=False)  # the trunk's are needed at once in the backward pass
+
+
+def sharded_parts(module: nn.Module) -> list[FSDPModule]:
+    return [part for part in module.modules() if isinstance(part, FSDPModule)]

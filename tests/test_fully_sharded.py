@@ -1,0 +1,147 @@
+"""trainer=fsdp and trainer=hsdp with gloo on a CPU are one process: losses, evaluation, checkpoints, regimes."""
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+from conftest import BARE, TINY
+from many_runs import train_all
+from test_ddp import REGIMES
+
+from vitlab.checkpoints import file
+
+COMPARED = ("train/loss", "train/grad_norm", "val/")
+SHORT = [*TINY, *BARE, "trainer.log_every_n_steps=1", "global_batch_size=64", "trainer.max_steps=4"]
+SHORT += ["+trainer.val_check_interval=2", "data.split.labels_per_class=26"]
+FSDP = ["trainer=fsdp", "trainer.devices=2", "trainer.accelerator=cpu", "trainer.precision=32-true"]
+OPTIMIZERS = ("adamw", "sgd", "lamb", "lars", "lion")
+
+
+def rows(folder):
+    with open(folder / "metrics.csv", newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def assert_same(one, other, tolerance, compared=COMPARED):
+    """The rows of two runs, and their tests."""
+    told = 0
+    for a, b in zip(rows(one), rows(other), strict=True):
+        for name in [name for name in a if name.startswith(compared) and a[name]]:
+            told += 1
+            assert float(b[name]) == pytest.approx(float(a[name]), abs=tolerance, rel=tolerance), (name, a["step"])
+    assert told
+    results = [json.loads((folder / "result.json").read_text())["test"] for folder in (one, other)]
+    assert results[1] == pytest.approx(results[0], abs=tolerance)
+
+
+def without_trainer(words):
+    return [word for word in words if word != "trainer=cpu"]
+
+
+def all_alike(cli, folder, runs, tolerance, compared=COMPARED):
+    statuses = train_all(folder, {f"two_{name}": [*without_trainer(words), *FSDP] for name, words in runs.items()})
+    assert statuses == {f"two_{name}": 0 for name in runs}, (folder / "log").read_text()[-4000:]
+    for name, words in runs.items():
+        one = cli("train", *words, folder=f"one_{name}", tiny=False)
+        assert one.status == 0, one.err
+        assert_same(one.folder, folder / f"two_{name}", tolerance, compared)
+
+
+@pytest.mark.slow
+def test_every_optimizer_with_sharded_weights_is_itself(cli, tmp_path):
+    all_alike(cli, tmp_path, {name: [*SHORT, f"optimizer={name}"] for name in OPTIMIZERS}, 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "tolerance", "compared"),
+    [
+        (("multilabel", "distillation", "self_distillation"), 2e-5, COMPARED),
+        (("probing_while_training",), 2e-5, COMPARED),
+        (("unfreezing",), 2e-4, COMPARED),  # Muon orthogonalises in bfloat16, where the order of a sum shows
+        (("masked_autoencoding",), 2e-5, "val/"),  # in training each rank has its own masks
+    ],
+    ids=lambda names: names[0] if isinstance(names, tuple) else "",
+)
+def test_every_regime_with_sharded_weights_is_itself(cli, digits_run, tmp_path, names, tolerance, compared):
+    regimes = {name: [word.replace("RUN", str(digits_run)) for word in REGIMES[name]] for name in names}
+    few = {"multilabel": [word for word in SHORT if "labels_per_class" not in word]}
+    all_alike(
+        cli, tmp_path, {name: [*few.get(name, SHORT), *words] for name, words in regimes.items()}, tolerance, compared
+    )
+
+
+CURVE = [*TINY, *BARE, "trainer.log_every_n_steps=1", "global_batch_size=128", "data.device_batch_size=32"]
+CURVE += ["trainer.max_steps=20", "trainer.max_epochs=-1", "callbacks=[default,ema]", "callbacks.ema.decay=0.9"]
+CURVE += ["trainer.gradient_clip_val=0.5", "optimizer.lr=1e-3"]
+DDP = [word.replace("fsdp", "ddp") for word in FSDP]
+MORE = "trainer.max_steps=24"
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_one_process_two_and_sharded_weights_are_one_run_and_go_on_with_each_others_states(cli, tmp_path):
+    """Accumulation, clipping, an average, evaluation on uneven splits; then each state by another strategy."""
+    one = cli("train", *CURVE, folder="one", tiny=False)
+    assert one.status == 0, one.err
+    curve = without_trainer(CURVE)
+    runs = {"ddp": [*curve, *DDP], "fsdp": [*curve, *FSDP], "bf16": [*curve, *FSDP, "trainer.precision=bf16-mixed"]}
+    statuses = train_all(tmp_path, runs)
+    assert statuses == dict.fromkeys(runs, 0), (tmp_path / "log").read_text()[-4000:]
+    for name in ("ddp", "fsdp"):
+        assert_same(tmp_path / "one", tmp_path / name, 1e-5)
+        states = [file.read(tmp_path / run / "checkpoints" / "latest.ckpt") for run in ("one", name)]
+        assert_alike(*states)
+    for name in ("one", "ddp", "fsdp"):
+        shutil.copytree(tmp_path / name, tmp_path / f"{name}_then_fsdp")
+    resumed = {name: [f"resume={name}", MORE, *FSDP] for name in ("one_then_fsdp", "ddp_then_fsdp", "fsdp_then_fsdp")}
+    assert train_all(tmp_path, resumed) == dict.fromkeys(resumed, 0), (tmp_path / "log").read_text()[-4000:]
+    for name in ("one", "fsdp"):
+        again = cli("train", f"resume={name}", MORE, "trainer=cpu", tiny=False)
+        assert again.status == 0, again.err
+    for name in ("fsdp", *resumed):
+        assert_same(tmp_path / "one", tmp_path / name, 1e-5)
+
+
+def assert_alike(one, other):
+    """Two states to go on from."""
+    for key in ("state_dict", "current_model_state"):
+        assert one[key].keys() == other[key].keys()
+        for name, value in one[key].items():
+            assert type(other[key][name]) is torch.Tensor
+            torch.testing.assert_close(other[key][name], value, atol=1e-5, rtol=0)
+    kept, other_kept = (state["optimizer_states"][0]["state"] for state in (one, other))
+    assert kept.keys() == other_kept.keys()
+    for number, values in kept.items():
+        for name, value in values.items():
+            torch.testing.assert_close(other_kept[number][name], value, atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_four_processes_with_two_copies_of_the_model_are_one_process(cli, tmp_path):
+    hsdp = [*without_trainer(CURVE), *FSDP, "trainer=hsdp", "trainer.devices=4", "trainer.strategy.copies=2"]
+    assert train_all(tmp_path, {"four": hsdp}, processes=4) == {"four": 0}, (tmp_path / "log").read_text()[-4000:]
+    one = cli("train", *CURVE, folder="one", tiny=False)
+    assert one.status == 0, one.err
+    assert_same(tmp_path / "one", tmp_path / "four", 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["task=linear_probe", "optimizer=sgd"], "LinearProbe learns parts beside one"),
+        (["model=resnet20"], "BatchNorm"),
+        (["compile=true"], "compile"),
+        (["trainer.strategy.copies=0"], "copies 0 is not at least 1"),
+        (["trainer.strategy.timeout_minutes=0"], "timeout_minutes 0 is not above 0"),
+        (["trainer.precision=16-mixed"], "16-mixed"),
+    ],
+)
+def test_refusals(cli, words, said):
+    options = ["model=vit_mu4", *BARE, *FSDP, "trainer.devices=1", "logger=none"]
+    run = cli("train", *options, *words, tiny=False)
+    assert run.status == 2
+    assert said in run.err
+    assert "Traceback" not in run.err
