@@ -1,9 +1,18 @@
+from concurrent.futures import wait
 from types import SimpleNamespace
 
+import fsspec
 import pytest
 from torch import nn
 
+from vitlab.atomic_files import writing_whole
 from vitlab.callbacks import LatestState
+from vitlab.errors import StorageError
+
+
+def latest_state(**changes):
+    options = {"every_n_steps": 500, "every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None}
+    return LatestState(**options | changes)
 
 
 @pytest.mark.parametrize(
@@ -21,13 +30,85 @@ def test_saved_is_where_an_epoch_ends_in_a_validation_and_at_the_end(validated, 
         should_stop=False,
         fast_dev_run=False,
         global_step=0,
+        is_global_zero=False,
         lightning_module=task,
         default_root_dir=str(tmp_path),
         save_checkpoint=lambda path, weights_only, storage_options: found.append(trainer.global_step),
     )
-    latest = LatestState(every_n_steps=500)
+    latest = latest_state(every_n_steps=500)
     latest.on_train_start(trainer, task)
     for epoch in range(num_steps // 2):
         trainer.current_epoch, trainer.global_step = epoch, 2 * epoch + 2
         latest.on_train_epoch_end(trainer, task)
     assert found == saved
+
+
+class Run:
+    """A trainer of steps whose state is a file that says the step."""
+
+    def __init__(self, folder):
+        self.folder = folder / "run" / "checkpoints"
+        self.folder.mkdir(parents=True)
+        self.default_root_dir, self.lightning_module = str(folder / "run"), nn.Linear(1, 1)
+        self.global_step, self.world_size, self.accumulate_grad_batches = 0, 1, 1
+        self.is_global_zero, self.fast_dev_run = True, False
+
+    def save_checkpoint(self, path, weights_only, storage_options):
+        with writing_whole(path, previous=storage_options) as temporary:
+            temporary.write_text(str(self.global_step))
+
+    def steps(self, latest, count):
+        latest.on_train_start(self, self.lightning_module)
+        for self.global_step in range(1, count + 1):
+            latest.on_train_batch_start(self, self.lightning_module, None, self.global_step)
+        latest.on_train_end(self, self.lightning_module)
+
+    def files(self):
+        return {path.name: path.read_text() for path in self.folder.iterdir()}
+
+
+def test_milestones_stay_beside_the_newest_two(tmp_path):
+    run = Run(tmp_path)
+    run.steps(latest_state(every_n_steps=2, keep_every_n_steps=5), 12)
+    assert run.files() == {"latest.ckpt": "12", "previous.ckpt": "10", "step_5.ckpt": "5", "step_10.ckpt": "10"}
+
+
+def test_by_the_clock_a_state_is_saved_some_minutes_after_the_one_before(tmp_path, monkeypatch):
+    run, clock, saved = Run(tmp_path), iter(range(0, 10_000, 20)), []
+    monkeypatch.setattr("vitlab.callbacks.latest_state.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(run, "save_checkpoint", lambda *args, **kwargs: saved.append(run.global_step))
+    run.steps(latest_state(every_n_minutes=1), 10)  # each look at the clock takes 20 seconds
+    assert saved == [3, 6, 9]
+
+
+def test_each_newest_state_is_copied_to_an_address(tmp_path):
+    run = Run(tmp_path)
+    run.steps(latest_state(every_n_steps=3, copy_to="memory://bucket/runs/"), 10)
+    files = fsspec.filesystem("memory")
+    assert files.cat("/bucket/runs/run/latest.ckpt") == b"9"
+    assert [path.rpartition("/")[2] for path in files.ls("/bucket/runs/run", detail=False)] == ["latest.ckpt"]
+
+
+def test_a_copy_that_fails_ends_the_run_before_its_next_step(tmp_path):
+    (tmp_path / "file").touch()
+    run, latest = Run(tmp_path), latest_state(every_n_steps=3, copy_to=f"file://{tmp_path}/file")
+    begin = latest.copies.begin
+    latest.copies.begin = lambda *given: (begin(*given), wait([latest.copies.running]))
+    with pytest.raises(StorageError, match="cannot be copied to file://"):
+        run.steps(latest, 10)
+    assert run.global_step == 4
+    assert run.files() == {"latest.ckpt": "3"}
+
+
+def test_without_room_nothing_is_saved(tmp_path, monkeypatch):
+    run = Run(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(StorageError, match="needs room"):
+        run.steps(latest_state(every_n_steps=3), 10)
+    assert run.files() == {"latest.ckpt": "3"}
+
+
+@pytest.mark.parametrize("name", ["every_n_steps", "every_n_minutes", "keep_every_n_steps"])
+def test_what_no_policy_can_be_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} 0 is not"):
+        latest_state(**{name: 0})

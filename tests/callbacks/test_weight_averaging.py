@@ -59,10 +59,15 @@ def check_all(*callbacks):
 
 
 def test_only_one_average_can_take_the_place_of_the_weights():
-    check_all(LatestState(every_n_steps=1), AVERAGES["ema"]())
-    check_all(LatestState(every_n_steps=1), AVERAGES["swa"]())
+    latest = LatestState(every_n_steps=1, every_n_minutes=None, keep_every_n_steps=None, copy_to=None)
+    check_all(latest, AVERAGES["ema"]())
+    check_all(latest, AVERAGES["swa"]())
     with pytest.raises(ConfigError, match="leave out one of them"):
-        check_all(AVERAGES["ema"](), LatestState(every_n_steps=1), AVERAGES["swa"]())
+        check_all(
+            AVERAGES["ema"](),
+            latest,
+            AVERAGES["swa"](),
+        )
     with pytest.raises(ConfigError, match="nothing would be averaged"):
         check_all(SWA(start_ratio=0.0, every_n_steps=13))
 

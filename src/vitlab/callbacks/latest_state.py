@@ -1,5 +1,6 @@
 """Keep the newest state to resume from, and the one before it."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,54 +8,112 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 from torch import nn
 
+from vitlab.checkpoints.copies import Copies, link
+from vitlab.checkpoints.room import check_room
 from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError
 
+AGREE = 20  # optimizer steps between two looks at the clock, where several processes must see the same
+
 
 class LatestState(Checkpoint):
-    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, at the end of each epoch that ends in
-    a validation, and at the end of the run. previous.ckpt is the one before it, should the newer one be damaged.
+    """Keeps checkpoints/latest.ckpt: after every `every_n_steps` optimizer steps, `every_n_minutes` minutes after the
+    one before (null: no clock), at the end of each epoch that ends in a validation, and at the end of the run.
+    previous.ckpt is the one before it, should the newer one be damaged.
 
-    A state is saved between steps only, when all that was due after the last one (validation, best model, early
-    stopping) is done, so that the resumed run is the uninterrupted one. Diverged weights are never saved: raises
-    NonFiniteError instead.
+    The states after multiples of `keep_every_n_steps` optimizer steps stay, as step_N.ckpt; null keeps none. `copy_to`
+    is a folder at any address of fsspec, such as s3://bucket/runs, to which each newest state goes while training goes
+    on; one that cannot be copied ends the run before its next step. A state is saved between steps only, when all that
+    was due after the last one (validation, best model, early stopping) is done, so that the resumed run is the
+    uninterrupted one. Diverged weights are never saved: raises NonFiniteError instead, and StorageError without room.
     """
 
-    def __init__(self, *, every_n_steps: int):
+    def __init__(
+        self,
+        *,
+        every_n_steps: int,
+        every_n_minutes: float | None,
+        keep_every_n_steps: int | None,
+        copy_to: str | None,
+    ):
         super().__init__()
-        if every_n_steps < 1:
-            raise ValueError(f"every_n_steps {every_n_steps} is not at least 1")
+        least = {"every_n_steps": every_n_steps, "keep_every_n_steps": keep_every_n_steps}
+        for name, value in least.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} {value} is not at least 1")
+        if every_n_minutes is not None and not every_n_minutes > 0:
+            raise ValueError(f"every_n_minutes {every_n_minutes} is not above 0")
         self.every_n_steps = every_n_steps
+        self.every_n_minutes = every_n_minutes
+        self.keep_every_n_steps = keep_every_n_steps
+        self.copies = None if copy_to is None else Copies(copy_to)
         self.saved_step = 0
+        self.saved_at = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.saved_step = trainer.global_step
+        self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        due = trainer.global_step - self.saved_step >= self.every_n_steps
-        if due and batch_idx % trainer.accumulate_grad_batches == 0:
+        if batch_idx % trainer.accumulate_grad_batches:
+            return
+        if self.copies is not None:
+            self.copies.check()
+        if trainer.global_step > self.saved_step and self.due(trainer):
             self.save(trainer)
+
+    def due(self, trainer: pl.Trainer) -> bool:
+        """Whether the state after this step is to be saved; all ranks say the same."""
+        step = trainer.global_step
+        if step - self.saved_step >= self.every_n_steps or (
+            self.keep_every_n_steps and not step % self.keep_every_n_steps
+        ):
+            return True
+        if self.every_n_minutes is None or (trainer.world_size > 1 and step % AGREE):
+            return False
+        over = time.monotonic() - self.saved_at >= 60 * self.every_n_minutes
+        return trainer.strategy.reduce_boolean_decision(over, all=False) if trainer.world_size > 1 else over
+
+    def kept(self, step: int) -> bool:
+        """Whether the state after this step stays."""
+        return self.keep_every_n_steps is not None and step % self.keep_every_n_steps == 0
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         every = trainer.check_val_every_n_epoch if trainer.enable_validation else None
         validated = every is not None and (trainer.current_epoch + 1) % every == 0
-        if validated or trainer.should_stop or trainer.global_step >= pl_module.num_steps:
+        if (
+            validated
+            or self.kept(trainer.global_step)
+            or trainer.should_stop
+            or trainer.global_step >= pl_module.num_steps
+        ):
             self.save(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.copies is not None:
+            self.copies.finish()
 
     def save(self, trainer: pl.Trainer) -> None:
         """Save the present state, unless it is saved already."""
-        if trainer.global_step == self.saved_step or trainer.fast_dev_run:
+        step = trainer.global_step
+        if step == self.saved_step or trainer.fast_dev_run:
             return
-        check_finite(trainer.lightning_module, trainer.global_step)
+        check_finite(trainer.lightning_module, step)
         latest, previous = (Path(trainer.default_root_dir) / CHECKPOINTS / f"{name}.ckpt" for name in LATEST)
+        if trainer.is_global_zero and latest.is_file():
+            check_room(Path(trainer.default_root_dir), latest.stat().st_size)
         trainer.save_checkpoint(latest, weights_only=False, storage_options=previous)
-        self.saved_step = trainer.global_step
+        self.saved_step, self.saved_at = step, time.monotonic()
+        if trainer.is_global_zero:
+            if self.kept(step):
+                link(latest, latest.with_name(f"step_{step}.ckpt"))
+            if self.copies is not None:
+                self.copies.begin(latest, f"{Path(trainer.default_root_dir).name}/{latest.name}")
 
 
 def check_finite(module: nn.Module, step: int) -> None:
