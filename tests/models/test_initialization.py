@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 from tiny import VARIANTS, vit
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.models.initialization import POSITION_STD
 
 MODELS = {name: (VisionTransformer, changes) for name, changes in VARIANTS.items()}
 MODELS["distilled"] = (DistilledVisionTransformer, {"num_registers": 2})
@@ -25,7 +27,7 @@ def test_it_overwrites_every_parameter(variant, scheme):
 
 def test_weights_start_with_the_deviations_of_the_papers():
     deviations = {"cls_token": 1e-6, "patch_embed.proj.weight": (3 * 4 * 4) ** -0.5}
-    for name, parameter in vit(in_chans=3).named_parameters():
+    for name, parameter in vit(in_chans=3, initialization="normal").named_parameters():
         if name.endswith("bias"):
             assert not parameter.any(), name
         elif "norm" in name:
@@ -43,11 +45,25 @@ def test_tokens_tables_and_scales_start_as_their_papers_say():
     assert table.std().item() == pytest.approx(0.02, rel=0.2)
     assert (model.blocks[1].ls2.gamma == 1e-5).all()
     assert (model.blocks[1].norm1.weight == 1).all()
-    for position in ("learned_1d", "learned_2d"):
-        model = vit(position=position, position_place="every_layer")
+    for position, scheme in itertools.product(("learned_1d", "learned_2d"), POSITION_STD):
+        model = vit(position=position, position_place="every_layer", initialization=scheme)
         for table in (model.pos_embed, model.blocks[1].pos_embed):
-            assert table.std().item() == pytest.approx(0.02, rel=0.2)
+            assert table.std().item() == pytest.approx(POSITION_STD[scheme], rel=0.2)
         assert not torch.equal(model.pos_embed, model.blocks[1].pos_embed)
+
+
+@pytest.mark.parametrize("embed_dim", [32, 192, 768])
+def test_patches_and_places_are_about_as_loud_at_every_width(embed_dim):
+    """What the first block sees is no patch without a place, nor a place without a patch; each branch adds its part."""
+    torch.manual_seed(0)
+    model = vit(initialization="xavier", embed_dim=embed_dim, num_heads=2)
+    patches, _ = model.patch_embed(torch.randn(8, 1, 32, 32))
+    places = model.pos_embed[:, model.num_prefix_tokens :]
+    assert 1 / 4 < places.std().item() / patches.std().item() < 4
+    x = patches + places
+    for block in model.blocks:
+        branches = block.attn(block.norm1(x)), block.mlp(block.norm2(x))
+        assert all(branch.std().item() > 0.1 for branch in branches), [b.std().item() for b in branches]
 
 
 def matrices(model):

@@ -30,7 +30,7 @@ VARIANTS = {
     "representation": {"representation_dim": 24},
     "convolutional_stem": {"patch_size": None, "stem_channels": [8, 12]},
     "written": {"attention": "written"},
-    "xavier": {"initialization": "xavier"},
+    "normal": {"initialization": "normal"},
     "unbiased": {"qkv_bias": False},
 }
 

@@ -28,7 +28,7 @@ from vitlab.layers import (
     without_fill,
 )
 from vitlab.models.assembly import build_blocks, build_pool, build_stem
-from vitlab.models.initialization import SCHEMES, initialize
+from vitlab.models.initialization import POSITION_STD, SCHEMES, initialize
 from vitlab.models.options import at_least, one_of, rates
 
 PLACES = ("stem", "every_layer", "every_layer_shared")
@@ -175,7 +175,7 @@ class VisionTransformer(nn.Module):
         """Draw random weights; every parameter is overwritten."""
         self.apply(partial(initialize, scheme=self.scheme))
         if self.position.learned:
-            nn.init.normal_(self.pos_embed, std=0.02)
+            nn.init.normal_(self.pos_embed, std=POSITION_STD[self.scheme])
         for name in self.prefixes:
             nn.init.normal_(getattr(self, name), std=1e-6)
         for head in self.heads():
