@@ -23,7 +23,7 @@ RUNTIME = {  # what no YAML can hold, by the room of the constructor
     "vitlab.sweeps.": {"sweep", "modules"},
     "vitlab.loggers.": {"folder", "first_step", "name", "group", "run_id", "run_config", "arguments"},
 }
-FITTING = ["crop.train.scale=[0.5,1]", "crop.train.flip_rate=0"]
+FITTING = ["crop.train.scale=[0.5,1]", "crop.train.flip_rate=0", "crop.train.interpolation=bicubic"]
 OPEN = ["data.num_classes=2", "data.in_chans=3", "data.image_size=32", "global_batch_size=8", *FITTING]
 NEEDED = {
     "crop=fitting": FITTING,

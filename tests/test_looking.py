@@ -102,7 +102,7 @@ def test_what_is_given_stands(cli, tmp_path):
     given = ["data.in_chans=1", "data.image_size=16", "crop.train.flip_rate=0.25", "global_batch_size=7"]
     run = train(cli, root, *given, "data.mean=[0.5]", "data.std=[0.5]")
     assert run.status == 0, run.err
-    assert found_of(run) == {"mode": "L", "scale": [0.6, 1.0], "num_classes": 2}
+    assert found_of(run) == {"mode": "L", "scale": [0.6, 1.0], "interpolation": "bicubic", "num_classes": 2}
 
 
 def test_a_survey_needs_no_count_and_advises_the_channels_that_are_there(cli, tmp_path):
@@ -214,3 +214,48 @@ def test_a_folder_of_folders_of_classes_is_pointed_at(cli, tmp_path):
     run = train(cli, tmp_path / "zip")
     assert run.status == 3
     assert f"data.source.root={tmp_path / 'zip' / 'images'}" in run.err
+
+
+# -- weights that a run starts from
+
+
+def test_images_are_shown_as_the_weights_know_them(cli, tmp_path, digits_run):
+    root = pngs(tmp_path / "colour", {"a": 20, "b": 20}, lambda i: colour(i, side=50))
+    run = train(cli, root, f"model.pretrained={digits_run}")
+    assert run.status == 0, run.err
+    found = found_of(run)
+    assert (found["image_size"], found["in_chans"], found["mode"], found["interpolation"]) == (32, 1, "L", "bilinear")
+    assert (found["mean"], found["std"]) == ([0.3053], [0.3760])
+    assert "data.mean=[0.3053]" in run.out
+    words = ["data=folder", f"data.source.root={root}", *SHORT, f"model.pretrained={digits_run}", "data.image_size=16"]
+    given = cli("train", *words, folder="given")
+    assert given.status == 0, given.err
+    assert yaml.safe_load((tmp_path / "given" / "config.yaml").read_text())["found"].get("image_size") is None
+
+
+def test_weights_that_are_not_there_are_told_before_any_image_is_read(cli, tmp_path):
+    root = pngs(tmp_path / "none", {"a": 5, "b": 5}, colour)
+    run = train(cli, root, "model.pretrained=timm:vit_tiny_patch16_224")
+    assert run.status == 4
+    assert "not in the cache of this machine" in run.err
+    assert len(run.err.strip().splitlines()) == 1
+    assert "measuring" not in run.out
+
+
+def test_what_the_weights_know_otherwise_is_told(cli, digits_run, tmp_path):
+    options = ["model.pretrained=" + str(digits_run), "trainer.max_steps=1", "data.mean=[0.5]"]
+    run = cli("train", *options, folder="other")
+    assert run.status == 0, run.err
+    (hint,) = [line for line in run.out.splitlines() if line.startswith("hint")]
+    assert "'data.mean=[0.3053]'" in hint
+    assert "data.std" not in hint
+    assert "hint" not in cli("train", *options[:2], folder="same").out
+
+
+def test_a_start_that_is_known_to_be_poor_is_told(cli):
+    quick = ["trainer.max_steps=1", "global_batch_size=64"]
+    poor = cli("train", *quick, "model.initialization=normal", folder="poor")
+    assert poor.status == 0, poor.err
+    (hint,) = [line for line in poor.out.splitlines() if line.startswith("hint")]
+    assert "model.initialization=xavier gained" in hint
+    assert "study=initialization" in hint

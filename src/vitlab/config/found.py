@@ -9,6 +9,7 @@ PLACES = {  # where what is found belongs
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
     "mode": "data.images.mode",
     "scale": "crop.train.scale",
+    "interpolation": "crop.train.interpolation",
     "flip_rate": "crop.train.flip_rate",
     "global_batch_size": "global_batch_size",
 }

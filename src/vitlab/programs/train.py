@@ -20,6 +20,7 @@ from vitlab.reports.run import RESULT
 from vitlab.run import console
 from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
+from vitlab.run.hints import print_hints
 from vitlab.run.looking import look
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
@@ -93,6 +94,8 @@ def begin(start: Start, parts: Parts) -> None:
     cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
     console.print_start(cfg, parts.datamodule, parts.task, trainer)
     print_overlap(parts.datamodule.splits)
+    if start.state is None:
+        print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
     transfer = load_pretrained(model, cfg.model) if start.state is None else None
     if trainer.is_global_zero:
         resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))

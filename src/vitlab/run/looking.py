@@ -1,5 +1,6 @@
 """Look at the data before anything is built, and find what the config leaves open, as it suits these images."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image
@@ -16,24 +17,31 @@ from vitlab.features import same_in_a_mirror
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
 SMALL = 96  # pixels of a side, up to which images are no photographs
 PATCHES = 8  # of a side, at least, where an image has so many patches of 4 pixels
+LOOKED_UP = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "global_batch_size")
 COMPARED, IN_SMALL = 1000, 16  # images that are looked at in a mirror, and their pixels
 
 
 def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
-    """Find what cfg leaves open of image_size, channels and mode, of the training crop's scale and flips, and of the
-    global batch; nothing is opened where nothing is. Raises VitlabError for data that cannot be opened or divided."""
-    wanted = {key for key in ("image_size", "in_chans", "scale", "flip_rate", "global_batch_size") if is_open(cfg, key)}
+    """Find what cfg leaves open of image_size, channels and mode, of the training crop's scale, flips and
+    interpolation, and of the global batch; with model.pretrained, also of mean and std, as the weights know images.
+    Nothing is opened where nothing is open. Raises VitlabError for weights that are not to be had, and for data that
+    cannot be opened or divided."""
+    wanted = {key for key in LOOKED_UP if is_open(cfg, key)}
     if not wanted:
         return {}
+    view = known_view(cfg)
     source = build(cfg.data.source, "data.source")
     source.prepare()
     if source.in_chans is None and is_open(cfg, "mode"):
         wanted.add("mode")
     divided = build(cfg.data.split, "data.split").divide(source.open(), cfg.seed, source.class_names)
     pool, indices = divided["train"]
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"interpolation": view.get("interpolation", "bicubic")}
     if wanted & {"image_size", "in_chans", "mode", "scale"}:
-        found |= of_images(glance(pool, indices), cfg, source.in_chans)
+        found |= of_images(glance(pool, indices), cfg, source.in_chans, view)
+    if len(view.get("mean", ())) == (found.get("in_chans") or cfg.data.in_chans):
+        found |= {key: view[key] for key in ("mean", "std")}
+        wanted |= {key for key in ("mean", "std") if is_open(cfg, key)}
     if "flip_rate" in wanted:
         safe = True
         if isinstance(pool.targets, OneClass):
@@ -45,13 +53,24 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key in wanted}
 
 
-def of_images(seen: Glance, cfg: Node, stored: int | None) -> dict[str, Any]:
-    """Give what suits images of this size and these colours; `stored` is their number of channels, None: files
-    differ."""
-    given_mode, given_chans = cfg.data.images.mode, cfg.data.in_chans
-    chans = given_chans or (Image.getmodebands(given_mode) if given_mode else stored or (1 if seen.gray else 3))
+def known_view(cfg: Node) -> dict[str, Any]:
+    """Tell what is known of the images that the weights which cfg starts from were trained on: mean, std, image_size,
+    interpolation."""
+    name = cfg.model.get("pretrained") if "model" in cfg else None
+    if name is None:
+        return {}
+    from vitlab.weights import view_of
+
+    return view_of(str(name)).stated()
+
+
+def of_images(seen: Glance, cfg: Node, stored: int | None, view: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what suits images of this size and these colours, and the weights; `stored` is their number of channels,
+    None: files differ."""
+    mode, chans = cfg.data.images.mode, cfg.data.in_chans or len(view.get("mean", ()))
+    chans = chans or (Image.getmodebands(mode) if mode else stored or (1 if seen.gray else 3))
     return {
-        "image_size": fitting_size(seen.side, cfg.data.patch_size),
+        "image_size": view.get("image_size") or fitting_size(seen.side, cfg.data.patch_size),
         "in_chans": chans,
         "mode": MODES.get(chans),
         "scale": [0.25, 1.0] if seen.side > SMALL else [0.6, 1.0],

@@ -3,5 +3,6 @@
 from vitlab.weights.transfer import load
 from vitlab.weights.transfer_table import Report
 from vitlab.weights.trocr import read_tokenizer
+from vitlab.weights.view import View, view_of
 
-__all__ = ["Report", "load", "read_tokenizer"]
+__all__ = ["Report", "View", "load", "read_tokenizer", "view_of"]

@@ -11,8 +11,8 @@ from vitlab.weights.timm_names import FORM, read_off
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 
-def read_timm(name: str) -> Source:
-    """Read NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
+def config_of(name: str) -> Any:
+    """Tell what timm says of weights: NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
     try:
         import timm
     except ImportError as error:
@@ -27,7 +27,14 @@ def read_timm(name: str) -> Source:
         raise CheckpointError(f"timm has no weights '{name}'; those of this model are {tags}") from error
     if config is None or not config.has_weights:
         raise CheckpointError(f"timm has no weights for '{name}'")
-    path = file_of(config)
+    return config
+
+
+def read_timm(name: str) -> Source:
+    """Read the weights of that name. Raises CheckpointError."""
+    path = file_of(config_of(name))
+    import timm
+
     try:
         model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"file": str(path)})
     except Exception as error:  # whatever a damaged file leads to

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vitlab.errors import CheckpointError
 
-WAIT = 5  # seconds, for a first answer of a server
+WAIT = 2  # seconds, for a first answer of a server
 
 
 def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) -> Path:

@@ -1,0 +1,60 @@
+"""Tell at the start what a choice is known to cost; the run goes on as it was asked to."""
+
+from typing import Any
+
+import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+
+from vitlab.config.nodes import Node
+from vitlab.data import ImageDataModule
+from vitlab.run.looking import known_view
+
+FEW = 50_000  # images: with less, what a model does not know from the start it learns late
+PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
+
+
+@rank_zero_only
+def print_hints(cfg: Node, datamodule: ImageDataModule) -> None:
+    """Print a line for each; `cfg` holds what was found."""
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    for line in (*of_the_weights(cfg), *of_few_images(cfg, len(datamodule.splits["train"]))):
+        console.print(f"hint     {line}")
+
+
+def of_the_weights(cfg: Node) -> list[str]:
+    """Tell where images look otherwise than those that the weights were trained on."""
+    known = {key: value for key, value in known_view(cfg).items() if key in ("mean", "std", "image_size")}
+    if len(known.get("mean", ())) != cfg.data.in_chans:
+        known = {key: value for key, value in known.items() if key == "image_size"}
+    words = [f"'data.{key}={shown(value)}'" for key, value in known.items() if not alike(cfg.data[key], value)]
+    return [f"{cfg.model.pretrained} was trained on other images; the same: {' '.join(words)}"] if words else []
+
+
+def of_few_images(cfg: Node, num_images: int) -> list[str]:
+    """Tell what helps a Vision Transformer that starts from random weights."""
+    model = cfg.model
+    if model.get("pretrained") is not None or "initialization" not in model or num_images >= FEW:
+        return []
+    told = []
+    if model.initialization == "normal" and str(model.position).startswith("learned_"):
+        told.append(
+            f"learned positions that start as initialization=normal on {num_images:,} images: "
+            "model.initialization=xavier gained 14 points on 1,258, see study=initialization"
+        )
+    if cfg.data.image_size >= PHOTOGRAPHS:
+        told.append(
+            f"{num_images:,} photographs are few for a start from random weights; published ones are one "
+            "word: model.pretrained=timm:NAME, hf:ORG/NAME, or a file"
+        )
+    return told
+
+
+def alike(given: Any, known: Any) -> bool:
+    if isinstance(known, int):
+        return given == known
+    return torch.allclose(torch.tensor(list(given)), torch.tensor(known), atol=1e-4)
+
+
+def shown(value: Any) -> str:
+    return str(value).replace(" ", "")
