@@ -191,7 +191,7 @@ STOPPING = "callbacks=[default,early_stopping]"
         (["trainer.limit_train_batches=0.001"], ["trainer.limit_train_batches 0.001 of 19 batches"]),
         (["trainer.limit_val_batches=0.001"], ["trainer.limit_val_batches 0.001 of 3 batches"]),
         (["trainer.num_nodes=2"], ["trainer.num_nodes=2", "torchrun --nnodes=2"]),
-        (["+trainer.num_nodes=0"], ["trainer.num_nodes 0"]),
+        (["trainer.num_nodes=0"], ["trainer.num_nodes 0"]),
         (["trainer.use_distributed_sampler=true"], ["trainer.use_distributed_sampler"]),
         (["trainer.default_root_dir=x"], ["trainer.default_root_dir", "hydra.run.dir"]),
         (["trainer.logger=true"], ["trainer.logger", "logger="]),

@@ -15,6 +15,7 @@ import re
 import shlex
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -221,7 +222,7 @@ def test_a_recipe_monitors_what_its_task_gives(name):
     cfg = recipe(name)
     task = get_object(cfg.task._target_)
     monitors = {node.monitor for node in cfg.callbacks.values() if "monitor" in node}
-    assert monitors | {cfg.monitor} <= set(task.monitors())
+    assert monitors | {cfg.monitor} <= set(task.monitors(SimpleNamespace(num_classes=cfg.data.num_classes)))
 
 
 def test_the_teacher_is_the_published_one():

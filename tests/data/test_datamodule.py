@@ -213,7 +213,7 @@ def test_the_seed_of_a_run_does_not_change_its_splits():
 
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_an_empty_split_is_refused(split):
-    with pytest.raises(DataError, match=rf"{split} split holds no image; see data\.split\.{split}_fraction"):
+    with pytest.raises(DataError, match=rf"{split} split holds no image; set data\.split\.{split}_fraction=0\.05"):
         ready(**{f"{split}_fraction": 0.0})
 
 

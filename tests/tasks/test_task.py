@@ -154,6 +154,7 @@ def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone()
         5,
         SimpleNamespace(
             class_shares=lambda: counts,
+            class_names=list("abcdefghij"),
             targets=OneClass([]),
             images=ONE_VIEW,
             splits={"train": range(200)},
