@@ -15,7 +15,7 @@ from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by the room of the constructor
-    "vitlab.tasks.": {"model", "teacher", "optimization", "schedule"},
+    "vitlab.tasks.": {"model", "teacher", "vocabulary", "optimization", "schedule"},
     "vitlab.optim.": {"num_steps"},
     "vitlab.losses.": {"logits", "target"},
     "torch.optim.": {"params"},
@@ -25,6 +25,7 @@ RUNTIME = {  # what no YAML can hold, by the room of the constructor
 }
 FITTING = ["crop.train.scale=[0.5,1]", "crop.train.flip_rate=0", "crop.train.interpolation=bicubic"]
 OPEN = ["data.num_classes=2", "data.in_chans=3", "data.image_size=32", "global_batch_size=8", *FITTING]
+TOKENS = ["data.vocab_size=13", "data.max_length=6", "data.input_vocab_size=33", "data.input_max_length=8"]
 NEEDED = {
     "crop=fitting": FITTING,
     "data=folder": ["data.source.root=somewhere", *OPEN],
@@ -32,11 +33,19 @@ NEEDED = {
     "data=shards": ["data.source.root=somewhere", "data.num_classes=2"],
     "data=listing": ["data.source.file=somewhere.csv", *OPEN],
     "data=huggingface": ["data.source.name=somewhere", "data.num_classes=2"],
+    "data=digit_lines": ["data.num_classes=2"],
+    "data=digit_sums": ["data.num_classes=2"],
+    "task=captioning": ["data.vocab_size=13", "data.max_length=13"],
+    "model=reader_xs8": ["data.vocab_size=13", "data.max_length=13"],
+    "data=number_words": ["model=transformer_mu", "task=sequence", *TOKENS],
+    "model=transformer_mu": ["data=number_words", "task=sequence", *TOKENS],
+    "task=sequence": ["model=transformer_mu", "data=number_words", *TOKENS],
     "data=arrays": ["data.source.images.train=some.npz", "data.image_size=32", "data.num_classes=2"],
     "recipe=deit3_b16_imagenet_224": ["model.pretrained=RUN"],
     "recipe=mae_b16_imagenet_finetune": ["model.pretrained=RUN"],
     "recipe=mae_b16_imagenet_probe": ["model.pretrained=RUN"],
     "recipe=few_labels_mae": ["model.pretrained=RUN"],
+    "recipe=number_words": TOKENS,
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")

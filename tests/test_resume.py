@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 from conftest import BARE, SRC, TINY, image_folder
+from reading import READER, WRITER
 
 from vitlab.checkpoints import file
 
@@ -115,14 +116,38 @@ def test_killed_before_and_after_what_was_frozen_learns_is_bit_exact(cli, killed
     check_kills(cli, killed_at, [*OPTIONS, *late], {6: 0, 13: 0})
 
 
+READING = ["model.decoder.drop_rate=0.1", "data.images.train_transform=null", "task.label_smoothing=0.1"]
+OF_IMAGES = (
+    "mixing",
+    "model.",
+    "data.split",
+    "global_batch_size",
+    "data.device",
+)  # of OPTIONS, for images with classes
+
+
+def test_a_reader_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
+    """Lines are composed anew in each epoch, by workers or without."""
+    own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
+    options = [*READER, *READING, *own, "data.source.num_lines=128", "data.device_batch_size=16"]
+    check_kills(cli, killed_at, options, {13: 2}, tiny=False)
+
+
+def test_a_writer_of_numbers_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
+    own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
+    options = [*WRITER, *READING[:1], *own, "data.source.num_numbers=366", "data.device_batch_size=32"]
+    check_kills(cli, killed_at, options, {13: None}, tiny=False)
+
+
 def check_kills(cli, killed_at, options, kills, tiny=True):
     killed_at(None)
     assert cli("train", *options, folder="whole", tiny=tiny).status == 0
     whole = states(Path("whole"))
     for kill, workers in kills.items():
         killed_at(kill)
+        by = [] if workers is None else [f"data.loading.num_workers={workers}"]
         with pytest.raises(Killed):
-            cli("train", *options, f"data.loading.num_workers={workers}", folder=f"killed{kill}", tiny=tiny)
+            cli("train", *options, *by, folder=f"killed{kill}", tiny=tiny)
         killed_at(None)
         assert cli("train", f"resume=killed{kill}", tiny=tiny).status == 0
         resumed = states(Path(f"killed{kill}"))

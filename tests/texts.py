@@ -54,7 +54,10 @@ def transformer(shared_embedding=True, **changes):
 def captioner(kind=VisionTransformer, encoder=None, **changes):
     """Of vit_mu4's size."""
     torch.manual_seed(0)
-    return Captioner(encoder=kind(**vit_options(**encoder or {})), decoder=decoder(memory_dim=32, **changes))
+    reader = kind(**vit_options(**encoder or {}))
+    return Captioner(
+        encoder=reader, decoder=decoder(memory_dim=32, **changes), patch_size=reader.patch_embed.patch_size
+    )
 
 
 def randomized(model, std=0.3):

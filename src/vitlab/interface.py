@@ -26,6 +26,7 @@ from vitlab.reports.run import result_of
 from vitlab.run.given_images import listed, pixels_of, prepared
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.saved_run import SavedRun
+from vitlab.tasks import TextGeneration
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import attention_of
 
@@ -97,6 +98,8 @@ class Run:
     @functools.cached_property
     def _datamodule(self) -> ImageDataModule:
         with refusals():
+            if self._saved.input_vocabulary is not None:
+                raise ConfigError(f"{self.path} reads texts, and no images; use the command predict, with texts=")
             return self._saved.datamodule()
 
     @refusals()
@@ -110,6 +113,8 @@ class Run:
     @refusals()
     def predict(self, images: Images, *, top_k: int = 5, batch_size: int = 32) -> list[Prediction]:
         """Classify images: a prediction for each, with its `top_k` best classes."""
+        if isinstance(self._task, TextGeneration):
+            raise ConfigError(f"{self.path} writes texts, and tells no classes; use the command predict")
         if not isinstance(self._task, Supervised):
             raise ConfigError(f"{self.path} has learned without classes; fine-tune a model from it")
         if top_k < 1:

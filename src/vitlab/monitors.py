@@ -2,12 +2,12 @@
 
 import re
 
-SHARE = re.compile(r"(.+_)?(acc\d+|map|f1|ece|precision|recall)(_.+)?")
+SHARE = re.compile(r"(.+_)?(acc\d+|map|f1|ece|precision|recall|exact|cer)(_.+)?")
 
 
 def better(monitor: str) -> str:
     """Which way a metric is better: losses and errors fall ("min"), all else rises ("max")."""
-    return "min" if monitor.rsplit("/", 1)[-1] in ("loss", "ece") else "max"
+    return "min" if monitor.rsplit("/", 1)[-1] in ("loss", "ece", "cer") else "max"
 
 
 def in_words(metric: str, value: float) -> str:

@@ -4,6 +4,7 @@ A vocabulary knows three tokens that no text holds: one begins, one ends, one pa
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 from vitlab.errors import CheckpointError, ConfigError, DataError, in_one_line
 
-CHARACTERS, TOKENIZER = "characters", "tokenizer"
+CHARACTERS, WORDS, TOKENIZER = "characters", "words", "tokenizer"
+
+WORD = re.compile(r"[^\s-]+")
 
 
 class SpecialTokens(NamedTuple):
@@ -79,6 +82,43 @@ class CharacterVocabulary:
     def state(self) -> dict[str, Any]:
         """What `vocabulary_of` makes it of again, in plain types."""
         return {"kind": CHARACTERS, "characters": self.characters}
+
+
+class WordVocabulary:
+    """A token for each of some words, in their order, behind padding 0, begin 1 and end 2. What stands between words,
+    spaces and hyphens, is no token, and comes back as a space. Raises ConfigError for words that are none, or stand
+    there twice."""
+
+    special = SpecialTokens(begin=1, end=2, padding=0)
+
+    def __init__(self, words: Sequence[str]):
+        if not words or len(set(words)) != len(words) or any(WORD.fullmatch(word) is None for word in words):
+            raise ConfigError(f"a vocabulary has words, each once and without spaces or hyphens, and not {list(words)}")
+        self.words = list(words)
+        self.numbers = {word: len(self.special) + i for i, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.special) + len(self.words)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordVocabulary) and self.words == other.words
+
+    def encode(self, text: str) -> list[int]:
+        """Number the words of a text, and its end. Raises DataError, which names it, for an unknown one."""
+        words = WORD.findall(text)
+        if unknown := [word for word in words if word not in self.numbers]:
+            raise DataError(f"the word '{unknown[0]}' of the text '{text}' is not among the {len(self.words)} known")
+        return [*(self.numbers[word] for word in words), self.special.end]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Give the text of the tokens before the first end; other special tokens are no part of it."""
+        written = takewhile(lambda token: token != self.special.end, tokens)
+        first = len(self.special)
+        return " ".join(self.words[token - first] for token in written if token >= first)
+
+    def state(self) -> dict[str, Any]:
+        """What `vocabulary_of` makes it of again, in plain types."""
+        return {"kind": WORDS, "words": self.words}
 
 
 class TokenizerVocabulary:
@@ -179,6 +219,10 @@ def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
     """Rebuild a vocabulary from its `state`. Raises CheckpointError for an unknown kind."""
     if state.get("kind") == CHARACTERS:
         return CharacterVocabulary(state["characters"])
+    if state.get("kind") == WORDS:
+        return WordVocabulary(state["words"])
     if state.get("kind") == TOKENIZER:
         return TokenizerVocabulary(state["content"], SpecialTokens(*state["special"]))
-    raise CheckpointError(f"a vocabulary of kind {state.get('kind')!r} is not one of: {CHARACTERS}, {TOKENIZER}")
+    raise CheckpointError(
+        f"a vocabulary of kind {state.get('kind')!r} is not one of: {CHARACTERS}, {WORDS}, {TOKENIZER}"
+    )

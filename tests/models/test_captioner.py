@@ -97,7 +97,9 @@ def test_what_cannot_read_or_write_together_is_refused():
         (VisionTransformer(**vit_options(representation_dim=9)), decoder(memory_dim=32), "encoder.representation_dim"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            Captioner(encoder=encoder, decoder=writer)
+            Captioner(encoder=encoder, decoder=writer, patch_size=None)
+    with pytest.raises(ValueError, match=r"patch_size is 8, and the encoder's 4; set encoder.patch_size alone"):
+        Captioner(encoder=vit, decoder=decoder(memory_dim=32), patch_size=8)
 
 
 def test_bf16_is_near_float32():

@@ -43,6 +43,8 @@ GOLDEN = {
     "mae_b16": (224, 3, 1000, 111_655_680),
     "mae_l16": (224, 3, 1000, 329_239_296),
     "mae_xs4": (32, 1, 10, 2_027_344),
+    "reader_xs8": (16, 1, None, 1_334_400),  # of 13 tokens, and texts of as many
+    "transformer_mu": (None, 1, None, 237_568),  # reads 33 words, 8 in a text; writes 13 tokens, 6 in a text
     "resnet18": (224, 3, 1000, 11_689_512),
     "resnet20": (32, 3, 10, 269_722),
     "resnet50": (224, 3, 1000, 25_557_032),
@@ -67,7 +69,9 @@ def test_every_preset_has_a_golden_number():
 @pytest.mark.parametrize("preset", GOLDEN)
 def test_a_preset_has_its_golden_number_of_parameters(preset):
     image_size, in_chans, num_classes, count = GOLDEN[preset]
-    data = [f"data.image_size={image_size}", f"data.in_chans={in_chans}", f"data.num_classes={num_classes}"]
+    data = [f"data.image_size={image_size or 32}", f"data.in_chans={in_chans}"]
+    data += [f"data.num_classes={num_classes or 'null'}", "data.vocab_size=13"]
+    data += [f"data.max_length={13 if image_size else 6}", "+data.input_vocab_size=33", "+data.input_max_length=8"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", [f"model={preset}", "data=synthetic", *data])
     with torch.device("meta"):
@@ -80,4 +84,4 @@ def test_the_first_line_of_a_preset_states_its_golden_number(preset):
     image_size, _, _, count = GOLDEN[preset]
     line = (CONF / "model" / f"{preset}.yaml").read_text(encoding="utf-8").splitlines()[0]
     assert line.startswith("# ")
-    assert f" {count:,} parameters at {image_size} px" in line
+    assert f" {count:,} parameters" + (f" at {image_size} px" if image_size else "") in line

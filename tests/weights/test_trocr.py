@@ -68,7 +68,7 @@ def written(folder, **changes):
 def ours(kind=VisionTransformer, encoder=None, **changes):
     sizes = {"in_chans": 3, "mlp_ratio": None, "mlp_dim": 64, "norm_eps": 1e-12}
     reader = kind(**vit_options(**sizes | (encoder or {})))
-    return randomized(Captioner(encoder=reader, decoder=Decoder(**OPTIONS | OURS | changes)), seed=3)
+    return randomized(Captioner(encoder=reader, decoder=Decoder(**OPTIONS | OURS | changes), patch_size=4), seed=3)
 
 
 def tokens(length=10):

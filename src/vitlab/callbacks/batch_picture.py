@@ -8,6 +8,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch, View
 from vitlab.layers import MixedGrids, unpatchify
 
@@ -26,7 +27,8 @@ class BatchPicture(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
+        images = isinstance(trainer.datamodule, ImageDataModule)
+        if images and trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
             figure = batch_figure(trainer.datamodule, batch, self.num_images, "a training batch as the model sees it")
             save_figure(trainer, figure, "training_batch")
 

@@ -10,16 +10,18 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable
+from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable, text_table
 from vitlab.callbacks.per_class import per_class, tell
-from vitlab.data.targets import SeveralClasses
+from vitlab.data import TextDataModule
+from vitlab.data.targets import SeveralClasses, Texts
 from vitlab.distributed.gathering import gathered
 
 
 class EvaluationReport(Callback):
-    """For the split that is tested: <split>_predictions.csv with every sample, <split>_per_class.csv, a figure of the
-    whole split (confusion matrix, or the average precision of each class where an image may have several), and the
-    `num_worst` samples of the highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
+    """For the split that is tested: <split>_predictions.csv with every sample, <split>_per_class.csv where there are
+    classes, a figure of the whole split (confusion matrix, the average precision of each class where an image may have
+    several, or how many texts are right), and the `num_worst` samples of the highest loss as a picture and a table.
+    Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: int):
         if num_worst < 1:
@@ -64,20 +66,26 @@ class EvaluationReport(Callback):
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)
         answers = kind.answers(labels, len(names))
-        tell(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
+        if names:
+            tell(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
-        dataset = datamodule.evaluated(name)
-        images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
-        titles = [f"{Path(split.name(int(index[i]))).name}\n{kind.title(labels[i], names)}" for i in worst]
-        right = (answers[0] == answers[1]).all(axis=1)
-        heading = f"{name}: the highest losses, {int((~right[worst]).sum())} of them wrong"
-        figure = image_grid(images, titles, columns=8, heading=heading, marks=right[worst].tolist())
-        save_figure(trainer, figure, f"{name}_worst_predictions")
+        if not isinstance(datamodule, TextDataModule):
+            dataset: Any = datamodule.evaluated(name)
+            images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
+            titles = [f"{Path(split.name(int(index[i]))).name}\n{kind.title(labels[i], names)}" for i in worst]
+            right = (answers[0] == answers[1]).all(axis=1)
+            heading = f"{name}: the highest losses, {int((~right[worst]).sum())} of them wrong"
+            figure = image_grid(images, titles, columns=8, heading=heading, marks=right[worst].tolist())
+            save_figure(trainer, figure, f"{name}_worst_predictions")
         for logger in trainer.loggers:
             if hasattr(logger, "log_table"):
                 logger.log_table(key=f"{name}_worst_predictions_table", columns=heads, data=[rows[i] for i in worst])
 
 
 def kind_of(trainer: pl.Trainer) -> LabelTable:
-    return SEVERAL_CLASSES if isinstance(trainer.datamodule.targets, SeveralClasses) else ONE_CLASS
+    targets = trainer.datamodule.targets
+    if isinstance(targets, Texts):
+        assert targets.vocabulary is not None
+        return text_table(targets.vocabulary)
+    return SEVERAL_CLASSES if isinstance(targets, SeveralClasses) else ONE_CLASS

@@ -1,20 +1,24 @@
-"""What an evaluation report says of samples that have one class, and of samples that may have several.
+"""What an evaluation report says of samples that have one class, that may have several, and that have a text.
 
-n samples, B batch, K classes. A row begins with the sample's place in the split and its loss.
+n samples, B batch, K classes, M tokens of the longest text. A row begins with the sample's place in the split and its
+loss.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from vitlab.callbacks.figures import bar_figure, confusion_figure
-from vitlab.data.targets import SeveralClasses
+from vitlab.data.targets import SeveralClasses, TextBatch
 from vitlab.tasks.average_precision import average_precision
+from vitlab.vocabulary import Vocabulary
 
 NAMED = 3  # classes above a picture
 
@@ -23,9 +27,9 @@ NAMED = 3  # classes above a picture
 class LabelTable:
     """One kind of labels, as functions: of a batch's target and probabilities (B, K) the columns of its rows; of the
     class names the heads of those columns in a file, and of a row what stands there and above a picture; of all rows
-    which of K classes samples have and are said to have, the figure of the whole split, and its name."""
+    which of K classes samples have and are said to have (or one text), the figure of the whole split, and its name."""
 
-    columns: Callable[[Tensor, Tensor], Tensor]
+    columns: Callable[[Any, Tensor], Tensor]
     heads: Callable[[list[str]], list[str]]
     words: Callable[[np.ndarray, list[str]], list[str | float]]
     title: Callable[[np.ndarray, list[str]], str]
@@ -101,6 +105,49 @@ def several_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
     precisions = average_precision(probabilities, true > 0.5).numpy()
     heading = f"{split}: average precision of each class, {np.nanmean(precisions):.3f} in the mean"
     return bar_figure(precisions, names, heading)
+
+
+# -- a text
+
+
+def text_table(vocabulary: Vocabulary) -> LabelTable:
+    """Texts of these tokens. A row holds those that should stand there, those that were written, and how probable each
+    was, (3·M,)."""
+
+    def columns(target: TextBatch, written: Tensor) -> Tensor:
+        """(B, L) and its lengths, (B, 2, M) -> (B, 3·M)"""
+        missing = written.shape[2] - target.codes.shape[1]
+        true = F.pad(target.codes.float(), (0, missing), value=vocabulary.special.padding)
+        return torch.cat([true[:, None], written], dim=1).flatten(1)
+
+    def words(row: np.ndarray, names: list[str]) -> list[str | float]:
+        true, tokens, probabilities = np.split(row, 3)
+        there = tokens != vocabulary.special.padding
+        return [decoded(true), decoded(tokens), round(float(probabilities[there].prod()), 6)]
+
+    def decoded(tokens: np.ndarray) -> str:
+        return vocabulary.decode(tokens.astype(int).tolist())
+
+    def title(row: np.ndarray, names: list[str]) -> str:
+        true, said, probability = words(row, names)
+        told = f"{probability:.1%} {said}"
+        return f"✓ {told}" if true == said else f"✗ {told}\nis {true}"
+
+    def answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n, 3·M) -> (n, 1), (n, 1): the text that should stand there, and the one that does."""
+        pairs = np.array([words(row, [])[:2] for row in table])
+        return pairs[:, :1], pairs[:, 1:]
+
+    def figure(table: np.ndarray, names: list[str], split: str) -> Figure:
+        true, said = answers(table, 0)
+        lengths, right = np.char.str_len(true)[:, 0], (true == said)[:, 0]
+        every = np.unique(lengths)
+        shares = np.array([right[lengths == length].mean() for length in every])
+        heading = f"{split}: right texts by their length, {right.mean():.2%} of all {len(right)}"
+        return bar_figure(shares, [f"{length} characters" for length in every], heading)
+
+    heads = ["true", "written", "probability"]
+    return LabelTable(columns, lambda names: heads, words, title, answers, figure, "right_by_length")
 
 
 ONE_CLASS = LabelTable(

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 PLACES = {  # where what is found belongs
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
+    **{key: f"data.{key}" for key in ("vocab_size", "max_length", "input_vocab_size", "input_max_length")},
     "mode": "data.images.mode",
     "scale": "crop.train.scale",
     "interpolation": "crop.train.interpolation",

@@ -74,6 +74,8 @@ class Evaluate:
     split: str
     output: str | None
     num_worst: Count
+    beam_width: Count | None
+    length_penalty: Annotated[float, Range(least=0)] | None
     data: dict
     trainer: dict
 
@@ -81,8 +83,11 @@ class Evaluate:
 @dataclass(kw_only=True)
 class Predict:
     run: str
-    images: str
+    images: str | None
+    texts: str | None
     top_k: Count
+    beam_width: Count | None
+    length_penalty: Annotated[float, Range(least=0)] | None
     batch_size: Count
     output: str | None
     on_bad_image: str
@@ -92,8 +97,9 @@ class Predict:
 class Visualize:
     run: str
     images: str | None
+    texts: str | None
     num_images: Count
-    views: list[str] | str
+    views: list[str] | str | None
     output: str | None
 
 

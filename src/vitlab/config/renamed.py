@@ -58,7 +58,7 @@ def refuse_old(key: str) -> None:
 
 def in_rooms(data: dict[str, Any]) -> dict[str, Any]:
     """Give the data node of a saved config with today's keys."""
-    if "loading" in data:
+    if "loading" in data or "input_max_length" in data:  # data of texts never lay so
         return data
     old = {key.removeprefix("data.") for key in NEW}
     rooms = {

@@ -14,27 +14,41 @@ datamodule.py is Lightning's view of it, delivery.py brings batches to a device,
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache
-from vitlab.data.datamodule import ImageDataModule
+from vitlab.data.datamodule import DataModule, ImageDataModule
 from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
-from vitlab.data.images.crops import CenterCrop, MultiCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data.images.crops import (
+    CenterCrop,
+    LineCrop,
+    MultiCrop,
+    RandomResizedCrop,
+    ShiftedCrop,
+    TokenBudget,
+    WholeImage,
+)
 from vitlab.data.images.images import Images
 from vitlab.data.order.order import Order
 from vitlab.data.pools.splits import Splits
 from vitlab.data.sources.arrays import Arrays
+from vitlab.data.sources.digit_lines import DigitLines, DigitSums
 from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.folder import Folder
 from vitlab.data.sources.huggingface import HuggingFace
 from vitlab.data.sources.imagenet import ImageNet
 from vitlab.data.sources.listing import Listing
+from vitlab.data.sources.number_words import NumberWords
 from vitlab.data.sources.shards import Shards
 from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
+from vitlab.data.text_datamodule import TextDataModule
 
 __all__ = [
     "Arrays",
     "Cache",
     "CenterCrop",
+    "DataModule",
+    "DigitLines",
+    "DigitSums",
     "Digits",
     "Folder",
     "GaussianBlur",
@@ -42,10 +56,12 @@ __all__ = [
     "ImageDataModule",
     "ImageNet",
     "Images",
+    "LineCrop",
     "Listing",
     "Loading",
     "Mixing",
     "MultiCrop",
+    "NumberWords",
     "Order",
     "ProgressiveResolution",
     "RandomErasing",
@@ -55,6 +71,7 @@ __all__ = [
     "Splits",
     "Synthetic",
     "SyntheticMultilabel",
+    "TextDataModule",
     "TokenBudget",
     "TorchvisionSource",
     "WholeImage",

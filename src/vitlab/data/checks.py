@@ -1,6 +1,6 @@
 """Check the settings of a data set, each by itself and together; refuse in a sentence what cannot be."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.images import Images
@@ -8,7 +8,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.labels import stray
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.targets import Classes, OneClass, SeveralClasses
+from vitlab.data.targets import Classes, OneClass, SeveralClasses, Targets, Texts
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import physical_memory
 
@@ -79,6 +79,23 @@ def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes
                 f"{pool.name(i)} has the label {values[i]}, and the {num_classes} classes count from 0 to "
                 f"{num_classes - 1}; correct it"
             )
+
+
+def longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -> int:
+    """The most tokens that a text has, its end among them. Raises DataError, which names it, for one with more than
+    `max_length`, which stands at the `key` of data, and for a character that the vocabulary does not know."""
+    longest, most = "", 0
+    for texts in targets:
+        assert isinstance(texts, Texts)
+        assert texts.vocabulary is not None
+        for text in dict.fromkeys(texts.values):
+            if (length := len(texts.vocabulary.encode(text))) > most:
+                longest, most = text, length
+    if max_length is not None and most > max_length:
+        raise DataError(
+            f"the text '{longest}' has {most} tokens with its end, and data.{key} is {max_length}; set it to {most}"
+        )
+    return most
 
 
 def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:

@@ -3,7 +3,7 @@
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache, CropBatch, DeviceImages
-from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets
+from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets, longest_text
 from vitlab.data.colours import measured_colours
 from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import check_augmentation
@@ -31,14 +31,173 @@ from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import Splits
 from vitlab.data.run_length import planned_steps
-from vitlab.data.targets import Classes, Targets
+from vitlab.data.targets import Classes, Targets, Texts
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
+from vitlab.vocabulary import Vocabulary
 
 WorkerBatch = RawBatch | CropBatch
 
 
-class ImageDataModule(pl.LightningDataModule):
+class DataModule(pl.LightningDataModule):
+    """What data of every kind has in common: splits, a trainer whose batches they are cut into, and an order that
+    counts. A kind opens its splits in `setup`, which gives `found` its values, and loads and finishes their batches.
+    """
+
+    source: Any
+    images: Any
+    things: str  # what a sample is, for its user
+    splits: Mapping[str, Any]
+    training: Any  # the training split, as it is read
+    input_vocabulary: Vocabulary | None = None  # of texts that are read
+
+    def __init__(
+        self,
+        *,
+        global_batch_size: int,
+        device_batch_size: int | None,
+        seed: int,
+        found: Mapping[str, Any] | None = None,
+    ):
+        super().__init__()
+        self.global_batch_size = global_batch_size
+        self.device_batch_size = device_batch_size
+        self.seed = seed
+        self.num_steps = 0  # optimizer steps of the whole run, known from `plan` on
+        self.splits = {}
+        self.fingerprint = ""
+        self.found: dict[str, Any] = dict(found or {})  # what null and auto have come to mean
+        self.test_split = "test"
+        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
+
+    # -- the trainer
+
+    def attach(self, trainer: pl.Trainer, at_most: int | None = None, test_split: str = "test") -> int:
+        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of up to `at_most`
+        samples.
+
+        `test_split` is what trainer.test scores. Returns the samples that a device takes at once. Raises ConfigError
+        for a batch that does not divide.
+        """
+        self.trainer, self.test_split = trainer, test_split
+        if at_most is not None:
+            self.device_batch_size = largest_share(self.global_batch_size, at_most, trainer.world_size)
+        size, trainer.accumulate_grad_batches = divide_batch(
+            self.global_batch_size, self.device_batch_size, trainer.world_size
+        )
+        return size
+
+    def plan(self) -> int:
+        """Take the number of optimizer steps of the whole run from the trainer, and return it."""
+        self.num_steps = planned_steps(self._trainer(), self.trained_steps_per_epoch())
+        return self.num_steps
+
+    # -- what there is
+
+    def prepare_data(self) -> None:
+        self.source.prepare()
+
+    @property
+    def class_names(self) -> list[str]:
+        return [readable(name) for name in self.source.class_names]
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Give the tokens that texts are written in; None where targets are no texts."""
+        return self.targets.vocabulary if isinstance(self.targets, Texts) else None
+
+    @property
+    def targets(self) -> Targets:
+        """Give what the training samples are labelled with."""
+        return self.splits["train"].targets
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Count the optimizer steps of an epoch; the tail that does not fill a global batch is left out."""
+        return len(self.splits["train"]) // self.global_batch_size
+
+    def trained_steps_per_epoch(self) -> int:
+        """Count the optimizer steps in one of the trainer's epochs, which trainer.limit_train_batches may shorten."""
+        trainer = self._trainer()
+        batches = self.steps_per_epoch * trainer.accumulate_grad_batches
+        limit = trainer.limit_train_batches
+        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+        return -(-batches // trainer.accumulate_grad_batches)
+
+    @property
+    def num_image_sizes(self) -> int:
+        """Count the sizes that samples have in a training, one after the other."""
+        return 1
+
+    def _find_tokens(
+        self,
+        texts: Sequence[Targets],
+        vocabulary: Vocabulary | None,
+        keys: tuple[str, str] = ("vocab_size", "max_length"),
+    ) -> None:
+        """Count the tokens of a vocabulary and of the longest text, by these `keys` of `data`, where the config leaves
+        them open."""
+        if vocabulary is not None:
+            given = {key: getattr(self, key) for key in keys}
+            counted = zip(keys, (len(vocabulary), longest_text(texts, given[keys[1]], keys[1])), strict=True)
+            self.found |= {key: count for key, count in counted if given[key] is None}
+
+    def _check_batches(self) -> None:
+        if self.steps_per_epoch == 0:
+            raise ConfigError(
+                f"global_batch_size {self.global_batch_size} is larger than the training split of "
+                f"{len(self.splits['train'])} {self.things}; make it smaller"
+            )
+
+    # -- loaders
+
+    def evaluation_loader(self, split: str) -> Loader:
+        """Load every sample of a split once; this rank's share of them."""
+        raise NotImplementedError
+
+    def val_dataloader(self) -> Loader:
+        return self.evaluation_loader("val")
+
+    def test_dataloader(self) -> Loader:
+        return self.evaluation_loader(self.test_split)
+
+    def training_order(self, **more: Any) -> tuple[TrainingOrder, int]:
+        """Give the order from the trainer's step on, and the samples that a device takes at once."""
+        trainer = self._trainer()
+        size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
+        order = TrainingOrder(
+            len(self.training),
+            global_batch_size=self.global_batch_size,
+            accumulation=accumulation,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            seed=self.seed,
+            position=lambda: trainer.global_step,
+            **more,
+        )
+        return order, size
+
+    def evaluation_order(self, split: str) -> tuple[EvaluationOrder, int]:
+        """Give an order of every sample of a split once, and how many a device takes at once."""
+        trainer = self._trainer()
+        size, _ = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
+        order = EvaluationOrder(
+            len(self.splits[split]), batch_size=size, rank=trainer.global_rank, world_size=trainer.world_size
+        )
+        return order, size
+
+    def _split_in_use(self) -> str:
+        trainer = self._trainer()
+        if trainer.validating or trainer.sanity_checking:
+            return "val"
+        return "train" if trainer.training else self.test_split
+
+    def _trainer(self) -> pl.Trainer:
+        assert self.trainer is not None, "a loader belongs to a trainer: rank, number of ranks, step"
+        return self.trainer
+
+
+class ImageDataModule(DataModule):
     """Patched batches of the splits train, val and test.
 
     Workers give uint8 images; after the copy to the device a batch is normalised, mixed (training only) and cut into
@@ -47,9 +206,11 @@ class ImageDataModule(pl.LightningDataModule):
 
     `images`, `split`, `order`, `loading` and `cache` say what their rooms do; `augmentation` comes after the transform
     of `images`; `resolution` changes the size that training crops have, by step. `found` is what was found of the data
-    before, by the keys of the config. Files that cannot be read and are left
-    out stand in `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    before, by the keys of the config. Files that cannot be read and are left out stand in
+    `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
+
+    things = "images"
 
     def __init__(
         self,
@@ -69,12 +230,16 @@ class ImageDataModule(pl.LightningDataModule):
         order: Order,
         loading: Loading,
         cache: Cache,
+        vocab_size: int | None = None,  # which runs of earlier versions have not
+        max_length: int | None = None,
         augmentation: Transform | None = None,
         mixing: Mixing | None = None,
         resolution: ProgressiveResolution | None = None,
         found: Mapping[str, Any] | None = None,
     ):
-        super().__init__()
+        super().__init__(
+            global_batch_size=global_batch_size, device_batch_size=device_batch_size, seed=seed, found=found
+        )
         check_memory(in_chans, image_size)
         images.check(source.in_chans, in_chans, patch_size)
         if augmentation is not None:
@@ -90,9 +255,8 @@ class ImageDataModule(pl.LightningDataModule):
         self.image_size = image_size
         self.in_chans = in_chans
         self.num_classes = num_classes
-        self.global_batch_size = global_batch_size
-        self.device_batch_size = device_batch_size
-        self.seed = seed
+        self.vocab_size = vocab_size
+        self.max_length = max_length
         self.images = images
         self.split = split
         self.order = order
@@ -101,41 +265,11 @@ class ImageDataModule(pl.LightningDataModule):
         self.train_transform = images.transform(augmentation)
         self.mixing = mixing
         self.resolution = resolution
-        self.num_steps = 0  # optimizer steps of the whole run, known from `plan` on
         self.splits: dict[str, ImageSplit] = {}  # of the source's own images
-        self.training: ImageSplit  # the training split, from the cache if there is one
+        self.training: ImageSplit  # from the cache if there is one
         self.held = DeviceImages()
-        self.fingerprint = ""
-        self.found: dict[str, Any] = dict(found or {})  # what null and auto have come to mean
-        self.test_split = "test"
-        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
-
-    # -- the trainer
-
-    def attach(self, trainer: pl.Trainer, at_most: int | None = None, test_split: str = "test") -> int:
-        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of up to `at_most`
-        images.
-
-        `test_split` is what trainer.test scores. Returns the images that a device takes at once. Raises ConfigError for
-        a batch that does not divide.
-        """
-        self.trainer, self.test_split = trainer, test_split
-        if at_most is not None:
-            self.device_batch_size = largest_share(self.global_batch_size, at_most, trainer.world_size)
-        size, trainer.accumulate_grad_batches = divide_batch(
-            self.global_batch_size, self.device_batch_size, trainer.world_size
-        )
-        return size
-
-    def plan(self) -> int:
-        """Take the number of optimizer steps of the whole run from the trainer, and return it."""
-        self.num_steps = planned_steps(self._trainer(), self.trained_steps_per_epoch())
-        return self.num_steps
 
     # -- what there is
-
-    def prepare_data(self) -> None:
-        self.source.prepare()
 
     def setup(self, stage: str | None = None) -> None:
         """Open the source, divide it into splits and check it against the config; a second call does nothing."""
@@ -160,16 +294,13 @@ class ImageDataModule(pl.LightningDataModule):
             )
         check_image_size("train", self.training, self.image_size)
         check_image_size("val", self.splits["val"], self.image_size)
-        if self.steps_per_epoch == 0:
-            raise ConfigError(
-                f"global_batch_size {self.global_batch_size} is larger than the training split of "
-                f"{len(self.splits['train'])} images; make it smaller"
-            )
+        self._check_batches()
 
     def _find(self) -> None:
-        """Count classes and measure colours where the config leaves them open."""
+        """Count classes and tokens and measure colours where the config leaves them open."""
         if self.num_classes is None and isinstance(self.targets, Classes):
             self.num_classes = self.found["num_classes"] = len(self.class_names)
+        self._find_tokens([split.targets for split in self.splits.values()], self.vocabulary)
         if not hasattr(self, "preprocessing"):
             workers = workers_for(self.loading.num_workers, processes=1)
             mean, std = measured_colours(self.evaluated("train"), workers)
@@ -192,15 +323,6 @@ class ImageDataModule(pl.LightningDataModule):
         )
 
     @property
-    def class_names(self) -> list[str]:
-        return [readable(name) for name in self.source.class_names]
-
-    @property
-    def targets(self) -> Targets:
-        """Give what the training images are labelled with."""
-        return self.splits["train"].targets
-
-    @property
     def num_image_sizes(self) -> int:
         """Count the sizes that the images of a training run have, one after the other."""
         return 1 + (len(self.resolution.sizes) if self.resolution else 0)
@@ -218,19 +340,6 @@ class ImageDataModule(pl.LightningDataModule):
         counts = self.class_counts()
         return class_shares(counts, self.order.class_balance) if self.order.class_balance else counts
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Count the optimizer steps of an epoch; the tail that does not fill a global batch is left out."""
-        return len(self.splits["train"]) // self.global_batch_size
-
-    def trained_steps_per_epoch(self) -> int:
-        """Count the optimizer steps in one of the trainer's epochs, which trainer.limit_train_batches may shorten."""
-        trainer = self._trainer()
-        batches = self.steps_per_epoch * trainer.accumulate_grad_batches
-        limit = trainer.limit_train_batches
-        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-        return -(-batches // trainer.accumulate_grad_batches)
-
     def evaluated(self, split: str) -> ImageSplit:
         """Give a split as evaluation sees it: the source's own images, whatever training reads."""
         return self.splits[split].seen_through(self.images.eval_crop, None)
@@ -239,16 +348,8 @@ class ImageDataModule(pl.LightningDataModule):
 
     def train_dataloader(self, in_this_process: bool = False) -> Loader:
         """Load the training batches from the trainer's step on, with or without worker processes."""
-        trainer, split = self._trainer(), self.training
-        size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
-        order = TrainingOrder(
-            len(split),
-            global_batch_size=self.global_batch_size,
-            accumulation=accumulation,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-            seed=self.seed,
-            position=lambda: trainer.global_step,
+        split = self.training
+        order, size = self.training_order(
             groups=split.groups,
             window=self.order.shuffle_window,
             repeats=self.order.repeats,
@@ -258,19 +359,9 @@ class ImageDataModule(pl.LightningDataModule):
         )
         return self._loader(split, order, size, in_this_process)
 
-    def val_dataloader(self) -> Loader:
-        return self.evaluation_loader("val")
-
-    def test_dataloader(self) -> Loader:
-        return self.evaluation_loader(self.test_split)
-
     def evaluation_loader(self, split: str) -> Loader:
         """Load every sample of a split once, with the evaluation crop; this rank's share of them."""
-        trainer = self._trainer()
-        size, _ = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
-        order = EvaluationOrder(
-            len(self.splits[split]), batch_size=size, rank=trainer.global_rank, world_size=trainer.world_size
-        )
+        order, size = self.evaluation_order(split)
         return self._loader(self.evaluated(split), order, size)
 
     def _loader(
@@ -312,13 +403,3 @@ class ImageDataModule(pl.LightningDataModule):
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
         return self.preprocessing.mixed(batch, self._shares(batch.target), self.mixing, seed)
-
-    def _split_in_use(self) -> str:
-        trainer = self._trainer()
-        if trainer.validating or trainer.sanity_checking:
-            return "val"
-        return "train" if trainer.training else self.test_split
-
-    def _trainer(self) -> pl.Trainer:
-        assert self.trainer is not None, "a loader belongs to a trainer: rank, number of ranks, step"
-        return self.trainer

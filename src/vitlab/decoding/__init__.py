@@ -1,8 +1,8 @@
 """Texts out of a decoder's probabilities, one token after the other: the most probable token, or several texts at
 once."""
 
-from vitlab.decoding.beam_search import BeamSearch
+from vitlab.decoding.beam_search import BeamSearch, search
 from vitlab.decoding.greedy import Greedy
 from vitlab.decoding.texts import Decoding, Texts, Writing
 
-__all__ = ["BeamSearch", "Decoding", "Greedy", "Texts", "Writing"]
+__all__ = ["BeamSearch", "Decoding", "Greedy", "Texts", "Writing", "search"]

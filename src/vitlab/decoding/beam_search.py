@@ -6,7 +6,8 @@ B inputs, W width of the beam, R texts in the making (B·W, at first B), T max_l
 
 import torch
 
-from vitlab.decoding.texts import Texts, Writing, begin, check_max_length, finished
+from vitlab.decoding.greedy import Greedy
+from vitlab.decoding.texts import Decoding, Texts, Writing, begin, check_max_length, finished
 from vitlab.vocabulary import SpecialTokens
 
 
@@ -65,3 +66,9 @@ class BeamSearch:
             texts, logs, last = texts[inputs, kept], logs[inputs, kept], token.gather(1, kept).flatten()
             writing.take((inputs * there + parent.gather(1, kept).clamp(max=there - 1)).flatten())
         return finished(writing, special, best, lengths, best_logs, looks)
+
+
+def search(*, max_length: int, width: int, length_penalty: float) -> Decoding:
+    """By a beam of `width`; of 1, greedily. Raises ValueError as both."""
+    beam = BeamSearch(max_length=max_length, width=width, length_penalty=length_penalty)
+    return Greedy(max_length=max_length) if width == 1 else beam

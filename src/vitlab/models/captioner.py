@@ -17,15 +17,15 @@ class Captioner(EncoderDecoder):
     (B, M, V).
 
     The decoder looks at all tokens of the encoder behind its last norm, the class token among them; the encoder's heads
-    are taken off. Raises ValueError for an encoder that is no Vision Transformer, or has other weights than its head's
-    that no text trains, and for a decoder of another memory_dim than its width.
+    are taken off. `patch_size` is the encoder's own. Raises ValueError for an encoder that is no Vision Transformer, or
+    has other weights than its head's that no text trains, and for a decoder of another memory_dim than its width.
     """
 
     encoder: VisionTransformer
 
-    def __init__(self, *, encoder: nn.Module, decoder: nn.Module):
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: int | None):
         super().__init__()
-        self.encoder, self.decoder = checked(encoder, decoder)
+        self.encoder, self.decoder = checked(encoder, decoder, patch_size)
         for name in ("head", "head_dist"):
             if hasattr(self.encoder, name):  # of which a distilled encoder has two
                 setattr(self.encoder, name, nn.Identity())  # they would get no gradient
@@ -50,9 +50,12 @@ class Captioner(EncoderDecoder):
         return self.encoder.represent(x, grid)
 
 
-def checked(encoder: nn.Module, decoder: nn.Module) -> tuple[VisionTransformer, Decoder]:
+def checked(encoder: nn.Module, decoder: nn.Module, patch_size: int | None) -> tuple[VisionTransformer, Decoder]:
     if not isinstance(encoder, VisionTransformer):
         raise ValueError(f"encoder is a {type(encoder).__name__}; a captioner reads with a Vision Transformer")
+    own = encoder.patch_embed.patch_size
+    if patch_size not in (None, own):  # null: it is given pixels
+        raise ValueError(f"patch_size is {patch_size}, and the encoder's {own}; set encoder.patch_size alone")
     if not isinstance(decoder, Decoder):
         raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")
     if any(True for _ in encoder.attn_pool.parameters()):

@@ -10,7 +10,7 @@ from rich.console import Console
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.counting import TrainingMemory, multiply_accumulates
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.run import console
@@ -33,8 +33,8 @@ def check(cfg: DictConfig) -> None:
     steps. Raises the VitlabError that the training would raise, with what to change."""
     job = Job.current()
     start = resume_or_new(cfg, job, job.folder)
-    without_cache = {"data": {"cache": {"kind": "none"}}}  # the training builds it
-    start = replace(start, cfg=changed(start.cfg, without_cache))
+    if "cache" in start.cfg.data:  # the training builds it
+        start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     parts = train.build(start, device="meta")
     train.check(start, parts)
     console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
@@ -49,7 +49,7 @@ def show_memory(memory: TrainingMemory | None, parts: Parts, cfg: DictConfig) ->
     """Tell what a device holds. Raises ConfigError where it cannot."""
     datamodule, trainer = parts.datamodule, parts.trainer
     if memory is None:
-        show("memory", "not counted: the model is of another library")
+        show("memory", "not counted: the model is of another library, or writes texts")
         return
     there = int(cfg.memory_gib * GIB) if cfg.memory_gib else memory_of(trainer)
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
@@ -74,47 +74,52 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
     """Train for some seconds, and tell how long an epoch takes."""
     datamodule, task, trainer = parts.datamodule, parts.task, parts.trainer
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
-    shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
     on_cpu = trainer.strategy.root_device.type == "cpu"
-    if seconds == 0 or (on_cpu and 6 * FEW * counted_operations(task.model, shape) > seconds * CPU_FLOPS):
+    if seconds == 0 or (on_cpu and 6 * FEW * counted_operations(task.model, datamodule) > seconds * CPU_FLOPS):
         show("speed", f"not measured: a step would take longer than seconds={seconds:g}")
         return
     speed = measured(*trainable(start, min(size, FEW)), trainer, seconds / 4)
     more = min(size, int(seconds / 4 / speed.learning))
     if more > FEW:
         speed = measured(*trainable(start, more), trainer, seconds / 2)
-    workers = max(datamodule.loading.num_workers or 0, 1)
+    images = isinstance(datamodule, ImageDataModule)
+    workers = max(datamodule.loading.num_workers or 0, 1) if images else 1
     reading, learning = speed.reading / workers, speed.learning
-    images = datamodule.trained_steps_per_epoch() * datamodule.global_batch_size // trainer.world_size
-    epoch = images * max(reading, learning) + datamodule.trained_steps_per_epoch() * speed.updating
+    samples = datamodule.trained_steps_per_epoch() * datamodule.global_batch_size // trainer.world_size
+    epoch = samples * max(reading, learning) + datamodule.trained_steps_per_epoch() * speed.updating
     epochs = task.num_steps / datamodule.trained_steps_per_epoch()
-    show("speed", f"{1 / learning:,.0f} images/s of each device, {1 / speed.reading:,.0f} read by each process")
+    show(
+        "speed",
+        f"{1 / learning:,.0f} {datamodule.things}/s of each device, {1 / speed.reading:,.0f} read by each process",
+    )
     show("time", f"{duration(epoch)} an epoch, {duration(epochs * epoch)} in all, without validations")
-    if reading > learning:
+    if images and reading > learning:
         show(
             "",
             f"reading is the slower part: with {-int(-speed.reading // learning)} data.loading.num_workers it is not",
         )
 
 
-def trainable(start: Start, size: int) -> tuple[Any, ImageDataModule]:
+def trainable(start: Start, size: int) -> tuple[Any, DataModule]:
     """Make a task and its data for steps of that many images."""
-    alone = {"global_batch_size": size, "data": {"device_batch_size": None, "loading": {"num_workers": 0}}}
-    cfg = changed(start.cfg, alone)
+    alone = {"device_batch_size": None} | ({"loading": {"num_workers": 0}} if "loading" in start.cfg.data else {})
+    cfg = changed(start.cfg, {"global_batch_size": size, "data": alone})
     datamodule = build_datamodule(cfg)
     datamodule.setup()
     cfg = with_found(cfg, datamodule.found)
     model = build_model(cfg.model)
-    task = build_task(cfg, model, build_teacher(cfg))
+    task = build_task(cfg, model, build_teacher(cfg), datamodule.vocabulary)
     if cfg.activation_checkpointing:
         recompute_activations(model)
     return task, datamodule
 
 
-def counted_operations(model: torch.nn.Module, shape: tuple[int, int, int]) -> int:
+def counted_operations(model: torch.nn.Module, datamodule: DataModule) -> int:
     """Count multiply-accumulates for one image; 0 for a model that cannot be counted."""
+    if not isinstance(datamodule, ImageDataModule):
+        return 0
     try:
-        return multiply_accumulates(model, shape)
+        return multiply_accumulates(model, (datamodule.in_chans, datamodule.image_size, datamodule.image_size))
     except Exception:  # whatever a model of another library raises when its tensors hold nothing
         return 0
 

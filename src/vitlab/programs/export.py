@@ -10,6 +10,7 @@ from rich.console import Console
 from vitlab.atomic_files import write_json, writing_whole
 from vitlab.config.build import plain
 from vitlab.errors import ConfigError
+from vitlab.run.preconditions import check_images
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import MultilabelClassification
 from vitlab.weights.exporting import Export, Preprocessing
@@ -30,6 +31,7 @@ def export(cfg: DictConfig) -> Path:
     if output.is_file() or (output.is_dir() and any(output.iterdir())):
         raise ConfigError(f"output={output} is there already, and not an empty folder; give a new one")
     saved = SavedRun.open(cfg.run)
+    check_images(saved.config.data)
     names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
     if len(set(names)) < len(names):
         names = [f"{number} {name}" for number, name in enumerate(names)]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vitlab.atomic_files import writing_whole
 from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, StorageError
 from vitlab.run.frozen_model import FrozenModel
 from vitlab.run.provenance import versions
@@ -34,6 +35,10 @@ def extract_features(cfg: DictConfig) -> Path:
         raise ConfigError(f"split '{cfg.split}' is not one of: all, {', '.join(SPLITS)}")
     output.parent.mkdir(parents=True, exist_ok=True)
     frozen = FrozenModel.open(cfg)
+    if isinstance(frozen.datamodule.targets, Texts):
+        raise ConfigError(
+            "features are kept with classes, and this data has images with a text each; choose another data="
+        )
     splits = list(SPLITS) if cfg.split == "all" else [cfg.split]
     found = {split: frozen.features(split, cfg) for split in splits}
     numbers = {split: len(features.values) for split, features in found.items()}

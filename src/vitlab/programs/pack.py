@@ -15,6 +15,7 @@ from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
 from vitlab.invocation import typed
+from vitlab.run.preconditions import check_images
 
 SHOWN = 10
 
@@ -29,6 +30,7 @@ def pack(cfg: DictConfig) -> Path:
         console.print(f"train from it: {typed('train')} {words}")
         return folder
     check_pack(cfg)
+    check_images(cfg.data)
     loading = build(cfg.data.loading, "data.loading")
     source = build(cfg.data.source, "data.source")
     source.prepare()

@@ -1,12 +1,15 @@
-"""Classify new images by a finished run and its own preprocessing.
+"""Classify new images, or write texts of them, by a finished run and its own preprocessing.
 
 B batch, C channels, H W image height and width, K classes
 """
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
@@ -16,33 +19,40 @@ from torch import Tensor
 
 from vitlab.atomic_files import write_csv
 from vitlab.data import ImageDataModule
+from vitlab.data.batches.batch import TextView, View
 from vitlab.data.pools.packed_names import readable
 from vitlab.data.sources.named_files import find_images
+from vitlab.data.targets import Texts
+from vitlab.data.text_datamodule import collated, finished
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
+from vitlab.tasks import TextGeneration
 from vitlab.tasks.supervised import Supervised
+from vitlab.vocabulary import Vocabulary
 
 SHOWN = 20
 
 
 def predict(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Print and save the `top_k` classes of every image, best first, with their probabilities."""
+    """Print and save the `top_k` classes of every image, best first, with their probabilities; or the text that is
+    written of it, with that of each token."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    saved = SavedRun.open(cfg.run)
-    paths = find_images(cfg.images)
+    saved = SavedRun.open(cfg.run, beams(cfg))
+    if saved.input_vocabulary is not None:
+        return predict_of_texts(cfg, saved, saved.input_vocabulary)
+    paths = find_images(named(cfg, "images"))
     names = saved.checkpoint["run"]["class_names"]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     speed_up_float32_products(device)
     datamodule, task = saved.datamodule(), saved.task().to(device).eval()
-    if not isinstance(task, Supervised):
+    if not isinstance(task, Supervised | TextGeneration):
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
-    top_k = min(cfg.top_k, len(names))
     rows: list[dict[str, Any]] = []
     skipped = 0
     for start in track(range(0, len(paths), cfg.batch_size), description="predicting", transient=True):
@@ -55,16 +65,72 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         if good:
             view = prepared([image for _, image in good], datamodule, device)
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
-                probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
-            rows += list(top_classes([path for path, _ in good], probabilities, names, top_k))
+                said = texts(task, view) if isinstance(task, TextGeneration) else classes(task, view, names, cfg.top_k)
+                rows += [{"image": readable(str(path))} | row for (path, _), row in zip(good, said, strict=True)]
+    save(cfg, saved, rows, f"{len(rows)} images, {skipped} skipped")
+    return rows
+
+
+def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -> list[dict[str, Any]]:
+    """Print and save what is written of each text."""
+    read = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    speed_up_float32_products(device)
+    task = saved.task().to(device).eval()
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(read), cfg.batch_size):
+        part = read[start : start + cfg.batch_size]
+        with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
+            said = texts(task, text_view(part, vocabulary, device))
+            rows += [{"read": text} | row for text, row in zip(part, said, strict=True)]
+    save(cfg, saved, rows, f"{len(rows)} texts")
+    return rows
+
+
+def named(cfg: DictConfig, key: str) -> str:
+    """Give what the command is to look at. Raises ConfigError where it is told of the other kind, or of nothing."""
+    other = {"images": "texts", "texts": "images"}[key]
+    if cfg[other] is not None:
+        raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... and no {other}=")
+    if cfg[key] is None:
+        raise ConfigError(f"{key} has no value; set {key}=... to what run={cfg.run} is to read")
+    return str(cfg[key])
+
+
+def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]:
+    """Take a text, or the lines of a file. Raises DataError for none, for one that is empty or longer than the model
+    reads, and for one that the vocabulary does not know."""
+    path = Path(texts)
+    found = path.read_text(encoding="utf-8").splitlines() if len(texts) < 256 and path.is_file() else [texts]
+    for text in found or [""]:
+        if not text.strip():
+            raise DataError("texts: one of them is empty, and there is nothing to read")
+        if (length := len(vocabulary.encode(text))) > max_length:
+            raise DataError(f"the text '{text}' has {length} tokens with its end, and the model reads {max_length}")
+    return found
+
+
+def text_view(read: list[str], vocabulary: Vocabulary, device: torch.device) -> TextView:
+    """Encode texts as a model takes them."""
+    return finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
+
+
+def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: str) -> None:
+    """Write the rows, print the first of them, and say how many there are."""
     if cfg.output:
         output = Path(cfg.output)
         output.parent.mkdir(parents=True, exist_ok=True)
     else:
         output = saved.new_folder("predict") / "predictions.csv"
     write_csv(output, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
-    show(rows, skipped, output)
-    return rows
+    show(rows, count, output)
+
+
+def beams(cfg: DictConfig) -> dict[str, Any]:
+    """What the command changes of how a run writes; a run that does not refuses it."""
+    given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
+    given = {key: value for key, value in given.items() if value is not None}
+    return {"task": {"decoding": given}} if given else {}
 
 
 def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
@@ -75,22 +141,47 @@ def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
         return str(error)
 
 
-def top_classes(paths: list[Path], probabilities: Tensor, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
-    values, classes = probabilities.topk(top_k, dim=1)
-    for path, best, which in zip(paths, values.tolist(), classes.tolist(), strict=True):
-        row: dict[str, Any] = {"image": readable(str(path))}
-        for rank, (value, name) in enumerate(zip(best, which, strict=True), start=1):
+def classes(task: Supervised, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
+    probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
+    values, which = probabilities.topk(min(top_k, len(names)), dim=1)
+    for best, own in zip(values.tolist(), which.tolist(), strict=True):
+        row: dict[str, Any] = {}
+        for rank, (value, name) in enumerate(zip(best, own, strict=True), start=1):
             row |= {f"class_{rank}": names[name], f"probability_{rank}": round(value, 6)}
         yield row
 
 
-def show(rows: list[dict[str, Any]], skipped: int, output: Path) -> None:
-    table = Table(Column("image", overflow="fold"), Column("top classes", overflow="fold"))
+def texts(task: TextGeneration, view: View | TextView) -> Iterator[dict[str, Any]]:
+    """Write texts, and give each with its probability, and that of each of its tokens, the last of which is its end."""
+    written = task.written(*view.arguments())
+    vocabulary = task.vocabulary
+    rows = zip(written.tokens.tolist(), written.present.tolist(), written.log_probs.exp().tolist(), strict=True)
+    for tokens, present, probabilities in rows:
+        parts = [
+            [vocabulary.decode([token]), round(p, 6)]
+            for token, there, p in zip(tokens, present, probabilities, strict=True)
+            if there
+        ]
+        whole = math.prod(p for _, p in parts)
+        yield {"text": vocabulary.decode(tokens), "probability": round(whole, 6), "tokens": json.dumps(parts)}
+
+
+def told(row: dict[str, Any]) -> str:
+    """Say a row in words, without what was read."""
+    if "text" in row:
+        parts = "  ".join(f"{part or 'end'} {p:.1%}" for part, p in json.loads(row["tokens"]))
+        return f"{row['text']}   {row['probability']:.1%}   ({parts})"
+    ranks = range(1, len(row) // 2 + 1)
+    return "  ".join(f"{row[f'class_{r}']} {row[f'probability_{r}']:.1%}" for r in ranks)
+
+
+def show(rows: list[dict[str, Any]], count: str, output: Path) -> None:
+    heads = next(iter(rows[0])) if rows else "image", "text" if rows and "text" in rows[0] else "top classes"
+    table = Table(*(Column(head, overflow="fold") for head in heads))
     for row in rows[:SHOWN]:
-        ranks = range(1, len(row) // 2 + 1)
-        table.add_row(row["image"], "  ".join(f"{row[f'class_{r}']} {row[f'probability_{r}']:.1%}" for r in ranks))
+        table.add_row(next(iter(row.values())), told(row))
     console = Console(markup=False)
     console.print(table)
     if len(rows) > SHOWN:
         console.print(f"and {len(rows) - SHOWN} more")
-    console.print(f"{len(rows)} images, {skipped} skipped; all in {output}", highlight=False, soft_wrap=True)
+    console.print(f"{count}; all in {output}", highlight=False, soft_wrap=True)

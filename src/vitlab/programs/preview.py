@@ -25,7 +25,7 @@ from vitlab.errors import ConfigError
 from vitlab.run.console import classes, options_found
 from vitlab.run.looking import look
 from vitlab.run.parts import build_datamodule
-from vitlab.run.preconditions import check_agreement
+from vitlab.run.preconditions import check_agreement, check_images
 
 
 def preview(cfg: DictConfig) -> list[Path]:
@@ -33,12 +33,14 @@ def preview(cfg: DictConfig) -> list[Path]:
     if cfg.resume is not None:
         raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
     check_agreement(cfg)
+    check_images(cfg.data)
     found = look(cfg)
     cfg = with_found(cfg, found)
     patch = cfg.data.patch_size
     if patch is not None and cfg.data.image_size % patch:
         raise ConfigError(f"data.image_size {cfg.data.image_size} is not a multiple of model.patch_size {patch}")
     datamodule = build_datamodule(cfg, found)
+    assert isinstance(datamodule, ImageDataModule)
     datamodule.prepare_data()
     datamodule.setup()
     batch = first_batch(datamodule, cfg)
@@ -86,7 +88,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
     split = datamodule.training
     images, titles = [], []
     for index in indices:
-        picture = split.pictures([int(split.indices[index])])[0]
+        picture = split.pictures([Key(0, index)])[0]
         assert not isinstance(picture, Exception), "it is in the batch: it can be read"
         stored = as_tensor(picture.pixels()[0])
         images.append(stored / 255)

@@ -14,7 +14,7 @@ from torch import nn
 from vitlab.config.build import build
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.errors import ConfigError
-from vitlab.models import VisionTransformer, parameter_kinds
+from vitlab.models import EncoderDecoder, VisionTransformer, parameter_kinds
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
 
@@ -28,6 +28,10 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)
+    if isinstance(model, EncoderDecoder):
+        raise ConfigError(
+            f"a summary is of models that tell classes of images, and {type(model).__name__} writes texts"
+        )
     size = cfg.data.image_size
     shape = (cfg.data.in_chans, size, size)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)

@@ -31,6 +31,7 @@ from vitlab.errors import ConfigError
 from vitlab.run.console import write_json
 from vitlab.run.looking import look
 from vitlab.run.overlap import named
+from vitlab.run.preconditions import check_images
 from vitlab.views import shown
 
 AT_ONCE = 64  # images that a worker reads for one answer
@@ -41,6 +42,7 @@ WIDTH = 120  # of tables that go to a file
 
 def survey(cfg: DictConfig) -> dict[str, Any]:
     """Print the report and write it to cfg.output; returns it as plain types."""
+    check_images(cfg.data)
     looked = look(cfg)
     cfg = with_found(cfg, looked)
     datamodule = build(cfg.data, "data", found=looked)

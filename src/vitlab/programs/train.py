@@ -15,6 +15,7 @@ from vitlab.config.build import plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of
+from vitlab.data import ImageDataModule
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
@@ -25,7 +26,7 @@ from vitlab.run.looking import look
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.overlap import print_overlap
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
-from vitlab.run.preconditions import check_disk, check_task
+from vitlab.run.preconditions import check_disk, check_targets, check_task
 from vitlab.run.provenance import record_start
 from vitlab.run.result import Result, commands, partial_use
 from vitlab.run.run_loggers import build_loggers, closing_loggers, uploads
@@ -65,11 +66,12 @@ def build(start: Start, device: str = "cpu") -> Parts:
     datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
     cfg = with_found(cfg, datamodule.found)
+    check_targets(cfg, datamodule)
     with torch.device(device):
         model = build_model(cfg.model)
-        if cfg.data.patch_size is None:
+        if "patch_size" in cfg.data and cfg.data.patch_size is None:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
-    task = build_task(cfg, model, build_teacher(cfg))
+    task = build_task(cfg, model, build_teacher(cfg), datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
@@ -93,9 +95,10 @@ def begin(start: Start, parts: Parts) -> None:
     """Say what is about to run, load the weights it starts from, write config.yaml and provenance.json."""
     cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
     console.print_start(cfg, parts.datamodule, parts.task, trainer)
-    print_overlap(parts.datamodule.splits)
-    if start.state is None:
-        print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
+    if isinstance(parts.datamodule, ImageDataModule):
+        print_overlap(parts.datamodule.splits)
+        if start.state is None:
+            print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
     transfer = load_pretrained(model, cfg.model) if start.state is None else None
     if trainer.is_global_zero:
         resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))

@@ -10,29 +10,50 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from vitlab.callbacks.figures import write_figure
+from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import VisionTransformer, encoder_of
-from vitlab.programs.predict import read_image
+from vitlab.programs.predict import find_texts, named, read_image, text_view
+from vitlab.run.given_images import prepared
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import Task
+from vitlab.tasks import Task, TextGeneration
 from vitlab.tasks.supervised import Supervised
-from vitlab.views import OF_IMAGES, VIEWS, Likely, evaluating, gallery, likely, pick, trained_for, why_no_relevance
+from vitlab.views import (
+    OF_IMAGES,
+    VIEWS,
+    Likely,
+    evaluating,
+    gallery,
+    likely,
+    pick,
+    reading_figure,
+    texts_figure,
+    trained_for,
+    why_no_relevance,
+)
+
+READING = "reading"  # the view of models that write
 
 
 def visualize(cfg: DictConfig) -> list[Path]:
     """Draw cfg.views of the run's model, for the images that are named; returns the files, and prints them.
 
-    Raises ConfigError for a view that there is none of, for images that are wanting, and for a model without
-    attention; DataError for images that cannot be found or read.
+    Raises ConfigError for a view that there is none of, for images or texts that are wanting, and for a model without
+    attention; DataError for what cannot be found or read.
     """
     views = checked_views(cfg.views)
+    saved = SavedRun.open(cfg.run)
+    task = saved.task()
+    if isinstance(task, TextGeneration) and views in (None, [READING]):
+        return read_images(cfg, saved, task) if saved.input_vocabulary is None else read_texts(cfg, saved, task)
+    views = [view for view in VIEWS if view != "relevance"] if views is None else views
+    if READING in views:
+        raise ConfigError(f"views={READING} is of a run that writes texts, and by itself; {cfg.run} has others")
     of_images = [view for view in views if view in OF_IMAGES]
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
-    saved = SavedRun.open(cfg.run)
     paths = find_images(cfg.images) if of_images else []
-    task = saved.task()
     model = encoder_of(task.model)
     if model is None:
         raise ConfigError(
@@ -45,11 +66,8 @@ def visualize(cfg: DictConfig) -> list[Path]:
     if paths and datamodule.images.eval_crop.output_size() is None:
         raise ConfigError(f"views are drawn of images of one size, and run={cfg.run} was evaluated on different ones")
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)] if paths else []
-    read = [read_image(path, datamodule) for path in chosen]
-    for image in read:
-        if isinstance(image, str):
-            raise DataError(f"{image}; mend or remove the file")
-    images = torch.stack([image for image in read if isinstance(image, Tensor)]) if read else torch.empty(0)
+    read = readable_images(chosen, datamodule)
+    images = torch.stack(read) if read else torch.empty(0)
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     task.to(device)
     classes = likeliest_classes(task, inputs, saved.checkpoint["run"]["class_names"]) if read else None
@@ -64,9 +82,70 @@ def visualize(cfg: DictConfig) -> list[Path]:
             continue
         files.append(write_figure(figure, folder / f"{name}.png"))
         print(files[-1])
-    if len(paths) > len(chosen):
-        print(f"{len(chosen)} of {len(paths)} images; num_images={len(paths)} takes all")
+    tell_of_others(len(paths), len(chosen), "images")
     return files
+
+
+def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
+    """Draw where the decoder looks in each image while it writes. Raises as `visualize`."""
+    paths = find_images(named(cfg, "images"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    datamodule, task = saved.datamodule(), task.to(device).eval()
+    chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
+    images = readable_images(chosen, datamodule)
+    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
+    files = []
+    for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
+        view = prepared([image], datamodule, device)
+        with torch.inference_mode():
+            written = task.written(*view.arguments(), looks=True)
+        tokens = [task.vocabulary.decode([token]) or "end" for token in written.tokens[0].tolist()]
+        title = f"{path.name}: {task.vocabulary.decode(written.tokens[0].tolist())}"
+        grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
+        figure = reading_figure(image / 255, grid, written.looks, tokens, title)
+        files.append(write_figure(figure, folder / f"{READING}_{number}.png"))
+        print(files[-1])
+    tell_of_others(len(paths), len(chosen), "images")
+    return files
+
+
+def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
+    """Draw where words look at each other while texts are read and written. Raises as `visualize`."""
+    vocabulary = saved.input_vocabulary
+    assert vocabulary is not None
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    task = task.to(device).eval()
+    found = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
+    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
+    files = []
+    for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
+        words, present = text_view([found[place]], vocabulary, device).arguments()
+        with torch.inference_mode():
+            written = task.written(words, present, looks=True)
+            encoder = task.model.encoder.looks(words, present)
+        seen = [vocabulary.decode([token]) or "end" for token in words[0].tolist()]
+        tokens = [task.vocabulary.decode([token]) or "end" for token in written.tokens[0].tolist()]
+        title = f"{found[place]}: {task.vocabulary.decode(written.tokens[0].tolist())}"
+        figure = texts_figure(written.looks, encoder, seen, tokens, title)
+        files.append(write_figure(figure, folder / f"{READING}_{number}.png"))
+        print(files[-1])
+    tell_of_others(len(found), len(files), "texts")
+    return files
+
+
+def readable_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
+    """Read images as the model was evaluated, (C, H, W) uint8 each. Raises DataError for one that cannot be read."""
+    read = [read_image(path, datamodule) for path in paths]
+    for image in read:
+        if isinstance(image, str):
+            raise DataError(f"{image}; mend or remove the file")
+    return [image for image in read if isinstance(image, Tensor)]
+
+
+def tell_of_others(there: int, drawn: int, things: str) -> None:
+    """Say how many were left out, if any."""
+    if there > drawn:
+        print(f"{drawn} of {there} {things}; num_images={there} takes all")
 
 
 def likeliest_classes(task: Task, inputs: Tensor, class_names: list[str]) -> list[list[Likely]] | None:
@@ -86,10 +165,12 @@ def check_relevance(task: Task, model: VisionTransformer) -> None:
         raise ConfigError(f"views=relevance: {why}; leave it out")
 
 
-def checked_views(views: ListConfig) -> list[str]:
-    """Raise ConfigError unless each is a view."""
+def checked_views(views: ListConfig | str | None) -> list[str] | None:
+    """Raise ConfigError unless each is a view; null are all that suit the model."""
+    if views is None:
+        return None
     names = [str(view) for view in views] if isinstance(views, ListConfig) else [str(views)]
-    unknown = [name for name in names if name not in VIEWS]
+    unknown = [name for name in names if name not in (*VIEWS, READING)]
     if unknown or not names:
-        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join(VIEWS)}")
+        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join((*VIEWS, READING))}")
     return names

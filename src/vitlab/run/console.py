@@ -12,7 +12,7 @@ from rich.table import Table
 from vitlab import atomic_files
 from vitlab.config.found import PLACES
 from vitlab.config.nodes import Node
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
 from vitlab.tasks import Task
@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.Trainer) -> None:
+def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Trainer) -> None:
     """Print model, data, steps and parameter groups, before the first batch."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
@@ -29,10 +29,10 @@ def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.
     console = Console(soft_wrap=True, record=True)
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
-        "data": f"{sizes} images; {tail} of each epoch's order are left out" if tail else f"{sizes} images",
+        "data": f"{sizes} {datamodule.things}" + (f"; {tail} of each epoch's order are left out" if tail else ""),
         "classes": classes(datamodule),
         **({"found": options_found(datamodule)} if datamodule.found else {}),
-        "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} images "
+        "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
         f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),
@@ -56,15 +56,15 @@ def print_start(cfg: Node, datamodule: ImageDataModule, task: Task, trainer: pl.
     LOG.info("start\n%s", console.export_text().rstrip())
 
 
-def options_found(datamodule: ImageDataModule) -> str:
+def options_found(datamodule: DataModule) -> str:
     """What null and auto have come to mean, as it could be typed."""
     return " ".join(f"{PLACES[key]}={value}".replace(", ", ",") for key, value in datamodule.found.items())
 
 
-def classes(datamodule: ImageDataModule) -> str:
+def classes(datamodule: DataModule) -> str:
     """Say how many classes there are, and how many training images each has."""
     if not isinstance(datamodule.targets, Classes):
-        return f"none: images {datamodule.targets.kind}"
+        return f"none: {datamodule.targets.kind}"
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
     told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
     if isinstance(datamodule.targets, SeveralClasses):

@@ -9,13 +9,13 @@ from torch.nn import Module
 
 from vitlab.callbacks import WeightAverage
 from vitlab.checkpoints.contents import check_like
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.tasks import Task
 
 
 def check_continuation(
-    checkpoint: dict[str, Any], task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, first_step: int
+    checkpoint: dict[str, Any], task: Task, datamodule: DataModule, trainer: pl.Trainer, first_step: int
 ) -> None:
     """Raise CheckpointError or ConfigError unless the checkpoint belongs to this model, data and configuration."""
     if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:

@@ -4,13 +4,15 @@ import pytorch_lightning as pl
 
 from vitlab.callbacks import WeightAverage
 from vitlab.counting import TrainingMemory, training_memory
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule, ImageDataModule
 from vitlab.tasks import Task
 
 
-def memory_of_training(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> TrainingMemory | None:
+def memory_of_training(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
     """Count what a device with the whole model holds, as src/summary.py does, and an average of the weights; None for a
-    model that cannot be counted."""
+    model that cannot be counted, or that reads no images."""
+    if not isinstance(datamodule, ImageDataModule):
+        return None
     shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
     bf16 = "16" in str(trainer.precision)
     try:

@@ -5,14 +5,14 @@ import os
 import pytorch_lightning as pl
 import torch
 
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.run.demand import memory_of_training
 from vitlab.tasks import Task
 
 GIB = 2**30
 
 
-def too_many(datamodule: ImageDataModule, trainer: pl.Trainer, trained: Task | None) -> str:
+def too_many(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) -> str:
     """Say what to set when a batch did not fit: at most half of it, and, for a task that is trained, no more than the
     count for the device's memory."""
     share = datamodule.global_batch_size // trainer.world_size
@@ -33,7 +33,7 @@ def fitting(share: int, at_most: int) -> int | None:
     return next((number for number in range(min(share, at_most), 0, -1) if share % number == 0), None)
 
 
-def counted(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, memory: int) -> int | None:
+def counted(task: Task, datamodule: DataModule, trainer: pl.Trainer, memory: int) -> int | None:
     """Give the largest batch as the command summary counts it; None for a model that it cannot count."""
     demand = memory_of_training(task, datamodule, trainer)
     return None if demand is None else demand.largest_batch(memory)

@@ -29,7 +29,7 @@ from vitlab.out_of_memory import halved, refusing
 from vitlab.run.looking import look
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.precision import is_bf16, speed_up_float32_products
-from vitlab.run.preconditions import check_agreement
+from vitlab.run.preconditions import check_agreement, check_images
 from vitlab.run.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "patch_size")  # how a run sees images, whatever they are
@@ -60,6 +60,7 @@ class FrozenModel:
         if cfg.run is not None:
             check_overrides()
             saved = SavedRun.open(cfg.run)
+            check_images(saved.config.data)
             data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
             datamodule, model = shown(data, few_labels), saved.task().model
             origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
@@ -70,6 +71,7 @@ class FrozenModel:
                 )
             check_values(cfg)
             check_agreement(cfg)
+            check_images(cfg.data)
             cfg = with_found(cfg, look(cfg))
             data = plain(cfg)["data"]
             datamodule = shown(data, few_labels)

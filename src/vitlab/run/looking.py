@@ -11,7 +11,7 @@ from vitlab.config.nodes import Node
 from vitlab.data.batches.batch_size import fitting_batch
 from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
-from vitlab.data.targets import OneClass
+from vitlab.data.targets import OneClass, Texts
 from vitlab.features import same_in_a_mirror
 
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
@@ -32,7 +32,7 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
     view = known_view(cfg)
     source = build(cfg.data.source, "data.source")
     source.prepare()
-    if source.in_chans is None and is_open(cfg, "mode"):
+    if is_open(cfg, "mode") and source.in_chans is None:
         wanted.add("mode")
     divided = build(cfg.data.split, "data.split").divide(source.open(), cfg.seed, source.class_names)
     pool, indices = divided["train"]
@@ -43,7 +43,7 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
         found |= {key: view[key] for key in ("mean", "std")}
         wanted |= {key for key in ("mean", "std") if is_open(cfg, key)}
     if "flip_rate" in wanted:
-        safe = True
+        safe = not isinstance(pool.targets, Texts)
         if isinstance(pool.targets, OneClass):
             small, places = in_small(pool, spaced(indices, COMPARED), IN_SMALL)
             safe = same_in_a_mirror(small, pool.targets[places].collate(), len(source.class_names))

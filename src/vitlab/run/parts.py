@@ -9,9 +9,10 @@ from torch.nn import Module
 
 from vitlab.config.build import build
 from vitlab.config.nodes import Node
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
+from vitlab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Parts:
     """What a run is made of. The trainer has the loggers and callbacks, the task the model."""
 
     trainer: pl.Trainer
-    datamodule: ImageDataModule
+    datamodule: DataModule
     task: Task
 
 
@@ -27,19 +28,21 @@ def build_callbacks(cfg: Node) -> list[pl.Callback]:
     return [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
 
 
-def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> ImageDataModule:
+def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> DataModule:
     """Build the data, with all that is done to training images; `found` stands in cfg already."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
     return build(cfg.data, "data", **options, found=found)
 
 
-def build_task(cfg: Node, model: Module, teacher: Teacher | None = None) -> Task:
-    """Build the task. One that has a teacher needs it in training alone."""
+def build_task(cfg: Node, model: Module, teacher: Teacher | None = None, vocabulary: Vocabulary | None = None) -> Task:
+    """Build the task. One that has a teacher needs it in training alone; one that writes has the vocabulary of its
+    data."""
     return build(
         cfg.task,
         "task",
         model=model,
         **({"teacher": teacher} if "teacher" in cfg else {}),
+        **({"vocabulary": vocabulary} if "decoding" in cfg.task else {}),
         optimization=build(cfg.optimizer, "optimizer"),
         schedule=lambda num_steps: build(cfg.schedule, "schedule", num_steps=num_steps),
     )

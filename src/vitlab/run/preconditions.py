@@ -7,11 +7,13 @@ from torch import nn
 
 from vitlab.checkpoints.room import check_room
 from vitlab.config.nodes import Node
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
+from vitlab.data.targets import Classes
 from vitlab.distributed.environment import launched
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import ConfigError
 from vitlab.tasks import Task
+from vitlab.tasks.supervised import TASKS
 
 LEAST = {  # of the trainer's numbers that Lightning takes as they are
     **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
@@ -30,17 +32,38 @@ PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, N
 def check_agreement(cfg: Node) -> None:
     """Raise ConfigError unless the model takes what the data gives."""
     for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
-        for key in ("image_size", "in_chans", "num_classes"):
+        own = ("image_size", "in_chans") if place == "model.encoder" else ("image_size", "in_chans", "num_classes")
+        for key in own:  # an encoder's head is taken off
             value = model.get(key)
-            if value is not None and value != cfg.data[key]:
-                raise ConfigError(f"{place}.{key} is {value}, and data.{key} is {cfg.data[key]}; set data.{key} alone")
-    if cfg.data.patch_size != cfg.model.get("patch_size"):
+            if value is not None and value != cfg.data.get(key):
+                raise ConfigError(
+                    f"{place}.{key} is {value}, and data.{key} is {cfg.data.get(key)}; set data.{key} alone"
+                )
+    if cfg.data.get("patch_size") != cfg.model.get("patch_size"):
         raise ConfigError(
-            f"data.patch_size is {cfg.data.patch_size}, and model.patch_size {cfg.model.get('patch_size')}"
+            f"data.patch_size is {cfg.data.get('patch_size')}, and model.patch_size {cfg.model.get('patch_size')}"
         )
 
 
-def check_task(cfg: Node, task: Task, datamodule: ImageDataModule, trainer: pl.Trainer) -> None:
+def check_images(data: Node) -> None:
+    """Raise ConfigError for data without images, for a command that looks at these."""
+    if "images" not in data:
+        raise ConfigError("this command is of images, and the data has texts alone; choose another data= or run=")
+
+
+def check_targets(cfg: Node, datamodule: DataModule) -> None:
+    """Raise ConfigError unless a task of classes has data with classes, and one that writes has data with texts, and a
+    model with a decoder."""
+    other = f"this data has images {datamodule.targets.kind}; set " + TASKS.get(type(datamodule.targets), "task=...")
+    if "num_classes" in cfg.task and not isinstance(datamodule.targets, Classes):
+        raise ConfigError(f"the task learns from classes, and {other}")
+    if "decoding" in cfg.task and datamodule.vocabulary is None:
+        raise ConfigError(f"the task writes texts, and {other}")
+    if "decoding" in cfg.task and "decoder" not in cfg.model:
+        raise ConfigError("the task writes texts, and the model has no decoder; choose a reader, as model=reader_xs8")
+
+
+def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
     """Raise ConfigError unless the task logs the monitored metric, the schedule fits the run, and the data suits the
     task."""
     check_batches(trainer, datamodule)
@@ -107,7 +130,7 @@ def check_sharded(task: Task, cfg: Node) -> None:
         raise ConfigError("trainer=fsdp with compile=true is not tried yet; set compile to false, or use trainer=ddp")
 
 
-def check_batches(trainer: pl.Trainer, datamodule: ImageDataModule) -> None:
+def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
     """Raise ConfigError for a limit of the trainer that leaves no batch, and for validations rarer than an epoch."""
     batches = {"train": datamodule.steps_per_epoch * trainer.accumulate_grad_batches}
     batches |= {split: len(datamodule.evaluation_loader(split)) for split in ("val", "test")}

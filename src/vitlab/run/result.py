@@ -7,7 +7,8 @@ import pytorch_lightning as pl
 
 from vitlab.config.nodes import Node
 from vitlab.invocation import typed
-from vitlab.tasks import Task
+from vitlab.models import Transformer
+from vitlab.tasks import Task, TextGeneration
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import leaves_out
 
@@ -54,8 +55,10 @@ def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
     run = shown(folder)
     pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
     use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={run}"}
-    if isinstance(task, Supervised):
-        use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob>"}
+    if isinstance(task, Supervised | TextGeneration):
+        reads_texts = isinstance(task.model, Transformer)
+        given = "texts=<a text, or a file of lines>" if reads_texts else "images=<file, folder or glob>"
+        use = {"predict": f"{typed('predict')} run={run} {given}"}
     return {
         "folder": str(run),
         **pictures,

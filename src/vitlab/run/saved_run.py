@@ -1,7 +1,7 @@
 """Rebuild a finished run from what it saved."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from vitlab.errors import CheckpointError
 from vitlab.run.continuation import check_weights
 from vitlab.run.model import build_model
 from vitlab.run.parts import build_task
+from vitlab.vocabulary import Vocabulary, vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,27 @@ class SavedRun:
         path = find_checkpoint(run, "best", *LATEST)
         checkpoint = file.read(path)
         config = saved_config(checkpoint, str(path))
-        return cls(path, run_folder(path).absolute(), checkpoint, merged(config, node_of(changes or {})))
+        return cls(path, run_folder(path).absolute(), checkpoint, config).changed(changes or {})
+
+    def changed(self, changes: dict[str, Any]) -> "SavedRun":
+        """Open the same run with other values in its config."""
+        return replace(self, config=merged(self.config, node_of(changes)))
 
     def new_folder(self, command: str) -> Path:
         """Make a folder in the run's for one call of a command, named by the time."""
         return make_new(self.folder / command / f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Give the tokens that the model was taught to write; None for a model that writes nothing."""
+        state = self.checkpoint["run"].get("vocabulary")
+        return None if state is None else vocabulary_of(state)
+
+    @property
+    def input_vocabulary(self) -> Vocabulary | None:
+        """Give the tokens that the model reads; None for a model that reads images."""
+        state = self.checkpoint["run"].get("input_vocabulary")
+        return None if state is None else vocabulary_of(state)
 
     def datamodule(self) -> Any:
         """Build the data as the run had it, without mixing; nothing is opened yet."""
@@ -46,7 +63,7 @@ class SavedRun:
 
     def task(self) -> Any:
         """Build the task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
-        task = build_task(self.config, build_model(self.config.model))
+        task = build_task(self.config, build_model(self.config.model), vocabulary=self.vocabulary)
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         return task

@@ -18,7 +18,7 @@ from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import OF_THE_MACHINE, portable, saved_config
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.distributed.environment import other_rank
 from vitlab.run.preconditions import check_agreement
 from vitlab.run.provenance import versions
@@ -42,7 +42,7 @@ class Start:
     checkpoint: dict[str, Any]
     first_step: int
 
-    def record(self, datamodule: ImageDataModule, device_batch_size: int) -> dict[str, Any]:
+    def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
         config = {**portable(self.cfg), "resume": None, "break_lock": False}
         if datamodule.found:
@@ -51,6 +51,8 @@ class Start:
             "config": config,
             "choices": self.choices,
             "class_names": list(datamodule.class_names),
+            "vocabulary": None if datamodule.vocabulary is None else datamodule.vocabulary.state(),
+            "input_vocabulary": None if datamodule.input_vocabulary is None else datamodule.input_vocabulary.state(),
             "device_batch_size": device_batch_size,
             "fingerprint": datamodule.fingerprint,
             "versions": versions(),

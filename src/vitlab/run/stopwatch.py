@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule
 from vitlab.tasks import Task
 
 MOST_STEPS = 50
@@ -67,7 +67,7 @@ def now(module: pl.LightningModule) -> float:
     return time.perf_counter()
 
 
-def measured(task: Task, datamodule: ImageDataModule, trainer: pl.Trainer, seconds: float) -> Speed:
+def measured(task: Task, datamodule: DataModule, trainer: pl.Trainer, seconds: float) -> Speed:
     """Train on one device as the run would, on batches of its data module."""
     stopwatch = Stopwatch(seconds)
     alone = pl.Trainer(

@@ -8,6 +8,7 @@ from vitlab.tasks.multilabel import MultilabelClassification
 from vitlab.tasks.self_distillation import SelfDistillation
 from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
+from vitlab.tasks.text_generation import TextGeneration
 
 __all__ = [
     "Classification",
@@ -18,4 +19,5 @@ __all__ = [
     "Predictions",
     "SelfDistillation",
     "Task",
+    "TextGeneration",
 ]

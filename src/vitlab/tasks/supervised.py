@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.targets import OneClass, SeveralClasses, Targets
+from vitlab.data.targets import OneClass, SeveralClasses, Targets, Texts
 from vitlab.errors import ConfigError
 from vitlab.models import MaskedAutoencoder, SelfDistilled
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
-TASKS: dict[type[Targets], str] = {OneClass: "task=classification", SeveralClasses: "task=multilabel"}
+TASKS: dict[type[Targets], str] = {
+    OneClass: "task=classification",
+    SeveralClasses: "task=multilabel",
+    Texts: "task=captioning",
+}
 UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 
 

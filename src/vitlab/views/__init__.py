@@ -7,6 +7,7 @@ from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
 from vitlab.views.likely import Likely, likely, trained_for
 from vitlab.views.mosaic import pick, shown
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
+from vitlab.views.reading import reading_figure, texts_figure
 from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.rollout import rollout
 
@@ -26,11 +27,13 @@ __all__ = [
     "pick",
     "pooling_of",
     "principal_components",
+    "reading_figure",
     "relative_bias",
     "relevance",
     "rollout",
     "rotary_similarity",
     "shown",
+    "texts_figure",
     "trained_for",
     "why_no_relevance",
 ]

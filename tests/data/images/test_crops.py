@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp, kstest
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
+from vitlab.data import CenterCrop, LineCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import ArrayPool
@@ -359,3 +359,17 @@ def test_a_budgets_image_is_pillows_resize():
 def test_a_crop_that_is_none_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+# -- lines
+
+
+def test_a_line_has_one_height_and_its_own_width():
+    crop = LineCrop(image_size=16, patch_size=8, max_width=64, interpolation="bilinear")
+    sizes = np.array([(16, 40), (32, 80), (16, 43), (8, 8), (64, 8), (16, 2000)])
+    crops = crop(sizes, np.ones((6, 0)))
+    assert crops.sizes.tolist() == [[16, 40], [16, 40], [16, 40], [16, 16], [16, 8], [16, 64]]
+    assert crops.boxes[:, 2:].tolist() == sizes[:, ::-1].tolist()
+    for sizes, sentence in (({"image_size": 12}, "image_size 12 is"), ({"max_width": 4}, "max_width 4 is")):
+        with pytest.raises(ValueError, match=f"{sentence} not a multiple of patch_size 8"):
+            LineCrop(**{"image_size": 16, "patch_size": 8, "max_width": 64, "interpolation": "bilinear"} | sizes)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from vitlab.data.pools.splits import carve
 from vitlab.data.targets import Nothing, Outputs, Texts
 from vitlab.errors import ConfigError
+from vitlab.vocabulary import CharacterVocabulary
 
 
 @given(st.lists(st.text()))
@@ -21,8 +22,8 @@ def test_texts_come_back_from_a_batch(texts):
 
 
 def test_texts_are_encoded_as_they_are_told():
-    texts = Texts(["ab", "", "a"], encode=lambda text: [len(text)])
-    assert texts[[2, 0]].collate().codes.tolist() == [[1], [2]]
+    texts = Texts(["ab", "", "a"], CharacterVocabulary("ab"))
+    assert texts[[2, 0]].collate().codes.tolist() == [[3, 2, 0], [3, 4, 2]]
     assert texts[1:].words(1, []) == "a"
 
 

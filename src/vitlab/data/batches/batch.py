@@ -24,19 +24,31 @@ class View(NamedTuple):
         return (self.inputs,) if self.grid is None else (self.inputs, self.grid)
 
 
+class TextView(NamedTuple):
+    """Tokens of texts to be read (B, N), and which of them are `present` (B, N), not filled up."""
+
+    words: Tensor
+    present: Tensor
+
+    def arguments(self) -> tuple[Tensor, Tensor]:
+        """Give what the model is called with."""
+        return self.words, self.present
+
+
 class Batch(NamedTuple):
-    """The views of B images: one in most regimes, several, of one size or more, where they are compared.
+    """The views of B images, each a `View`: one in most regimes, several, of one size or more, where they are compared;
+    or B texts as a `TextView`.
 
     `target` is what the targets' kind collates: classes (B,), or, where an image may have several or is mixed, (B, K)
     how much of each. `index` (B,) is the place in the split.
     """
 
-    views: tuple[View, ...]
+    views: tuple[Any, ...]
     target: Any
     index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch has no use for
 
     @property
-    def view(self) -> View:
+    def view(self) -> Any:
         """Give the only view."""
         (view,) = self.views
         return view

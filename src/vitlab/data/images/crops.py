@@ -262,6 +262,35 @@ class TokenBudget(Crop):
         return crops._replace(sizes=grids.astype(int) * self.patch_size)
 
 
+class LineCrop(Crop):
+    """A line of writing: all of the image, `image_size` pixels high and as wide as its shape has it, a multiple of
+    `patch_size` and at most `max_width`. Raises ValueError for sizes that are no multiple of the patches."""
+
+    exact = True
+
+    def __init__(self, *, image_size: int, patch_size: int, max_width: int, interpolation: str):
+        super().__init__(image_size=image_size, interpolation=interpolation)
+        if patch_size is None or patch_size < 1:
+            raise ValueError("a line is read in patches; choose a model with a patch_size")
+        for key, size in {"image_size": image_size, "max_width": max_width}.items():
+            if size < 1 or size % patch_size:
+                raise ValueError(f"{key} {size} is not a multiple of patch_size {patch_size}")
+        self.patch_size = patch_size
+        self.max_width = max_width
+
+    def output_size(self) -> None:
+        return None
+
+    def mixed_patch_size(self) -> int:
+        return self.patch_size
+
+    def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
+        crops = self.crops(whole(sizes))
+        columns = np.round(sizes[:, 1] * self.image_size / sizes[:, 0] / self.patch_size)
+        crops.sizes[:, 1] = self.patch_size * np.clip(columns, 1, self.max_width // self.patch_size)
+        return crops
+
+
 class MultiCrop(Crop):
     """Several views of an image, `num_large` by one crop and `num_small` by another: multi-crop (Caron et al., 2020,
     arXiv:2006.09882, section 3.2). Raises ValueError without a large one, or with small ones that are larger."""

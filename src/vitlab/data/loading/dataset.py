@@ -104,7 +104,7 @@ class ImageSplit(Dataset):
 
     def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
         """Load and crop the images of one batch."""
-        pictures = self.pictures([int(self.indices[key.index]) for key in keys])
+        pictures = self.pictures(keys)
         sizes = np.array([self.source_size(key, p) for key, p in zip(keys, pictures, strict=True)])
         views = self.views(keys, sizes)
         return [self.sample(key, pictures[k], sizes[k], views, k) for k, key in enumerate(keys)]
@@ -120,15 +120,23 @@ class ImageSplit(Dataset):
         counters = np.array([(self.seed, key.epoch, key.index, key.view * num_views + view) for key in keys])
         return counted_numbers("crop", counters, draws)
 
-    def pictures(self, positions: list[int]) -> list[Picture | Exception]:
-        """Open the images at these places of the pool and read their headers; give the reason where that fails."""
+    def pictures(self, keys: Sequence[Key]) -> list[Picture | Exception]:
+        """Open the images of a batch and read their headers; give the reason where that fails."""
         pictures: list[Picture | Exception] = []
-        for stored in self.pool.load_many(positions):
+        for stored in self.stored(keys):
             try:
                 pictures.append(stored if isinstance(stored, Exception) else opened(stored, self.image_mode))
             except DAMAGE as error:
                 pictures.append(error)
         return pictures
+
+    def stored(self, keys: Sequence[Key]) -> list[Stored | Exception]:
+        """Load images as the pool has them, or makes them for this epoch."""
+        places = [int(self.indices[key.index]) for key in keys]
+        if not self.pool.draws:
+            return self.pool.load_many(places)
+        counters = np.array([(self.seed, key.epoch, key.index) for key in keys])
+        return self.pool.compose(places, counted_numbers("composition", counters, self.pool.draws))
 
     def source_size(self, key: Key, picture: Picture | Exception) -> tuple[int, int]:
         """Give height and width in the source, which a cache may hold smaller; (1, 1) for what cannot be read."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vitlab.data.targets import Targets
+from vitlab.data.targets import Targets, Texts
 
 Stored = bytes | np.ndarray  # an image file's content, or pixels (H, W) or (H, W, C) in uint8
 
@@ -20,12 +20,14 @@ class Pool:
     `targets` are of one kind in all pools of a source. `fingerprint` is a digest of what the pool holds. `groups` (n,)
     int64 numbers the shard that each image lies in, for an order that reads few shards at a time; None where any order
     costs the same. `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size.
-    `unreadable` says why images are known not to be readable.
+    `unreadable` says why images are known not to be readable. A pool that makes its images anew in every epoch makes
+    each of so many `draws`; 0: an image is always the same.
     """
 
     groups: np.ndarray | None = None
     pixels: np.ndarray | None = None
     unreadable: Mapping[int, str] = {}
+    draws = 0
 
     def __init__(self, targets: Targets, fingerprint: str):
         self.targets = targets
@@ -49,6 +51,10 @@ class Pool:
             except (OSError, ValueError) as error:
                 stored.append(error)
         return stored
+
+    def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
+        """The images of a batch, of numbers (B, draws) that are uniform in [0, 1)."""
+        raise NotImplementedError
 
     def size(self, i: int) -> tuple[int, int] | None:
         """Give the height and width that the i-th image had before a cache made it smaller; None where none did."""
@@ -76,6 +82,18 @@ class ArrayPool(Pool):
 
     def name(self, i: int) -> str:
         return f"{self.label} image {i}"
+
+
+class TextPool(Pool):
+    """Texts to `read`, and a text of each that is to be written."""
+
+    def __init__(self, read: Texts, targets: Texts):
+        digest = hashlib.blake2b(read.tobytes() + b"\0" + targets.tobytes(), digest_size=8)
+        super().__init__(targets, digest.hexdigest())
+        self.read = read
+
+    def name(self, i: int) -> str:
+        return str(self.read.values[i])
 
 
 class Source(Protocol):

@@ -3,7 +3,7 @@
 n images, B batch, L characters of the longest text
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from vitlab.data.targets.targets import Indices, Targets
+from vitlab.vocabulary import Vocabulary
 
 
 class TextBatch(NamedTuple):
-    """Token numbers of the texts, (B, L), padded with zeros behind their `lengths` (B,)."""
+    """Token numbers of the texts, (B, L), padded behind their `lengths` (B,)."""
 
     codes: Tensor
     lengths: Tensor
@@ -26,24 +27,29 @@ def code_points(text: str) -> list[int]:
 
 
 class Texts(Targets):
-    """n texts, of any length. `encode` turns one into numbers."""
+    """n texts, of any length, in the tokens of a vocabulary; without one, in Unicode's numbers and zeros."""
 
     kind = "with a text each"
 
-    def __init__(self, values: np.ndarray | Sequence[str], encode: Callable[[str], Sequence[int]] = code_points):
+    def __init__(self, values: np.ndarray | Sequence[str], vocabulary: Vocabulary | None = None):
         super().__init__(np.asarray(values, dtype=object))
-        self.encode = encode
+        self.vocabulary = vocabulary
 
     def __getitem__(self, indices: Indices) -> "Texts":
-        return Texts(self.values[indices], self.encode)
+        return Texts(self.values[indices], self.vocabulary)
 
     def tobytes(self) -> bytes:
         return "\0".join(self.values).encode("utf-8", "surrogatepass")
 
     def collate(self) -> TextBatch:
-        encoded = [torch.tensor(self.encode(text), dtype=torch.long) for text in self.values]
+        encode, fill = code_points, 0
+        if self.vocabulary is not None:
+            encode, fill = self.vocabulary.encode, self.vocabulary.special.padding
+        encoded = [torch.tensor(encode(text), dtype=torch.long) for text in self.values]
         lengths = torch.tensor([len(codes) for codes in encoded], dtype=torch.long)
-        codes = torch.nn.utils.rnn.pad_sequence(encoded, batch_first=True) if encoded else torch.empty(0, 0).long()
+        codes = torch.empty(0, 0).long()
+        if encoded:
+            codes = torch.nn.utils.rnn.pad_sequence(encoded, batch_first=True, padding_value=fill)
         return TextBatch(codes, lengths)
 
     def words(self, i: int, class_names: Sequence[str]) -> str:

@@ -1,0 +1,161 @@
+"""How well lines of digits and numbers in words are read: three seeds with their intervals, lengths that were never
+seen, kinds of positions, and what is lost without 1/√d, without the mask, and without positions.
+
+    python experiments/benchmarks/reading.py            # everything, into experiments/benchmarks/reading.md
+    python experiments/benchmarks/reading.py lines      # of: lines, positions, words, switches
+
+Run it alone on the machine. A run that is there already, below runs/reading, is not done again.
+"""
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from vitlab.reports.confidence import half_width
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = Path("runs/reading")
+SEEDS = (0, 1, 2)
+LINES = [
+    "model=reader_xs8",
+    "data=digit_lines",
+    "task=captioning",
+    "callbacks=[default,ema]",
+    "callbacks.ema.decay=0.99",
+]
+LINES += ["optimizer.lr=2e-3", "trainer.max_epochs=9"]
+WORDS = ["model=transformer_mu", "data=number_words", "task=sequence", "optimizer.lr=2e-3", "trainer.max_epochs=2"]
+LONGER = ["+data.source.min_length=9", "+data.source.max_length=12"]
+POSITIONS = {
+    "rotary encoder, learned decoder": [],
+    "rotary encoder, fixed decoder": ["model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"],
+    "rotary encoder and decoder": ["model.decoder.position=rotary_1d"],
+    "learned encoder and decoder": ["model.encoder.position=learned_2d"],
+    "fixed encoder and decoder": [
+        *["model.encoder.position=sincos_2d", "model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"]
+    ],
+}
+SWITCHES = {
+    "as in the paper": [],
+    "without 1/√d": ["model.encoder.scaled_attention=false", "model.decoder.scaled_attention=false"],
+    "without the mask": ["model.decoder.causal=false"],
+    "without positions": ["model.encoder.position=none", "model.decoder.position=none"],
+}
+
+
+def command(entry: str, *words: str) -> None:
+    print(f"$ python src/{entry}.py {' '.join(words)}", flush=True)
+    subprocess.run([sys.executable, str(ROOT / "src" / f"{entry}.py"), *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def trained(name: str, seed: int, options: Sequence[str]) -> tuple[Path, float]:
+    """A run, and the minutes that all of it took."""
+    folder = RUNS / f"{name.replace(' ', '_').replace('/', '').replace(',', '')}_{seed}"
+    if not (folder / "result.json").is_file():
+        started = time.time()
+        command("train", *options, f"seed={seed}", f"hydra.run.dir={folder}", "trainer=cpu", "logger=none")
+        (folder / "minutes.txt").write_text(str((time.time() - started) / 60))
+    return folder, float((folder / "minutes.txt").read_text())
+
+
+def tested(folder: Path) -> float:
+    return json.loads((folder / "result.json").read_text())["test"]["test/exact"]
+
+
+def longer(folder: Path) -> float:
+    """Of lines of 9 to 12 digits, by a model that has seen 8 at most."""
+    output = folder / "longer"
+    if not (output / "evaluation_test.json").is_file():
+        command("evaluate", f"run={folder}", *LONGER, f"output={output}")
+    return json.loads((output / "evaluation_test.json").read_text())["test/exact"]
+
+
+def told(values: Sequence[float]) -> str:
+    """A mean in % with its 95 % interval, and the values."""
+    each = ", ".join(f"{100 * value:.2f}" for value in values)
+    return f"{100 * mean(values):.2f} ± {100 * half_width(values):.2f} | {each}"
+
+
+def lines() -> list[str]:
+    runs = [trained("lines", seed, LINES) for seed in SEEDS]
+    rows = ["## Lines of digits", "", "| test lines | exact match, % | each seed |", "|---|---|---|"]
+    rows.append(f"| 1 to 8 digits | {told([tested(folder) for folder, _ in runs])} |")
+    rows.append(f"| 9 to 12, unseen | {told([longer(folder) for folder, _ in runs])} |")
+    return [*rows, "", f"Training and test: {', '.join(f'{minutes:.1f}' for _, minutes in runs)} minutes."]
+
+
+def positions() -> list[str]:
+    rows = [
+        "## Positions",
+        "",
+        "| positions | 1 to 8 digits, % | each seed | 9 to 12, % | each seed |",
+        "|---|---|---|---|---|",
+    ]
+    for name, options in POSITIONS.items():
+        runs = [trained(f"lines {name}" if options else "lines", seed, [*LINES, *options])[0] for seed in SEEDS]
+        rows.append(f"| {name} | {told([tested(run) for run in runs])} | {told([longer(run) for run in runs])} |")
+    return rows
+
+
+def words() -> list[str]:
+    runs = [trained("words", seed, WORDS) for seed in SEEDS]
+    rows = ["## Numbers in words", "", "| | exact match, % | each seed |", "|---|---|---|"]
+    rows.append(f"| test numbers | {told([tested(folder) for folder, _ in runs])} |")
+    return [*rows, "", f"Training and test: {', '.join(f'{minutes:.1f}' for _, minutes in runs)} minutes."]
+
+
+def switches() -> list[str]:
+    rows = ["## Three switches, on numbers in words", "", "| | exact match, % | each seed |", "|---|---|---|"]
+    curves = {}
+    for name, options in SWITCHES.items():
+        runs = [trained(f"words {name}" if options else "words", seed, [*WORDS, *options])[0] for seed in SEEDS]
+        rows.append(f"| {name} | {told([tested(run) for run in runs])} |")
+        curves[name] = [curve(run) for run in runs]
+    draw(curves)
+    return [*rows, "", "![training loss](reading_switches.png)"]
+
+
+def curve(folder: Path) -> dict[int, float]:
+    """The training loss by its step."""
+    with open(folder / "metrics.csv", newline="") as file:
+        return {int(row["step"]): float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]}
+
+
+def draw(curves: dict[str, list[dict[int, float]]]) -> None:
+    """Means over the seeds, and their 95 % intervals."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, runs in curves.items():
+        steps = sorted(set.intersection(*(set(run) for run in runs)))
+        middle = [mean(run[step] for run in runs) for step in steps]
+        half = [half_width([run[step] for run in runs]) for step in steps]
+        axes.plot(steps, middle, label=name)
+        axes.fill_between(
+            steps,
+            [m - h for m, h in zip(middle, half, strict=True)],
+            [m + h for m, h in zip(middle, half, strict=True)],
+            alpha=0.2,
+        )
+    axes.set(xlabel="optimizer step", ylabel="training loss, nats a token", yscale="log")
+    axes.legend()
+    figure.savefig(Path(__file__).with_name("reading_switches.png"), dpi=110)
+
+
+PARTS = {"lines": lines, "positions": positions, "words": words, "switches": switches}
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:] or list(PARTS)
+    if unknown := set(chosen) - PARTS.keys():
+        sys.exit(f"{', '.join(unknown)} is not among: {', '.join(PARTS)}")
+    said = [line for name in chosen for line in [*PARTS[name](), ""]]
+    text = "\n".join([f"{time.strftime('%Y-%m-%d')}, 95 % intervals by Student's t over seeds {SEEDS}.", "", *said])
+    Path(__file__).with_name("reading.md").write_text(text)
+    print(text)

@@ -1,0 +1,190 @@
+"""Lines of handwritten digits, to be read: composed on the spot of scikit-learn's, spaced and slanted, of any length.
+
+n lines, B batch, M characters of the longest, H W image height and width
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.pools.splits import divide
+from vitlab.data.sources.digits import Digits
+from vitlab.data.targets import Texts
+from vitlab.seeding import counted_numbers
+from vitlab.vocabulary import CharacterVocabulary
+
+VAL, TEST = 0.1, 0.2  # of the digits, and of the sums: a line of a split has only its own
+DIGITS = "0123456789"
+OF_A_LINE, OF_A_CHARACTER = 2, 7  # numbers that decide what is drawn
+SIGNS = {  # as a hand would draw them in 8x8 pixels, each dark pixel by its row
+    "+": ("........", "...#....", "...#....", ".#####..", "...#....", "...#....", "........", "........"),
+    "=": ("........", "........", ".#####..", "........", "........", ".#####..", "........", "........"),
+}
+
+BORDER = ((0, 0), (1, 1), (1, 1))  # of a glyph, so that its strokes end softly
+
+Glyphs = dict[str, np.ndarray]  # the pictures of each character, (m, 10, 10) uint8
+
+
+class DigitLines:
+    """Lines of `min_length` to `max_length` digits, all lengths alike, in images of `height` pixels and their own
+    width, a multiple of half the height.
+
+    A line for training shows the same digits in each epoch, in another hand: it is composed of the numbers of (seed,
+    epoch, index). The others are always the same. A test line is made of digits that no training line has: they are
+    those that data=digits tests on. Raises ValueError for sizes out of range.
+    """
+
+    in_chans = 1
+    characters = DIGITS
+
+    def __init__(self, *, num_lines: int, num_evaluated: int, min_length: int, max_length: int, height: int):
+        if min(num_lines, num_evaluated) < 1:
+            raise ValueError(f"num_lines {num_lines} or num_evaluated {num_evaluated} is not at least 1")
+        if not 1 <= min_length <= max_length:
+            raise ValueError(f"min_length {min_length} and max_length {max_length} are no range of lengths from 1 on")
+        if height < 8:
+            raise ValueError(f"height {height} is not at least 8, the pixels of a digit")
+        self.class_names: list[str] = []
+        self.counts = {"train": num_lines, "val": num_evaluated, "test": num_evaluated}
+        self.min_length, self.max_length, self.height = min_length, max_length, height
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def open(self) -> dict[str, Pool]:
+        vocabulary = CharacterVocabulary(self.characters)
+        parts = divide(Digits().open(), VAL, TEST)
+        pools: dict[str, Pool] = {}
+        for split, (digits, places) in parts.items():
+            assert digits.pixels is not None
+            classes = digits.targets.values[places]
+            glyphs = {digit: digits.pixels[places[classes == k]] for k, digit in enumerate(DIGITS)} | signs()
+            glyphs = {character: np.pad(pictures, BORDER) for character, pictures in glyphs.items()}
+            shown, texts = self.lines(split)
+            pools[split] = LinePool(shown, Texts(texts, vocabulary), glyphs, self.height, varied=split == "train")
+        return pools
+
+    def lines(self, split: str) -> tuple[list[str], list[str]]:
+        """What the lines of a split show, and what is to be written of them."""
+        numbers = self.numbers(split, 1 + self.max_length)
+        lengths = self.min_length + (numbers[:, 0] * (self.max_length - self.min_length + 1)).astype(int)
+        digits = (numbers[:, 1:] * 10).astype(int)
+        texts = ["".join(map(str, row[:length])) for row, length in zip(digits, lengths, strict=True)]
+        return texts, texts
+
+    def numbers(self, split: str, count: int) -> np.ndarray:
+        """What the lines of a split are drawn from, (n, count), always the same."""
+        counters = np.stack([np.full(self.counts[split], SPLITS.index(split)), np.arange(self.counts[split])], axis=1)
+        return counted_numbers("digit lines", counters, count)
+
+
+class DigitSums(DigitLines):
+    """Sums of two numbers with `min_length` to `max_length` digits each, all lengths alike: "3+4=" is shown, and
+    "3+4=7" to be written. No sum of a split is one of another's, either way round. Raises ValueError for numbers of
+    more than 3 digits."""
+
+    characters = DIGITS + "+="
+
+    def __init__(self, *, num_lines: int, num_evaluated: int, min_length: int, max_length: int, height: int):
+        if max_length > 3:
+            raise ValueError(f"max_length {max_length} of the numbers in a sum is more than 3")
+        super().__init__(
+            num_lines=num_lines,
+            num_evaluated=num_evaluated,
+            min_length=min_length,
+            max_length=max_length,
+            height=height,
+        )
+
+    def lines(self, split: str) -> tuple[list[str], list[str]]:
+        numbers = self.numbers(split, 3)
+        lengths = self.min_length + (numbers[:, :2] * (self.max_length - self.min_length + 1)).astype(int)
+        summands = np.zeros_like(lengths)
+        for a, b in np.unique(lengths, axis=0).tolist():
+            rows, own = (lengths == (a, b)).all(axis=1), sums_of(split, a, b)
+            summands[rows] = own[(numbers[rows, 2] * len(own)).astype(int)]
+        shown = [f"{a}+{b}=" for a, b in summands.tolist()]
+        return shown, [f"{line}{a + b}" for line, (a, b) in zip(shown, summands.tolist(), strict=True)]
+
+
+def sums_of(split: str, first: int, second: int) -> np.ndarray:
+    """All pairs of numbers with so many digits that belong to a split. -> (pairs, 2)"""
+    least, most = ([0 if digits == 1 else 10 ** (digits - 1), 10**digits] for digits in (first, second))
+    pairs = np.stack(np.meshgrid(np.arange(*least), np.arange(*most), indexing="ij"), axis=-1).reshape(-1, 2)
+    number = counted_numbers("digit sums", np.sort(pairs, axis=1), 1)[:, 0]
+    return pairs[np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)]
+
+
+class LinePool(Pool):
+    """Lines of glyphs, drawn when they are asked for; `varied`: anew in every epoch."""
+
+    def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: int, *, varied: bool):
+        digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
+        for character, pictures in glyphs.items():
+            digest.update(character.encode() + pictures.tobytes())
+        super().__init__(targets, f"{digest.hexdigest()}-{height}")
+        self.shown, self.glyphs, self.height = shown, glyphs, height
+        self.most = OF_A_LINE + OF_A_CHARACTER * max(map(len, shown))
+        self.draws = self.most if varied else 0
+
+    def load(self, i: int) -> np.ndarray:
+        return line_of(self.shown[i], counted_numbers("fixed line", np.array([[i]]), self.most)[0], self)
+
+    def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
+        return [line_of(self.shown[i], row, self) for i, row in zip(indices, numbers, strict=True)]
+
+    def name(self, i: int) -> str:
+        return f"line {i}"
+
+
+def line_of(shown: str, numbers: np.ndarray, pool: LinePool) -> np.ndarray:
+    """Draw a line of (draws,) numbers: how it leans and is spaced, and of each character which picture, how wide and
+    high, how it leans and turns, how low it stands, and the room behind it. -> (H, W) uint8"""
+    H = pool.height
+    slant, spacing, *others = numbers.tolist()
+    slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
+    placed, left = [], H / 8
+    for k, character in enumerate(shown):
+        which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
+        pictures = pool.glyphs[character]
+        width, height = H * between(wide, 0.7, 0.95), H * between(high, 0.75, 1.0)
+        lean, angle = slant + between(lean, -0.15, 0.15), between(angle, -0.15, 0.15)
+        middle = left + width / 2, height / 2 + low * (H - height)
+        placed.append((pictures[int(which * len(pictures))], width / 8, height / 8, lean, angle, *middle))
+        left += width * 0.85 + H * between(room, -0.05, 0.15) + H * spacing
+    step = H // 2
+    line = np.zeros((H, step * math.ceil((left + H / 8) / step)), np.uint8)
+    for glyph, across, down, lean, angle, x, y in placed:
+        begin, end = max(0, int(x - H)), min(line.shape[1], int(x + H) + 1)
+        part = drawn(glyph, across, down, lean, angle, x - begin, y, (end - begin, H))
+        np.maximum(line[:, begin:end], part, out=line[:, begin:end])
+    return line
+
+
+def drawn(
+    glyph: np.ndarray, across: float, down: float, lean: float, angle: float, x: float, y: float, size: tuple[int, int]
+) -> np.ndarray:
+    """A glyph (10, 10) stretched `across` and `down`, turned by an angle in radians and leaning to the right, with its
+    middle at (x, y). Pillow wants to know of each pixel where it comes from: all that undone. -> (H, W) uint8"""
+    cos, sin = math.cos(angle), math.sin(angle)
+    a, b = cos / across, (cos * lean + sin) / across
+    d, e = -sin / down, (cos - sin * lean) / down
+    coefficients = (a, b, 5 - a * x - b * y, d, e, 5 - d * x - e * y)
+    image = Image.fromarray(glyph)
+    return np.asarray(image.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
+
+
+def signs() -> Glyphs:
+    pixels = {sign: [[255 * (dot == "#") for dot in row] for row in rows] for sign, rows in SIGNS.items()}
+    return {sign: np.array([rows], dtype=np.uint8) for sign, rows in pixels.items()}
+
+
+def between(number: float, least: float, most: float) -> float:
+    """A number in [0, 1) stretched over a range."""
+    return least + number * (most - least)

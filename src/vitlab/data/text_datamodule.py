@@ -1,0 +1,138 @@
+"""Texts that are read, and texts to be written of them, in batches for the trainer.
+
+B batch, N tokens of the longest text read, M of the longest to be written
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from vitlab.data.batches.batch import Batch, TextView
+from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.checks import check_targets
+from vitlab.data.datamodule import DataModule
+from vitlab.data.loading.loader import Loader
+from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
+from vitlab.data.pools.pool import TextPool
+from vitlab.data.pools.splits import Splits
+from vitlab.data.targets import Targets, TextBatch, Texts
+from vitlab.vocabulary import Vocabulary
+
+
+class NoImages:
+    """What is asked of images, of data without any."""
+
+    num_views = 1
+    mixed_sizes = False
+
+
+class TextDataModule(DataModule):
+    """Batches of the splits train, val and test: texts to be read, and a text to be written of each.
+
+    Texts are numbered in this process, as they are needed. `input_vocab_size` and `input_max_length` are those of the
+    texts read. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    """
+
+    images = NoImages()
+    things = "texts"
+
+    def __init__(
+        self,
+        *,
+        source: Any,
+        vocab_size: int | None,
+        max_length: int | None,
+        input_vocab_size: int | None,
+        input_max_length: int | None,
+        global_batch_size: int,
+        device_batch_size: int | None,
+        seed: int,
+        split: Splits,
+        found: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(
+            global_batch_size=global_batch_size, device_batch_size=device_batch_size, seed=seed, found=found
+        )
+        self.source = source
+        self.vocab_size, self.max_length = vocab_size, max_length
+        self.input_vocab_size, self.input_max_length = input_vocab_size, input_max_length
+        self.split = split
+        self.splits: dict[str, TextSplit] = {}
+
+    @property
+    def input_vocabulary(self) -> Vocabulary | None:  # type: ignore[override]
+        return self.splits["train"].read.vocabulary
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open the source and divide it into splits; the second call does nothing."""
+        if self.splits:
+            return
+        pools = self.source.open()
+        check_targets(pools, [], None, 0.0)
+        self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
+        parts: dict[str, Any] = self.split.divide(pools, self.seed, [])
+        self.splits = {name: TextSplit(*part) for name, part in parts.items()}
+        self.training = self.splits["train"]
+        splits = self.splits.values()
+        self._find_tokens([split.targets for split in splits], self.vocabulary)
+        keys = "input_vocab_size", "input_max_length"
+        self._find_tokens([split.read for split in splits], self.input_vocabulary, keys)
+        self._check_batches()
+
+    def train_dataloader(self) -> Loader:
+        """Load the training batches from the trainer's step on."""
+        return self._loader("train", self.training_order()[0])
+
+    def evaluation_loader(self, split: str) -> Loader:
+        return self._loader(split, self.evaluation_order(split)[0])
+
+    def _loader(self, split: str, order: TrainingOrder | EvaluationOrder) -> Loader:
+        device = self._trainer().strategy.root_device
+        return Loader(self.splits[split], order, num_workers=0, prefetch_batches=None, stall_timeout=0, device=device)
+
+    def on_after_batch_transfer(self, batch: RawBatch, dataloader_idx: int) -> Batch:
+        return finished(batch)
+
+
+class TextSplit(Dataset):
+    """The samples `places` of a pool; items of a whole batch -> RawBatch."""
+
+    def __init__(self, pool: TextPool, places: np.ndarray):
+        self.pool, self.places = pool, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def read(self) -> Texts:
+        return self.pool.read[self.places]
+
+    @property
+    def targets(self) -> Targets:
+        return self.pool.targets[self.places]
+
+    def words(self, index: int, class_names: Sequence[str]) -> str:
+        return self.pool.targets.words(int(self.places[index]), class_names)
+
+    def name(self, index: int) -> str:
+        return self.pool.name(int(self.places[index]))
+
+    def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
+        index = np.array([key.index for key in keys], dtype=int)
+        return collated(self.pool.read[self.places[index]], self.pool.targets[self.places[index]].collate(), index)
+
+
+def collated(read: Texts, target: TextBatch | None, index: np.ndarray) -> RawBatch:
+    """Collate texts to be read, with what is to be written of them where that is known."""
+    return RawBatch((read.collate(),), target, torch.from_numpy(index))  # type: ignore[arg-type]
+
+
+def finished(batch: RawBatch) -> Batch:
+    """Give what a model takes: tokens, and which of them are there."""
+    codes, lengths = batch.view
+    present = torch.arange(codes.shape[1], device=codes.device) < lengths[:, None]
+    return Batch((TextView(codes, present),), batch.target, batch.index)

@@ -1,0 +1,104 @@
+"""Texts, written one token after the other, of what a model has read: an image, or another text.
+
+B batch, M tokens of the longest text, V vocab_size
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+
+from vitlab.data.batches.batch import Batch
+from vitlab.data.targets import Texts
+from vitlab.errors import ConfigError
+from vitlab.losses import next_token_cross_entropy, teacher_forced
+from vitlab.models import EncoderDecoder
+from vitlab.optim import Optimization, Schedule
+from vitlab.tasks.supervised import Predictions
+from vitlab.tasks.task import Task
+from vitlab.tasks.text_errors import TextErrors
+from vitlab.tasks.training_data import TrainingData
+from vitlab.vocabulary import Vocabulary
+
+
+class TextGeneration(Task):
+    """Each token is predicted from the right ones before it (teacher forcing); evaluation scores that loss, and what
+    the model writes by itself: `exact` the share of right texts, `cer` the character error rate.
+
+    `decoding` is one of vitlab.decoding. Raises ValueError for a model that writes no texts, and ConfigError for a
+    vocabulary of another size than the model's.
+    """
+
+    model: EncoderDecoder
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        vocabulary: Vocabulary,
+        optimization: Optimization,
+        schedule: Callable[[int], Schedule],
+        label_smoothing: float,
+        decoding: Any,
+        monitor: str,
+        seed: int,
+    ):
+        if not isinstance(model, EncoderDecoder):
+            raise ValueError(f"the model is a {type(model).__name__}, and writes no texts; choose model=reader_xs8")
+        decoder = model.decoder
+        if decoder.head.out_features != len(vocabulary):
+            raise ConfigError(
+                f"model.decoder.vocab_size is {decoder.head.out_features}, and the texts are written in "
+                f"{len(vocabulary)} tokens; leave it to data.vocab_size=null"
+            )
+        self.vocabulary, self.max_length = vocabulary, decoder.max_length
+        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        self.label_smoothing = label_smoothing
+        self.decoding = decoding
+        self.loss(torch.zeros(1, 1, 2), torch.zeros(1, 1, dtype=torch.long), label_smoothing)  # refuses it now
+
+    def monitors(self) -> list[str]:
+        return ["val/loss", "val/exact", "val/cer"]
+
+    def new_metrics(self, stage: str) -> MetricCollection:
+        if stage == "fit":
+            return MetricCollection({})
+        return MetricCollection({"text": TextErrors(self.vocabulary, self.max_length)})
+
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
+        assert isinstance(datamodule.targets, Texts)
+
+    def loss(self, logits: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
+        """(B, M, V), (B, M) -> (B,)"""
+        padding = self.vocabulary.special.padding
+        return next_token_cross_entropy(logits, target, padding=padding, label_smoothing=label_smoothing)
+
+    def forward(self, target: Tensor, *inputs: Any) -> Tensor:
+        """The logits of each token of a target (B, M), told those before it, and what the model reads. -> (B, M, V)"""
+        present = target != self.vocabulary.special.padding
+        return self.model(teacher_forced(target, self.vocabulary.special.begin), *inputs, written_present=present)
+
+    def training_losses(self, batch: Batch) -> Tensor:
+        target = batch.target.codes
+        return self.loss(self(target, *batch.view.arguments()), target, self.label_smoothing)
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        target, inputs = batch.target.codes, batch.view.arguments()
+        loss = self.loss(self(target, *inputs), target, 0.0)
+        written = self.written(*inputs)
+        self.metrics[stage].update(written.tokens, target)
+        return loss, {"predictions": Predictions(written, loss)}
+
+    def written(self, *inputs: Any, looks: bool = False) -> Any:
+        """What the model writes of what it is given to read, as `decoding` gives it."""
+        return self.decoding(self.model.writing(*inputs), self.vocabulary.special, looks=looks)
+
+    def probabilities(self, written: Any) -> Tensor:
+        """The tokens of written texts, and how probable each was, filled up behind their ends. -> (B, 2, max_length)"""
+        missing = self.max_length - written.tokens.shape[1]
+        tokens = nn.functional.pad(written.tokens, (0, missing), value=self.vocabulary.special.padding)
+        probabilities = nn.functional.pad(written.log_probs.exp(), (0, missing))
+        return torch.stack([tokens.float(), probabilities], dim=1)

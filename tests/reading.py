@@ -1,0 +1,9 @@
+"""A reader of digit lines, and one of numbers in words, small enough for a test."""
+
+SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
+SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]
+READER = ["model=reader_xs8", *SIZES, "task=captioning", "data=digit_lines", "data.source.num_lines=300"]
+READER += ["data.source.num_evaluated=50", "data.source.max_length=3", "global_batch_size=32"]
+WRITER = ["model=transformer_mu", "task=sequence", "data=number_words", "data.source.num_numbers=1000"]
+WRITER += ["global_batch_size=64", "trainer=cpu", "trainer.precision=32-true", "logger=none"]
+READER += ["trainer=cpu", "trainer.precision=32-true", "logger=none"]

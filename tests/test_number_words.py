@@ -1,0 +1,164 @@
+"""Texts of texts: numbers in words are read, and written in digits, without any image."""
+
+import csv
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from conftest import BARE
+from reading import WRITER
+
+import vitlab
+from vitlab.data import NumberWords
+from vitlab.data.sources.number_words import in_words
+from vitlab.errors import ConfigError, DataError
+from vitlab.vocabulary import WordVocabulary, vocabulary_of
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory):
+    """A finished run of a few steps."""
+    folder = tmp_path_factory.mktemp("writer") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        words = [*WRITER, *BARE[1:], "trainer.max_steps=12", "optimizer.lr=3e-3"]
+        patch.setattr(sys, "argv", ["train.py", *words, f"hydra.run.dir={folder}"])
+        patch.chdir(folder.parent)
+        __import__("train").main()
+    return folder
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (20, "twenty"),
+        (241, "two hundred forty-one"),
+        (700, "seven hundred"),
+        (1000, "one thousand"),
+        (90_017, "ninety thousand seventeen"),
+        (123_456, "one hundred twenty-three thousand four hundred fifty-six"),
+    ],
+)
+def test_numbers_are_said_as_one_says_them(number, words):
+    assert in_words(number) == words
+
+
+def test_every_number_has_words_of_its_own_and_is_read_by_them():
+    pool = NumberWords(num_numbers=3000).open()["train"]
+    assert len(set(pool.read.values)) == 3000
+    assert pool.targets.tolist() == [str(number) for number in range(3000)]
+    batch = pool.read[[241, 7]].collate()
+    assert batch.lengths.tolist() == [5, 2]
+    assert pool.read.vocabulary.decode(batch.codes[0].tolist()) == "two hundred forty one"
+    with pytest.raises(ValueError, match="num_numbers 0 is not from 1"):
+        NumberWords(num_numbers=0)
+
+
+def test_a_vocabulary_of_words_comes_back_and_knows_no_others():
+    vocabulary = WordVocabulary(["one", "twenty"])
+    assert vocabulary.encode("twenty-one") == [4, 3, 2]
+    assert vocabulary_of(vocabulary.state()) == vocabulary != WordVocabulary(["one"])
+    with pytest.raises(DataError, match="the word 'two' of the text 'twenty-two' is not among the 2 known"):
+        vocabulary.encode("twenty-two")
+    for words in ([], ["a", "a"], ["a b"], [""]):
+        with pytest.raises(ConfigError, match="a vocabulary has words, each once"):
+            WordVocabulary(words)
+
+
+def test_a_run_splits_by_number_and_evaluation_is_the_runs_own(cli, writer):
+    said = rows(writer / "test_predictions.csv")
+    assert len(said) == 200 == len({row["name"] for row in said})
+    assert all(in_words(int(row["true"])) == row["name"] for row in said)
+    test = json.loads((writer / "result.json").read_text())["test"]
+    again = cli("evaluate", f"run={writer}")
+    assert again.status == 0, again.err
+    found = json.loads((writer / "evaluation_test.json").read_text())
+    assert {name: found[name] for name in test} == pytest.approx(test)
+
+
+def test_texts_are_read_alone_and_from_a_file(cli, writer, tmp_path):
+    (tmp_path / "numbers.txt").write_text("forty-two\nnine hundred\n")
+    for texts, count in (("two hundred forty-one", 1), ("numbers.txt", 2)):
+        run = cli("predict", f"run={writer}", f"texts={texts}", "output=said.csv")
+        assert run.status == 0, run.err
+        assert len(rows("said.csv")) == count
+    assert rows("said.csv")[1]["read"] == "nine hundred"
+    assert cli("predict", f"run={writer}", "texts=forty-two").status == 0
+    assert len(list(writer.glob("predict/*/predictions.csv"))) == 1
+
+
+def test_where_words_look_is_drawn_into_the_run_or_elsewhere(cli, writer, tmp_path):
+    run = cli("visualize", f"run={writer}", "texts=two hundred forty-one", "output=seen")
+    assert run.status == 0, run.err
+    assert [path.name for path in (tmp_path / "seen").iterdir()] == ["reading_1.png"]
+    assert cli("visualize", f"run={writer}", "texts=forty-two").status == 0
+    assert len(list(writer.glob("visualize/*/reading_1.png"))) == 1
+
+
+def test_a_check_measures_texts_and_a_batch_is_found(cli):
+    run = cli("check", *WRITER, "global_batch_size=auto", "seconds=0.05")
+    assert run.status == 0, run.err
+    found = next(line for line in run.out.splitlines() if line.startswith("found"))
+    assert {"global_batch_size=", "data.vocab_size=13", "data.max_length=4", "data.input_max_length=5"} <= {
+        re.sub(r"(?<=batch_size=).*", "", word) for word in found.split()
+    }
+    assert "texts/s" in run.out
+    assert run.out.strip().endswith("yes")
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("preview", WRITER),
+        ("survey", ["data=number_words"]),
+        ("pack", ["data=number_words", "output=packed"]),
+        ("features", ["run=RUN", "output=features.npz"]),
+        ("probe", ["run=RUN"]),
+        ("export", ["run=RUN", "format=timm", "output=exported"]),
+    ],
+)
+def test_commands_of_images_refuse_data_of_texts(cli, writer, entry, words):
+    run = cli(entry, *[word.replace("RUN", str(writer)) for word in words], tiny=False)
+    assert run.status != 0
+    assert "this command is of images, and the data has texts alone" in run.err
+    assert len(run.err.strip().splitlines()) == 1
+
+
+def test_python_refuses_images_for_a_run_of_texts(writer):
+    run = vitlab.load(writer, device="cpu")
+    image = np.zeros((8, 8), np.uint8)
+    with pytest.raises(ConfigError, match="writes texts, and tells no classes; use the command predict"):
+        run.predict(image)
+    with pytest.raises(ConfigError, match="reads texts, and no images"):
+        run.features(image)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words", "sentence"),
+    [
+        ("predict", ["texts='two foo'"], "the word 'foo' of the text 'two foo' is not among the 30 known"),
+        ("predict", ["texts=' '"], "one of them is empty"),
+        ("predict", ["texts='one one one one one one one one'"], "has 9 tokens with its end, and the model reads"),
+        ("predict", ["images=x.png"], "reads texts; give texts=... and no images="),
+        ("predict", [], "texts has no value"),
+        ("visualize", [], "texts has no value"),
+        ("train", ["model=reader_xs8"], "data.image_size}, and that leads nowhere"),
+        ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not from 1"),
+        ("train", ["data.max_length=2"], "has 4 tokens with its end, and data.max_length is 2"),
+        ("train", ["data.input_max_length=2"], "and data.input_max_length is 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(cli, writer, entry, words, sentence):
+    given = WRITER if entry == "train" else [f"run={writer}"]
+    run = cli(entry, *given, *words, tiny=False, **({"folder": "run"} if entry == "train" else {}))
+    assert run.status != 0
+    assert sentence in run.err
+    assert len(run.err.strip().splitlines()) == 1
