@@ -39,7 +39,7 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
     found: dict[str, Any] = {"interpolation": view.get("interpolation", "bicubic")}
     if wanted & {"image_size", "in_chans", "mode", "scale"}:
         found |= of_images(glance(pool, indices), cfg, source.in_chans, view)
-    if len(view.get("mean", ())) == (found.get("in_chans") or cfg.data.in_chans):
+    if len(view.get("mean", ())) == (found.get("in_chans") or cfg.data.get("in_chans")):
         found |= {key: view[key] for key in ("mean", "std")}
         wanted |= {key for key in ("mean", "std") if is_open(cfg, key)}
     if "flip_rate" in wanted:
