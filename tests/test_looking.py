@@ -219,6 +219,7 @@ def test_a_folder_of_folders_of_classes_is_pointed_at(cli, tmp_path):
 # -- weights that a run starts from
 
 
+@pytest.mark.slow
 def test_images_are_shown_as_the_weights_know_them(cli, tmp_path, digits_run):
     root = pngs(tmp_path / "colour", {"a": 20, "b": 20}, lambda i: colour(i, side=50))
     run = train(cli, root, f"model.pretrained={digits_run}")

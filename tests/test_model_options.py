@@ -22,6 +22,7 @@ def test_checkpoints_of_a_compiled_model_load_everywhere(cli, monkeypatch):
     assert compiled == ["VisionTransformer"]
 
 
+@pytest.mark.slow
 def test_activation_checkpointing_changes_no_weight(cli):
     """With dropout, drop path and an average of the weights."""
     drawn = [*QUICK, "model.drop_rate=0.1", "model.drop_path_rate=0.2", "callbacks=[default,ema]"]

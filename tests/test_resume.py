@@ -282,6 +282,7 @@ def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_
         assert config["callbacks"][callback]["mode"] == "min"
 
 
+@pytest.mark.slow
 def test_on_other_devices_a_run_keeps_its_length_and_its_clipping(cli, tmp_path):
     options = [*BARE, "trainer.max_epochs=1", "trainer.gradient_clip_val=null", "global_batch_size=256"]
     assert cli("train", *options, folder="run").status == 0

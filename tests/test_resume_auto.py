@@ -34,6 +34,8 @@ def killed_in(monkeypatch, cli, step, *words):
             cli("train", *words)
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_same_command_again_goes_on_and_then_has_nothing_left_to_do(cli, tmp_path, monkeypatch):
     killed_in(monkeypatch, cli, 7, *AUTO)
     (folder,) = runs(tmp_path)
@@ -85,6 +87,7 @@ def test_of_two_runs_of_one_config_none_is_taken(cli, tmp_path, monkeypatch):
         assert str(path.relative_to(tmp_path)) in again.err
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_named_is_gone_on_with_or_belongs_to_another(cli, tmp_path, monkeypatch):
     killed_in(monkeypatch, cli, 3, *AUTO, "hydra.run.dir=here")
     assert cli("train", *AUTO, folder="here").status == 0

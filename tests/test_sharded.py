@@ -1,5 +1,6 @@
 """A run whose model is sharded, over a mesh of one, is the run of a whole one: figures, averages, checkpoints."""
 
+import pytest
 import torch
 from conftest import BARE, FEW
 from one_process import one_process
@@ -30,6 +31,7 @@ def load(task, state, strict=True):
         fill(value, state[name])
 
 
+@pytest.mark.slow
 def test_a_run_whose_model_is_sharded_is_that_of_a_whole_one(cli, monkeypatch):
     one = cli("train", *OPTIONS, folder="one")
     assert one.status == 0, one.err

@@ -97,6 +97,7 @@ def test_a_signal_that_is_to_be_ignored_is(cli, sent):
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.slow
 def test_what_lightning_left_under_slurm_is_not_tested(cli, tmp_path, short_run, monkeypatch):
     """A state that lies in an earlier run's folder would be loaded in place of the best model."""
     shutil.copytree(short_run, tmp_path / "run")

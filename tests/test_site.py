@@ -9,7 +9,7 @@ import pytest
 
 from vitlab.config.home import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = pytest.mark.slow
 SITE = ROOT / "site"
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 
@@ -35,7 +35,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages():
-    """The built pages by their files. The environment that builds them is made by make docs, which CI calls first."""
+    """The built pages by their files. The environment that builds them is made by make docs."""
     if not (ROOT / ".venv-docs" / "ready").is_file():
         pytest.skip("make docs has not been called")
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=240)

@@ -72,6 +72,7 @@ def test_a_data_set_with_faults(cli, photos, tmp_path, num_workers):
         assert (tmp_path / "here" / name).stat().st_size > 20
 
 
+@pytest.mark.slow
 def test_mean_and_std_are_ready_to_paste(cli, tmp_path):
     """conf/data/digits.yaml holds those of the images as they are stored, 8x8."""
     run = cli("survey", "data.image_size=8", "output=here")

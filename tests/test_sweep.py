@@ -259,6 +259,7 @@ def test_a_search_goes_on_with_more_trials(cli, tmp_path):
     assert 'search.sampler was "tpe" and is "random" now' in other.err
 
 
+@pytest.mark.slow
 def test_the_command_of_wandbs_agent_runs(cli, monkeypatch):
     """The agent's own code makes it of the YAML and the values that the server chose."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args

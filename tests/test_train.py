@@ -200,6 +200,7 @@ def after(cli, num_steps, *options):
     return file.read(Path("run/checkpoints/latest.ckpt"))["state_dict"]
 
 
+@pytest.mark.slow
 def test_gradients_are_clipped_in_bf16(cli):
     """SGD without momentum: the weights move as far as the clipped gradient, times the learning rate."""
     options = [*BARE, "trainer.precision=bf16-mixed", "trainer.gradient_clip_val=1e-3", "optimizer=sgd"]
@@ -313,6 +314,7 @@ def test_a_gray_data_set_can_be_asked_to_have_three_channels(cli):
     assert weights["model.patch_embed.proj.weight"].shape == (32, 3, 4, 4)
 
 
+@pytest.mark.slow
 def test_the_log_says_how_long_the_run_has_taken_earlier_starts_included(cli):
     options = [*FEW, "trainer.max_epochs=1", "trainer.log_every_n_steps=1"]
     run = cli("train", *options, folder="run")

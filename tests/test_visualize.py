@@ -49,6 +49,8 @@ def test_a_model_that_is_no_vit_is_passed_over_in_one_line(cli):
     assert "ResNet" in run.err
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_command_draws_into_the_run_or_elsewhere(cli, tmp_path, digits_run, digit):
     run = cli("visualize", f"run={digits_run}", f"images={tmp_path}", "num_images=1", "output=here")
     assert run.status == 0, run.err

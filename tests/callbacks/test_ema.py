@@ -56,6 +56,8 @@ def test_the_average_is_torchs(tmp_path):
     torch.testing.assert_close(model.weight(), average, atol=0, rtol=0)
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_the_average_is_what_is_validated_kept_as_the_best_and_tested(cli):
     options = [*BARE, "callbacks=[default,ema]", "callbacks.ema.decay=0.5", "trainer.max_steps=4", "optimizer.lr=1e-2"]
     run = cli("train", *options, folder="run")

@@ -102,6 +102,8 @@ def goes_offline(logger, words):
     return seconds
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_without_credentials_it_logs_offline_into_the_folder_and_asks_nothing(logger, tmp_path):
     run = logger(group="sweep")
     with warnings.catch_warnings():

@@ -161,6 +161,8 @@ def test_the_report_names_true_labels_and_draws_a_bar_for_each_class():
     assert widths == {"owl (none)": 0.0, "fox": 0.3333, "dog": 0.8333, "cat": 1.0}
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
     options = ["task=multilabel", *SMALL, "mixing=mixup", "~callbacks.model_views", "trainer.max_steps=4"]
     run = cli("train", *options, "trainer.log_every_n_steps=1", folder="run", pictures=True)
