@@ -58,7 +58,7 @@ def test_digits_in_folders_need_nothing_but_their_place(cli, tmp_path):
     assert run.status == 0, run.err
     found = found_of(run)
     assert (found["image_size"], found["in_chans"], found["mode"]) == (28, 1, "L")
-    assert (found["num_classes"], found["flip_rate"], found["scale"]) == (5, 0.0, [0.6, 1.0])
+    assert (found["num_classes"], found["flip_rate"], found["scale"]) == (5, 0.0, [0.8, 1.0])
     (line,) = [line for line in run.out.splitlines() if line.startswith("found")]
     assert "data.image_size=28 data.in_chans=1 data.images.mode=L" in line
     assert f"global_batch_size={found['global_batch_size']} data.num_classes=5 data.mean=[" in line
@@ -102,7 +102,7 @@ def test_what_is_given_stands(cli, tmp_path):
     given = ["data.in_chans=1", "data.image_size=16", "crop.train.flip_rate=0.25", "global_batch_size=7"]
     run = train(cli, root, *given, "data.mean=[0.5]", "data.std=[0.5]")
     assert run.status == 0, run.err
-    assert found_of(run) == {"mode": "L", "scale": [0.6, 1.0], "interpolation": "bicubic", "num_classes": 2}
+    assert found_of(run) == {"mode": "L", "scale": [0.8, 1.0], "interpolation": "bicubic", "num_classes": 2}
 
 
 def test_a_survey_needs_no_count_and_advises_the_channels_that_are_there(cli, tmp_path):

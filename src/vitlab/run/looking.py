@@ -73,7 +73,7 @@ def of_images(seen: Glance, cfg: Node, stored: int | None, view: Mapping[str, An
         "image_size": view.get("image_size") or fitting_size(seen.side, cfg.data.patch_size),
         "in_chans": chans,
         "mode": MODES.get(chans),
-        "scale": [0.25, 1.0] if seen.side > SMALL else [0.6, 1.0],
+        "scale": [0.25, 1.0] if seen.side > SMALL else [0.8, 1.0],
     }
 
 
