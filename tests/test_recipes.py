@@ -329,8 +329,8 @@ def twenty_steps(config: str) -> list[float]:
     datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)
     cfg = with_found(cfg, datamodule.found)
-    teacher = small_teacher(cfg) if "teacher" in cfg else None
-    task = build_task(cfg, build_model(cfg.model), teacher, datamodule.vocabulary)
+    model, teacher = build_model(cfg.model), small_teacher(cfg) if "teacher" in cfg else None  # drawn in this order
+    task = build_task(cfg, model, teacher, datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, {})
     trainer.fit(task, datamodule=datamodule)
     return losses.values
