@@ -98,7 +98,6 @@ HERE = [command for command in COMMANDS if command.startswith("python") and not 
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("command", HERE)
 def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
     """Trainings take a step or two; a run is the smallest model's on the digits."""

@@ -76,11 +76,12 @@ def test_every_regime_with_sharded_weights_is_itself(cli, digits_run, tmp_path, 
 CURVE = [*TINY, *BARE, "trainer.log_every_n_steps=1", "global_batch_size=128", "data.device_batch_size=32"]
 CURVE += ["trainer.max_steps=20", "trainer.max_epochs=-1", "callbacks=[default,ema]", "callbacks.ema.decay=0.9"]
 CURVE += ["trainer.gradient_clip_val=0.5", "optimizer.lr=1e-3"]
+# a bias of keys has no gradient, since a softmax is the same after a shift, and Adam would step by rounding
+CURVE += ["model.qkv_bias=false"]
 DDP = [word.replace("fsdp", "ddp") for word in FSDP]
 MORE = "trainer.max_steps=24"
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_one_process_two_and_sharded_weights_are_one_run_and_go_on_with_each_others_states(cli, tmp_path):
     """Accumulation, clipping, an average, evaluation on uneven splits; then each state by another strategy."""

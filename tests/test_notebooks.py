@@ -13,7 +13,6 @@ named = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.ste
 
 @named
 @pytest.mark.slow
-@pytest.mark.ci
 def test_it_runs(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = runpy.run_path(str(ROOT / "docs" / "run_notebooks.py"))["run"](notebook)

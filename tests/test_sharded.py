@@ -31,6 +31,7 @@ def load(task, state, strict=True):
         fill(value, state[name])
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_run_whose_model_is_sharded_is_that_of_a_whole_one(cli, monkeypatch):
     one = cli("train", *OPTIONS, folder="one")

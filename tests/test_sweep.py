@@ -110,7 +110,6 @@ def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "a" / "seed-0").exists()
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     few = ["trainer.max_steps=2", "trainer.max_epochs=1"]
@@ -147,7 +146,6 @@ def test_a_job_that_is_gone_on_with_keeps_the_metric_of_its_sweep(cli, tmp_path)
     assert len(again) == 2
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_the_example_study_needs_no_flag(cli, tmp_path):
     run = cli("train", "study=learning_rate", *QUICK, "optimizer.lr=1e-3,1e-4", tiny=True)
@@ -239,7 +237,6 @@ def test_a_search_without_optuna_says_what_is_missing(cli, tmp_path, monkeypatch
     assert not list(tmp_path.glob("runs/*/*"))
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_search_goes_on_with_more_trials(cli, tmp_path):
     pytest.importorskip("optuna", reason="optuna is not installed")

@@ -15,7 +15,7 @@ from conftest import BARE, TINY
 from vitlab.config.home import ROOT
 
 RUN = shlex.join([*TINY, *BARE, "trainer.max_epochs=1", "data.split.labels_per_class=26"])
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def shell(tmp_path_factory):
     return run
 
 
+@pytest.mark.ci
 def test_a_run_from_beginning_to_end(shell):
     """Each command as the one before it prints it."""
     assert str(ROOT) not in shell("python -c 'import vitlab; print(vitlab.__file__)'")

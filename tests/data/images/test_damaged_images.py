@@ -299,7 +299,6 @@ def in_a_process(first, count):
     return outcomes
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_100_files():
     outcomes = in_a_process(0, 100)
