@@ -121,7 +121,7 @@ def test_the_help_of_a_command_tells_its_keys_and_names_no_other_way(vitlab, nam
     assert (status, err) == (0, "")
     assert f"vitlab {name}" in out
     assert "python" not in out
-    assert ("images: ???  # a file, a folder, or a quoted glob" in out) == (name == "predict")
+    assert ("images: null  # a file, a folder, or a quoted glob" in out) == (name == "predict")
 
 
 # -- completion

@@ -126,6 +126,8 @@ OF_IMAGES = (
 )  # of OPTIONS, for images with classes
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_reader_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
     """Lines are composed anew in each epoch, by workers or without."""
     own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
@@ -133,6 +135,7 @@ def test_a_reader_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
     check_kills(cli, killed_at, options, {13: 2}, tiny=False)
 
 
+@pytest.mark.slow
 def test_a_writer_of_numbers_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
     own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
     options = [*WRITER, *READING[:1], *own, "data.source.num_numbers=366", "data.device_batch_size=32"]

@@ -146,8 +146,10 @@ def test_what_is_no_tokenizer_is_refused(tmp_path):
         TokenizerVocabulary.from_file(path, **names | {"begin": "<bos>"})
     with pytest.raises(CheckpointError, match=r"a tokenizer of \d+ tokens has none of the numbers \[0, 2, 300\]"):
         TokenizerVocabulary(PAIRS.to_str(), SpecialTokens(0, 2, 300))
-    with pytest.raises(CheckpointError, match="a vocabulary of kind 'words' is not one of: characters, tokenizer"):
-        vocabulary_of({"kind": "words"})
+    with pytest.raises(
+        CheckpointError, match="a vocabulary of kind 'syllables' is not one of: characters, words, token"
+    ):
+        vocabulary_of({"kind": "syllables"})
 
 
 def test_without_the_library_one_sentence_says_so(monkeypatch):
