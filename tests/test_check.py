@@ -44,6 +44,7 @@ def test_every_regime_is_measured(cli, digits_run, regime):
     assert "images/s" in line(run, "speed")
 
 
+@pytest.mark.slow
 def test_what_is_too_large_to_measure_here_is_counted_without_its_numbers(cli):
     run = cli("check", "model=vit_h14", "data=synthetic", "data.image_size=224", "trainer=cpu", "memory_gib=80")
     assert run.status == 0, run.err
@@ -71,6 +72,7 @@ def test_what_would_not_train_is_refused_as_the_training_would(cli, tmp_path, ov
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_advised_is_one_that_fits(cli):
     refused = cli("check", *SMALL, "memory_gib=0.005")
     advised = refused.err.rpartition("set ")[2].strip()

@@ -22,7 +22,6 @@ def prove(folder, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_every_step_passes_in_miniature(tmp_path):
     status, said, report = prove(tmp_path / "out", "--dry", "--minutes", "25")

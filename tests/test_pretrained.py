@@ -97,6 +97,7 @@ def test_an_exported_run_opens_in_transformers_with_its_preprocessing(cli, digit
     torch.testing.assert_close(ours, torch.from_numpy(theirs).float())
 
 
+@pytest.mark.slow
 def test_what_was_exported_is_a_source(cli, digits_run):
     for form in ("timm", "huggingface"):
         assert cli("export", f"run={digits_run}", f"format={form}", f"output={form}").status == 0

@@ -93,6 +93,7 @@ def test_a_recipe_of_ours_has_been_measured_and_says_how_often(name):
     assert re.search(r"±|seeds|one run", expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_the_commands_of_a_header_compose(name):
     first, *more = header(name)["Command"]

@@ -1,5 +1,7 @@
 """python src/summary.py, as a user runs it."""
 
+import pytest
+
 
 def test_the_default_is_b16_on_imagenet_and_its_tables_say_what_it_costs(cli):
     run = cli("summary")
@@ -28,6 +30,7 @@ def test_what_is_frozen_is_listed_too(cli):
     assert "frozen" not in rows["head.weight"]
 
 
+@pytest.mark.slow
 def test_less_is_kept_when_blocks_are_computed_again(cli):
     def per_image(*overrides):
         out = cli("summary", "tensors=false", *overrides).out

@@ -220,6 +220,7 @@ def test_early_stopping_by_a_metric_of_its_own_knows_which_way_is_better(cli):
     assert callbacks["best_model"]["mode"] == "max"
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(cli):
     options = [*FEW, "trainer.max_epochs=1", "mixing=mixup_cutmix"]
     options += ["model.drop_path_rate=0.1"]

@@ -97,7 +97,6 @@ def test_models_with_buffers(cli, tmp_path, buffers):
     check_evaluated_as_one(cli, tmp_path)
 
 
-@pytest.mark.ci
 def test_batch_norm_and_averages_on_a_loaded_machine_in_a_fit_alone_and_after_a_resume(cli, tmp_path, busy):
     """Steps 4 and 8 lie within an epoch of three: the fit ends, and the last validation is one of its own."""
     run(tmp_path, *UNEVEN, *RESNET, "trainer.max_steps=4")

@@ -8,7 +8,8 @@ from hydra.types import RunMode
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.outline import outline
 
-CHOICES = [{"recipe": file.stem} for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))]
+RECIPES = [{"recipe": file.stem} for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))]
+CHOICES = [pytest.param(choices, marks=pytest.mark.slow) for choices in RECIPES]
 CHOICES += [
     {},
     {"recipe": "deit_ti16_imagenet", "data": "cifar10"},

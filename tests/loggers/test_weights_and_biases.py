@@ -191,6 +191,7 @@ def test_a_server_that_never_answers_is_waited_for_only_so_long(logger, server, 
     assert 2 <= goes_offline(logger(), "does not answer .*logged offline") < 8
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_the_connection_is_not_waited_for(logger, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

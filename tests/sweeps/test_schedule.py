@@ -105,6 +105,7 @@ def test_when_the_sweeper_is_killed_its_jobs_end_and_are_gone_on_with(tmp_path, 
     assert all(len(lines(sweep.path / name / "ends")) == 1 for name in states)
 
 
+@pytest.mark.slow
 def test_when_a_supervisor_is_killed_its_jobs_are_waited_for(tmp_path):
     """They run on, and nobody starts them beside themselves."""
     sweep = frozen(tmp_path / "sweep", ["a_sleep-2", "b"])

@@ -89,6 +89,7 @@ def test_one_head_is_the_classifier_that_torch_trains():
     torch.testing.assert_close(task.norm.running_mean, own[0].running_mean)
 
 
+@pytest.mark.slow
 def test_the_backbone_stays_as_it_is_with_its_running_statistics(cli):
     options = ["model=resnet20", "data=synthetic", "data.num_classes=4", "data.source.num_samples=300"]
     one, three = (state(cli, f"steps{n}", *options, f"trainer.max_steps={n}") for n in (1, 3))

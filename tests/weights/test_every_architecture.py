@@ -49,6 +49,7 @@ def test_all_of_timms(tmp_path):
 # -- of transformers
 
 
+@pytest.mark.slow
 def test_the_table_names_every_kind_that_there_is():
     assert list(KINDS) == list(patched())
     assert set(KINDS.values()) == {"equal", "refused"}
