@@ -59,7 +59,7 @@ def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monk
     def never(*args):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("vitlab.data.datamodule.measured_colours", never)
+    monkeypatch.setattr("vitlab.data.image_datamodule.measured_colours", never)
     run = cli("train", "resume=run", "trainer.max_steps=5")
     assert run.status == 0, run.err
     assert yaml.safe_load(Path("run/config.yaml").read_text())["found"] == before

@@ -8,8 +8,8 @@ from PIL import Image
 
 from vitlab.data import duplicates
 from vitlab.data.duplicates import examined, overlap, repeated, together
-from vitlab.data.images.crops import CenterCrop
 from vitlab.data.images.moments import mean_and_std
+from vitlab.data.images.squares import CenterCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool

@@ -6,7 +6,7 @@ import torch
 from stand_in import datamodule_of, stand_in
 
 from vitlab.data import Digits, Mixing, MultiCrop, RandomResizedCrop, WholeImage
-from vitlab.data.images.crops import Crop
+from vitlab.data.images.crop import Crop
 from vitlab.errors import ConfigError
 
 MIXED = Mixing(rate=1.0, cutmix_rate=0.0, mixup_alpha=0.2, cutmix_alpha=1.0)

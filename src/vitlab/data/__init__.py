@@ -8,25 +8,22 @@ images/     from its bytes to pixels, a crop and its augmentation, in uint8
 loading/    a split as a data set, worker processes; shards/ what they read where there are millions of files
 batches/    what a worker hands over, and on the device: normalise, mix, cut into patches
 
-datamodule.py is Lightning's view of it, delivery.py brings batches to a device, checks.py says what cannot be.
+image_datamodule.py is Lightning's view of it, text_datamodule.py that of texts; delivery.py brings batches to a
+device, checks.py says what cannot be.
 """
 
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache
-from vitlab.data.datamodule import DataModule, ImageDataModule
+from vitlab.data.datamodule import DataModule
 from vitlab.data.delivery import Loading
+from vitlab.data.image_datamodule import ImageDataModule
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
-from vitlab.data.images.crops import (
-    CenterCrop,
-    LineCrop,
-    MultiCrop,
-    RandomResizedCrop,
-    ShiftedCrop,
-    TokenBudget,
-    WholeImage,
-)
 from vitlab.data.images.images import Images
+from vitlab.data.images.multi_crop import MultiCrop
+from vitlab.data.images.native_shape import LineCrop, TokenBudget
+from vitlab.data.images.random_crop import RandomResizedCrop
+from vitlab.data.images.squares import CenterCrop, ShiftedCrop, WholeImage
 from vitlab.data.order.order import Order
 from vitlab.data.pools.splits import Splits
 from vitlab.data.sources.arrays import Arrays

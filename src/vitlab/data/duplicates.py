@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from vitlab.data.images.crops import Crop
+from vitlab.data.images.crop import Crop
 from vitlab.data.images.decoding import DAMAGE, MODES, opened
 from vitlab.data.images.moments import moments_of
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.datamodule import ImageDataModule
+from vitlab.data.image_datamodule import ImageDataModule
 from vitlab.data.order.sampler import EvaluationOrder
 
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vitlab.data.images.crops import WholeImage
 from vitlab.data.images.decoding import DAMAGE, opened
+from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import evaluated_image
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.errors import DataError

@@ -9,8 +9,8 @@ from vitlab.config.nodes import Node
 from vitlab.invocation import typed
 from vitlab.models import Transformer
 from vitlab.tasks import Task, TextGeneration
+from vitlab.tasks.limits import leaves_out
 from vitlab.tasks.supervised import Supervised
-from vitlab.tasks.task import leaves_out
 
 
 @dataclass(frozen=True)

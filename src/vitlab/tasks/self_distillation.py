@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric, MetricCollection
 
 from vitlab.data.batches.batch import Batch, View
-from vitlab.data.images.crops import MultiCrop
+from vitlab.data.images.multi_crop import MultiCrop
 from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets

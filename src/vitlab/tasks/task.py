@@ -23,7 +23,9 @@ from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.seeding import counted_seed, seed_device
 from vitlab.tasks.finite_mean import FiniteMean
+from vitlab.tasks.limits import partial_evaluation
 from vitlab.tasks.loop_state import placed_loops
+from vitlab.tasks.metric_sums import add_sums, sums_of
 from vitlab.tasks.training_data import TrainingData
 
 STAGES = ("fit", "val", "test")
@@ -285,26 +287,3 @@ class Task(pl.LightningModule):
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
             checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
-
-
-def sums_of(metric: Metric) -> dict[str, Tensor]:
-    """Sum the states of a metric over all ranks; every rank calls it."""
-    with metric.sync_context():
-        return {name: value.detach().cpu().clone() for name, value in metric.metric_state.items()}
-
-
-def add_sums(metric: Metric, sums: dict[str, Tensor]) -> None:
-    """Add the states of an earlier start to a metric."""
-    for name, value in sums.items():
-        setattr(metric, name, getattr(metric, name) + value.to(metric.device))
-
-
-def partial_evaluation(trainer: pl.Trainer) -> bool:
-    """Whether this trainer leaves samples out on purpose: fast_dev_run or limit_val_batches, limit_test_batches."""
-    limit = trainer.limit_val_batches if trainer.validating or trainer.training else trainer.limit_test_batches
-    return bool(trainer.fast_dev_run) or trainer.sanity_checking or leaves_out(limit)
-
-
-def leaves_out(limit: int | float) -> bool:
-    """Whether a limit of Lightning's is below everything: 1.0 is all batches, and 1 is one."""
-    return isinstance(limit, int) or limit != 1.0

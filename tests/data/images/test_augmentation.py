@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 from vitlab.config.build import build
 from vitlab.config.home import CONF
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing, check_augmentation
-from vitlab.data.images.crops import RandomResizedCrop
+from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import as_it_is
 from vitlab.data.order.key import Key

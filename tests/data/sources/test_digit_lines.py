@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vitlab.data import DigitLines, Digits, DigitSums
-from vitlab.data.images.crops import LineCrop
+from vitlab.data.images.native_shape import LineCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.splits import divide

@@ -13,7 +13,8 @@ from torchvision.ops import roi_align
 
 from vitlab.data.batches.raw_batch import RawBatch, Unreadable
 from vitlab.data.batches.tensors import on_device
-from vitlab.data.images.crops import Crops, WholeImage, whole
+from vitlab.data.images.crop import Crops, whole
+from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import Pool

@@ -10,7 +10,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from vitlab.data.images.augmentation import check_augmentation
-from vitlab.data.images.crops import Crop
+from vitlab.data.images.crop import Crop
 from vitlab.data.images.resampling import BY_TORCH
 from vitlab.errors import ConfigError
 

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
 from vitlab.data.batches.raw_batch import RawBatch, Sample, Unreadable, collate
-from vitlab.data.images.crops import Crop, Crops
+from vitlab.data.images.crop import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
 from vitlab.data.images.images import Transform
 from vitlab.data.images.resampling import as_image, resampled

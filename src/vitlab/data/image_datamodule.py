@@ -1,0 +1,242 @@
+"""Images of any source as patched batches for the trainer.
+
+B batch, C channels, H W image height and width, P patch_size, N patches, K classes
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.mixing import Mixing
+from vitlab.data.batches.preprocessing import Preprocessing
+from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.resolution import ProgressiveResolution
+from vitlab.data.cache import Cache, CropBatch, DeviceImages
+from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets
+from vitlab.data.colours import measured_colours
+from vitlab.data.datamodule import DataModule
+from vitlab.data.delivery import Loading
+from vitlab.data.images.augmentation import check_augmentation
+from vitlab.data.images.images import Images, Transform
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.loading.loader import Loader, workers_for
+from vitlab.data.order.order import Order
+from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
+from vitlab.data.pools.pool import Pool, Source
+from vitlab.data.pools.splits import Splits
+from vitlab.data.targets import Classes
+from vitlab.errors import ConfigError, DataError
+from vitlab.seeding import counted_seed
+
+WorkerBatch = RawBatch | CropBatch
+
+
+class ImageDataModule(DataModule):
+    """Patched batches of the splits train, val and test.
+
+    Workers give uint8 images; after the copy to the device a batch is normalised, mixed (training only) and cut into
+    patches, or left as images when `patch_size` is null. The order and the augmentation of training samples are
+    functions of (seed, epoch, index), mixing of (seed, step, micro-batch, rank). Evaluation scores every sample once.
+
+    `images`, `split`, `order`, `loading` and `cache` say what their rooms do; `augmentation` comes after the transform
+    of `images`; `resolution` changes the size that training crops have, by step. `found` is what was found of the data
+    before, by the keys of the config. Files that cannot be read and are left out stand in
+    `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    """
+
+    things = "images"
+
+    def __init__(
+        self,
+        *,
+        source: Source,
+        image_size: int,
+        in_chans: int,
+        num_classes: int | None,
+        mean: list[float] | None,
+        std: list[float] | None,
+        patch_size: int | None,
+        global_batch_size: int,
+        device_batch_size: int | None,
+        seed: int,
+        images: Images,
+        split: Splits,
+        order: Order,
+        loading: Loading,
+        cache: Cache,
+        vocab_size: int | None = None,  # which runs of earlier versions have not
+        max_length: int | None = None,
+        augmentation: Transform | None = None,
+        mixing: Mixing | None = None,
+        resolution: ProgressiveResolution | None = None,
+        found: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(
+            global_batch_size=global_batch_size, device_batch_size=device_batch_size, seed=seed, found=found
+        )
+        check_memory(in_chans, image_size)
+        images.check(source.in_chans, in_chans, patch_size)
+        if augmentation is not None:
+            check_augmentation("augmentation", augmentation, in_chans)
+        if mixing is not None:
+            check_mixing(images)
+        if (mean is None) != (std is None):
+            raise ConfigError("data.mean and data.std go together; give both, or set both to null: they are measured")
+        self.patch_size = patch_size
+        if mean is not None and std is not None:
+            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
+        self.source = source
+        self.image_size = image_size
+        self.in_chans = in_chans
+        self.num_classes = num_classes
+        self.vocab_size = vocab_size
+        self.max_length = max_length
+        self.images = images
+        self.split = split
+        self.order = order
+        self.loading = loading
+        self.cache = cache
+        self.train_transform = images.transform(augmentation)
+        self.mixing = mixing
+        self.resolution = resolution
+        self.splits: dict[str, ImageSplit] = {}  # of the source's own images
+        self.training: ImageSplit  # from the cache if there is one
+        self.held = DeviceImages()
+
+    # -- what there is
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open the source, divide it into splits and check it against the config; a second call does nothing."""
+        if self.splits:
+            return
+        pools = self.source.open()
+        check_targets(pools, self.source.class_names, self.num_classes, self.order.class_balance)
+        self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())
+        parts = self.split.divide(pools, self.seed, self.class_names)
+        self.splits = {name: self._split(name, *part) for name, part in parts.items()}
+        self._find()
+        if self.mixing is not None:
+            self._shares(self.targets[:1].collate())  # refuses what cannot be mixed
+        workers = workers_for(self.loading.num_workers, processes=1)
+        train = self.splits["train"]
+        self.training = train.from_pool(
+            self.cache.cached(train.pool, mode=self.images.mode, in_chans=self.in_chans, num_workers=workers)
+        )
+        if self.order.shuffle_window is not None and self.training.groups is None:
+            raise ConfigError(
+                "data.order.shuffle_window is a number of shards, and this source has none; set it to null"
+            )
+        check_image_size("train", self.training, self.image_size)
+        check_image_size("val", self.splits["val"], self.image_size)
+        self._check_batches()
+
+    def _find(self) -> None:
+        """Count classes and tokens and measure colours where the config leaves them open."""
+        if self.num_classes is None and isinstance(self.targets, Classes):
+            self.num_classes = self.found["num_classes"] = len(self.class_names)
+        self._find_tokens([split.targets for split in self.splits.values()], self.vocabulary)
+        if not hasattr(self, "preprocessing"):
+            workers = workers_for(self.loading.num_workers, processes=1)
+            mean, std = measured_colours(self.evaluated("train"), workers)
+            self.found |= {"mean": mean, "std": std}
+            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=self.in_chans, patch_size=self.patch_size)
+
+    def _shares(self, target: Any) -> Tensor:
+        assert self.num_classes is not None or not isinstance(self.targets, Classes)
+        return self.splits["train"].pool.targets.shares(target, self.num_classes or 0)
+
+    def _split(self, name: str, pool: Pool, indices: np.ndarray) -> ImageSplit:
+        return ImageSplit(
+            pool,
+            indices,
+            image_mode=self.images.mode,
+            in_chans=self.in_chans,
+            crop=self.images.train_crop if name == "train" else self.images.eval_crop,
+            transform=self.train_transform if name == "train" else None,
+            seed=self.seed,
+        )
+
+    @property
+    def num_image_sizes(self) -> int:
+        """Count the sizes that the images of a training run have, one after the other."""
+        return 1 + (len(self.resolution.sizes) if self.resolution else 0)
+
+    def class_counts(self) -> np.ndarray:
+        """Count the training images of each class, (K,) int64."""
+        targets = self.targets
+        assert isinstance(targets, Classes)
+        assert self.num_classes is not None
+        return targets.counts(self.num_classes)
+
+    def class_shares(self) -> np.ndarray:
+        """Count the images of each class in an epoch's order, (K,) int64: `class_counts`, unless classes are
+        balanced."""
+        counts = self.class_counts()
+        return class_shares(counts, self.order.class_balance) if self.order.class_balance else counts
+
+    def evaluated(self, split: str) -> ImageSplit:
+        """Give a split as evaluation sees it: the source's own images, whatever training reads."""
+        return self.splits[split].seen_through(self.images.eval_crop, None)
+
+    # -- loaders
+
+    def train_dataloader(self, in_this_process: bool = False) -> Loader:
+        """Load the training batches from the trainer's step on, with or without worker processes."""
+        split = self.training
+        order, size = self.training_order(
+            groups=split.groups,
+            window=self.order.shuffle_window,
+            repeats=self.order.repeats,
+            classes=split.targets.values if self.order.class_balance else None,
+            class_balance=self.order.class_balance,
+            image_size=self._image_size_at,
+        )
+        return self._loader(split, order, size, in_this_process)
+
+    def evaluation_loader(self, split: str) -> Loader:
+        """Load every sample of a split once, with the evaluation crop; this rank's share of them."""
+        order, size = self.evaluation_order(split)
+        return self._loader(self.evaluated(split), order, size)
+
+    def _loader(
+        self, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int, in_this_process: bool = False
+    ) -> Loader:
+        trainer = self._trainer()
+        return self.loading.loader(
+            split,
+            order,
+            batch_size=batch_size,
+            processes=trainer.num_devices,
+            device=trainer.strategy.root_device,
+            from_device=self.cache.on_device,
+            in_this_process=in_this_process,
+        )
+
+    def _image_size_at(self, step: int) -> int:
+        return self.resolution.image_size(step, self.num_steps) if self.resolution else 0
+
+    # -- batches
+
+    def on_before_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> WorkerBatch:
+        """Refuse or skip the files that could not be read."""
+        self.loading.check_readable(batch)
+        if batch.unreadable:
+            if not len(batch.index) and self._trainer().training:
+                raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
+            self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
+        return batch
+
+    def on_after_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> Batch:
+        """Finish a batch on the device: cut it out of the images there, normalise, mix, cut into patches."""
+        trainer = self._trainer()
+        if isinstance(batch, CropBatch):
+            split = self.training if trainer.training else self.splits[self._split_in_use()]
+            batch = self.held.cut(split, batch)
+        if not trainer.training or self.mixing is None:
+            return self.preprocessing.finished(batch)
+        micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
+        seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
+        return self.preprocessing.mixed(batch, self._shares(batch.target), self.mixing, seed)

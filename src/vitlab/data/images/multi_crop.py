@@ -1,0 +1,31 @@
+"""Several crops of each image, for tasks that compare views."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from vitlab.data.images.crop import Crop
+
+
+class MultiCrop(Crop):
+    """Several views of an image, `num_large` by one crop and `num_small` by another: multi-crop (Caron et al., 2020,
+    arXiv:2006.09882, section 3.2). Raises ValueError without a large one, or with small ones that are larger."""
+
+    def __init__(self, *, large: Crop, num_large: int, small: Crop, num_small: int):
+        if num_large < 1 or num_small < 0:
+            raise ValueError(f"num_large {num_large} is not at least 1, or num_small {num_small} not at least 0")
+        if num_small and small.image_size > large.image_size:
+            raise ValueError(f"small.image_size {small.image_size} is above large.image_size {large.image_size}")
+        super().__init__(image_size=large.image_size, interpolation=large.interpolation)
+        self.large, self.num_large, self.small, self.num_small = large, num_large, small, num_small
+
+    def views(self) -> Sequence[Crop]:
+        return (self.large,) * self.num_large + (self.small,) * self.num_small
+
+    def output_size(self) -> tuple[int, int] | None:
+        return self.large.output_size()
+
+    def at(self, image_size: int) -> Self:
+        other = super().at(image_size)
+        other.large = self.large.at(image_size)
+        other.small = self.small.at(round(self.small.image_size * image_size / self.image_size))
+        return other
