@@ -153,10 +153,24 @@ def cli(monkeypatch, tmp_path, capfd):
     return run
 
 
-def finished(folder, *overrides):
-    """A run of the smallest model that tests share."""
+def mostly_slow(cases, quick=1):
+    """All but the first `quick` of these cases are slow ones."""
+    cases = list(cases)
+    return cases[:quick] + [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases[quick:]
+    ]
+
+
+def refuses(run, sentence):
+    """Whether a command ended with one line, which says this."""
+    return run.status != 0 and sentence in run.err and len(run.err.strip().splitlines()) == 1
+
+
+def finished(folder, *overrides, tiny=True):
+    """A run that tests share, of the smallest model unless `tiny` is false."""
     with pytest.MonkeyPatch.context() as monkeypatch, patch.dict(os.environ):
-        monkeypatch.setattr(sys, "argv", ["train.py", *TINY, *overrides, f"hydra.run.dir={folder}"])
+        words = [*(TINY if tiny else []), *overrides, f"hydra.run.dir={folder}"]
+        monkeypatch.setattr(sys, "argv", ["train.py", *words])
         monkeypatch.chdir(folder.parent)
         __import__("train").main()
     return folder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, mostly_slow
 from PIL import Image
 
 OPTIONS = [
@@ -108,9 +108,9 @@ def trained(cli, log, *overrides, kill_at=None, folder=None):
     return lines(log)
 
 
-QUICK = [("shards", 3)]
+GUARD = [("shards", 3)]
 CASES = [
-    pytest.param(source, workers, marks=() if (source, workers) in QUICK else pytest.mark.slow)
+    pytest.param(source, workers, marks=[pytest.mark.slow, *([pytest.mark.ci] if (source, workers) in GUARD else [])])
     for source in SOURCES
     for workers in (0, 2, 3)
 ]
@@ -164,7 +164,7 @@ def test_every_epoch_has_every_sample_once_and_other_crops(cli, images):
     assert first != second
 
 
-@pytest.mark.parametrize("source", ["encoded", "decoded"])
+@pytest.mark.parametrize("source", mostly_slow(["encoded", "decoded"]))
 def test_a_cache_changes_no_sample_and_no_crop(cli, images, source):
     """A cache larger than the images holds their own pixels; then the batches are the same, byte for byte."""
     plain = trained(cli, "plain.txt", *options_of("folder"), folder="plain")

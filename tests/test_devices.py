@@ -11,7 +11,6 @@ from vitlab.data.loading import loader
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="a torch that knows no such products")
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_float32_products_are_sped_up_for_a_cpu_alone(kind):
     plain_float32_products()

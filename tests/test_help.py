@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from conftest import mostly_slow
 
 from vitlab.config.home import CONF
 
@@ -18,7 +19,10 @@ def test_help_lists_what_can_be_chosen_and_nothing_else(cli, monkeypatch):
     assert all(len(line) <= 80 and not line.endswith(":") for line in groups.splitlines())
 
 
-@pytest.mark.parametrize("command", sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "train"))
+COMMANDS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "train")
+
+
+@pytest.mark.parametrize("command", mostly_slow(COMMANDS, quick=3))
 def test_help_of_another_command_tells_of_its_keys_alone(cli, command):
     told = cli(command, "--help")
     assert told.status == 0, told.err

@@ -4,7 +4,7 @@ runs."""
 import itertools
 
 import pytest
-from conftest import BARE
+from conftest import BARE, mostly_slow
 from omegaconf import OmegaConf
 from test_configs import NEEDED, unresolved
 
@@ -122,7 +122,7 @@ BROUGHT |= {"model=resnet50": {"needed"}}
 PAIRS = list(zip(RECIPES, itertools.cycle([*OTHERS, *BROUGHT]), strict=False))
 
 
-@pytest.mark.parametrize(("recipe", "other"), PAIRS)
+@pytest.mark.parametrize(("recipe", "other"), mostly_slow(PAIRS, quick=8))
 def test_another_option_changes_its_own_group_alone(recipe, other):
     """It has what it states without the recipe."""
     group = other.partition("=")[0]

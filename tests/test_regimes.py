@@ -3,12 +3,11 @@
 import csv
 import itertools
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BARE, TINY
+from conftest import BARE, TINY, finished
 
 WAVES = [*BARE, "data=synthetic", "data.num_classes=4", "data.source.num_samples=1000"]
 SIZES = {"embed_dim": 48, "depth": 2, "num_heads": 2}
@@ -18,13 +17,7 @@ DIGITS = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "data.loadi
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     """A run that tells four directions of waves apart, from scratch."""
-    folder = tmp_path_factory.mktemp("waves") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        options = [*TINY, *WAVES, "trainer.max_epochs=12", "optimizer.lr=3e-3"]
-        patch.setattr(sys, "argv", ["train.py", *options, f"hydra.run.dir={folder}"])
-        patch.chdir(folder.parent)
-        __import__("train").main()
-    return folder
+    return finished(tmp_path_factory.mktemp("waves") / "run", *WAVES, "trainer.max_epochs=12", "optimizer.lr=3e-3")
 
 
 @pytest.fixture

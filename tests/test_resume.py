@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import BARE, SRC, TINY, image_folder
+from conftest import BARE, SRC, TINY, image_folder, mostly_slow
 from reading import READER, WRITER
 
 from vitlab.checkpoints import file
@@ -183,7 +183,7 @@ def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
     assert [start["from_step"] for start in starts] == [0, step]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), mostly_slow([(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
 def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, number, status):
     from vitlab.tasks import Classification
 

@@ -57,10 +57,12 @@ def whole(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("undisturbed") / "whole", *OPTIONS)
 
 
-RARE = [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.ci]) for name in ("SIGINT", "SIGHUP", "SIGUSR2")]
+RARE = [
+    pytest.param(name, marks=[pytest.mark.slow, pytest.mark.ci]) for name in ("SIGUSR1", "SIGINT", "SIGHUP", "SIGUSR2")
+]
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", *RARE])
+@pytest.mark.parametrize("name", ["SIGTERM", *RARE])
 def test_it_is_saved_and_gone_on_with_row_for_row(cli, tmp_path, sent, monkeypatch, whole, name):
     """Between two log entries: also what they sum up is gone on with."""
     number = signal.Signals[name]

@@ -239,7 +239,6 @@ def test_a_search_without_optuna_says_what_is_missing(cli, tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_a_search_goes_on_with_more_trials(cli, tmp_path):
-    pytest.importorskip("optuna", reason="optuna is not installed")
     words = ["-m", *QUICK, "sweep=a", "hydra/sweeper=vitlab_optuna", "engine.slots=2", "model.pool=cls,mean"]
     words += ["optimizer.lr=tag(log,interval(1e-4,1e-2))", "hydra.sweeper.pruner=median"]
     assert cli("train", *words, "hydra.sweeper.num_trials=3").status == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import BARE, FEW, image_folder
+from conftest import BARE, FEW, image_folder, mostly_slow
 from omegaconf import OmegaConf
 from PIL import Image
 
@@ -125,7 +125,7 @@ def test_images_at_another_place_leave_the_runs_own_test_as_it_is(cli, tmp_path)
     assert (tmp_path / "run" / "evaluation_test.json").is_file()
 
 
-@pytest.mark.parametrize("resolution", ["full", "progressive"])
+@pytest.mark.parametrize("resolution", mostly_slow(["full", "progressive"]))
 def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution):
     """The values that the recipe states for it go with it."""
     options = [

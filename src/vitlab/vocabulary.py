@@ -1,4 +1,5 @@
-"""Turn texts into numbers and back: by characters, or by the pieces of a file that the `tokenizers` library reads.
+"""Turn texts into numbers and back: by characters, by words, or by the pieces of a file that the `tokenizers` library
+reads.
 
 A vocabulary knows three tokens that no text holds: one begins, one ends, one pads what is shorter.
 """
@@ -8,11 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from vitlab.errors import CheckpointError, ConfigError, DataError, in_one_line
-
-CHARACTERS, WORDS, TOKENIZER = "characters", "words", "tokenizer"
 
 WORD = re.compile(r"[^\s-]+")
 
@@ -33,92 +32,95 @@ class Vocabulary(Protocol):
     def __len__(self) -> int: ...
     def encode(self, text: str) -> list[int]: ...
     def decode(self, tokens: Iterable[int]) -> str: ...
-    def state(self) -> dict[str, Any]: ...
+    def state(self) -> dict[str, Any]:
+        """What `vocabulary_of` makes it of again, in plain types."""
 
 
-class CharacterVocabulary:
-    """A token for each of some characters, in their order, behind padding 0, begin 1 and end 2.
+class ListedVocabulary:
+    """A token for each piece of a list, in its order, behind padding 0, begin 1 and end 2.
 
-    Raises ConfigError for no characters, and for one that stands there twice or is more than one.
+    A kind says how a text falls into pieces, and what stands between them.
     """
 
     special = SpecialTokens(begin=1, end=2, padding=0)
+    kind: str
+    between: str
+
+    def __init__(self, pieces: Sequence[str]):
+        self.pieces = list(pieces)
+        self.numbers = {piece: len(self.special) + i for i, piece in enumerate(self.pieces)}
+
+    def split(self, text: str) -> Sequence[str]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.special) + len(self.pieces)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.pieces == self.pieces
+
+    def encode(self, text: str) -> list[int]:
+        """Number the pieces of a text, and its end. Raises DataError, which names it, for an unknown one."""
+        pieces = self.split(text)
+        if unknown := [piece for piece in pieces if piece not in self.numbers]:
+            raise DataError(
+                f"the {self.kind.removesuffix('s')} {unknown[0]!r} of the text {text!r} is not among the "
+                f"{len(self.pieces)} of the vocabulary, {self.between.join(self.pieces[:50])!r}"
+            )
+        return [*(self.numbers[piece] for piece in pieces), self.special.end]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Give the text of the tokens before the first end; other special tokens are no part of it."""
+        written = takewhile(lambda token: token != self.special.end, tokens)
+        first = len(self.special)
+        return self.between.join(self.pieces[token - first] for token in written if token >= first)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        return cls(state[cls.kind])
+
+
+class CharacterVocabulary(ListedVocabulary):
+    """A token for each of some characters. Raises ConfigError for no characters, and for one that stands there twice or
+    is more than one."""
+
+    kind, between = "characters", ""
 
     def __init__(self, characters: Sequence[str]):
-        self.characters = "".join(characters)
         if not characters:
             raise ConfigError("a vocabulary has at least one character, and this one has none")
         if any(len(character) != 1 for character in characters) or len(set(characters)) != len(characters):
             raise ConfigError(f"a vocabulary has characters, each once, and not {list(characters)}")
-        self.numbers = {character: len(self.special) + i for i, character in enumerate(self.characters)}
+        super().__init__(characters)
 
     @classmethod
-    def found_in(cls, texts: Iterable[str]) -> "CharacterVocabulary":
+    def found_in(cls, texts: Iterable[str]) -> Self:
         """Collect the characters that occur, in the order of Unicode. Raises ConfigError for texts without any."""
         return cls(sorted(set().union(*texts)))
 
-    def __len__(self) -> int:
-        return len(self.special) + len(self.characters)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CharacterVocabulary) and self.characters == other.characters
-
-    def encode(self, text: str) -> list[int]:
-        """Number the characters of a text, and its end. Raises DataError, which names it, for an unknown one."""
-        unknown = [character for character in text if character not in self.numbers]
-        if unknown:
-            raise DataError(
-                f"the character {unknown[0]!r} of the text {text!r} is not among the {len(self.characters)} of the "
-                f"vocabulary, {self.characters!r}"
-            )
-        return [*(self.numbers[character] for character in text), self.special.end]
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        """Give the text of the tokens before the first end; other special tokens are no part of it."""
-        written = takewhile(lambda token: token != self.special.end, tokens)
-        first = len(self.special)
-        return "".join(self.characters[token - first] for token in written if token >= first)
+    def split(self, text: str) -> str:
+        return text
 
     def state(self) -> dict[str, Any]:
-        """What `vocabulary_of` makes it of again, in plain types."""
-        return {"kind": CHARACTERS, "characters": self.characters}
+        return {"kind": self.kind, "characters": "".join(self.pieces)}
 
 
-class WordVocabulary:
-    """A token for each of some words, in their order, behind padding 0, begin 1 and end 2. What stands between words,
-    spaces and hyphens, is no token, and comes back as a space. Raises ConfigError for words that are none, or stand
-    there twice."""
+class WordVocabulary(ListedVocabulary):
+    """A token for each of some words. What stands between words, spaces and hyphens, is no token, and comes back as a
+    space. Raises ConfigError for words that are none, or stand there twice."""
 
-    special = SpecialTokens(begin=1, end=2, padding=0)
+    kind, between = "words", " "
 
     def __init__(self, words: Sequence[str]):
         if not words or len(set(words)) != len(words) or any(WORD.fullmatch(word) is None for word in words):
             raise ConfigError(f"a vocabulary has words, each once and without spaces or hyphens, and not {list(words)}")
-        self.words = list(words)
-        self.numbers = {word: len(self.special) + i for i, word in enumerate(self.words)}
+        super().__init__(words)
 
-    def __len__(self) -> int:
-        return len(self.special) + len(self.words)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordVocabulary) and self.words == other.words
-
-    def encode(self, text: str) -> list[int]:
-        """Number the words of a text, and its end. Raises DataError, which names it, for an unknown one."""
-        words = WORD.findall(text)
-        if unknown := [word for word in words if word not in self.numbers]:
-            raise DataError(f"the word '{unknown[0]}' of the text '{text}' is not among the {len(self.words)} known")
-        return [*(self.numbers[word] for word in words), self.special.end]
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        """Give the text of the tokens before the first end; other special tokens are no part of it."""
-        written = takewhile(lambda token: token != self.special.end, tokens)
-        first = len(self.special)
-        return " ".join(self.words[token - first] for token in written if token >= first)
+    def split(self, text: str) -> list[str]:
+        return WORD.findall(text)
 
     def state(self) -> dict[str, Any]:
-        """What `vocabulary_of` makes it of again, in plain types."""
-        return {"kind": WORDS, "words": self.words}
+        return {"kind": self.kind, "words": self.pieces}
 
 
 class TokenizerVocabulary:
@@ -127,6 +129,8 @@ class TokenizerVocabulary:
     Raises ConfigError where the `tokenizers` library is missing, CheckpointError for a content that it cannot read, or
     that has no tokens of these numbers.
     """
+
+    kind = "tokenizer"
 
     def __init__(self, content: str, special: SpecialTokens):
         self.content = content
@@ -177,8 +181,11 @@ class TokenizerVocabulary:
         return self.tokenizer.decode([token for token in pieces if token not in self.special], skip_special_tokens=True)
 
     def state(self) -> dict[str, Any]:
-        """What `vocabulary_of` makes it of again, in plain types."""
-        return {"kind": TOKENIZER, "content": self.content, "special": list(self.special)}
+        return {"kind": self.kind, "content": self.content, "special": list(self.special)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "TokenizerVocabulary":
+        return cls(state["content"], SpecialTokens(*state["special"]))
 
 
 def library() -> Any:
@@ -215,14 +222,11 @@ def tokenizer_of(content: str) -> Any:
     return tokenizer
 
 
+KINDS = {kind.kind: kind for kind in (CharacterVocabulary, WordVocabulary, TokenizerVocabulary)}
+
+
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
     """Rebuild a vocabulary from its `state`. Raises CheckpointError for an unknown kind."""
-    if state.get("kind") == CHARACTERS:
-        return CharacterVocabulary(state["characters"])
-    if state.get("kind") == WORDS:
-        return WordVocabulary(state["words"])
-    if state.get("kind") == TOKENIZER:
-        return TokenizerVocabulary(state["content"], SpecialTokens(*state["special"]))
-    raise CheckpointError(
-        f"a vocabulary of kind {state.get('kind')!r} is not one of: {CHARACTERS}, {WORDS}, {TOKENIZER}"
-    )
+    if state.get("kind") not in KINDS:
+        raise CheckpointError(f"a vocabulary of kind {state.get('kind')!r} is not one of: {', '.join(KINDS)}")
+    return KINDS[state["kind"]].from_state(state)

@@ -23,7 +23,6 @@ def rows(folder, name):
 @pytest.mark.ci
 @pytest.mark.slow
 def test_the_events_are_the_metrics_with_pictures_and_config_and_a_resumed_run_goes_on_with_them(cli):
-    pytest.importorskip(READER, reason="tensorboard is not installed")
     few = [BARE[0], BARE[2], *FEW, "trainer.log_every_n_steps=1", "trainer.max_epochs=1"]
     run = cli("train", *few, "logger=tensorboard", folder="logged", pictures=True)
     assert run.status == 0, run.err
@@ -41,7 +40,6 @@ def test_the_events_are_the_metrics_with_pictures_and_config_and_a_resumed_run_g
 
 
 def test_steps_after_the_one_that_is_gone_on_from_no_longer_count(tmp_path):
-    pytest.importorskip(READER, reason="tensorboard is not installed")
     for first_step, steps in ((0, [1, 2, 3, 4]), (2, [3])):
         logger = TensorBoard(folder=str(tmp_path), first_step=first_step, run_config={"lr": 0.5})
         for step in steps:
@@ -61,7 +59,6 @@ def test_without_the_package_one_sentence_names_the_extra(cli, monkeypatch):
 @pytest.mark.ci
 @pytest.mark.slow
 def test_several_at_once(cli):
-    pytest.importorskip(READER, reason="tensorboard is not installed")
     run = cli("train", "logger=[wandb,tensorboard]", *FEW, "trainer.max_epochs=1", folder="run")
     assert run.status == 0, run.err
     assert "val/acc1" in events(run.folder / "tensorboard").Tags()["scalars"]

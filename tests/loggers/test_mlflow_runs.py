@@ -11,10 +11,12 @@ from vitlab.loggers import MLflow, mlflow_runs
 SETTINGS = {"experiment": "e", "tracking_uri": None, "tags": {"a": 1}, "name": "n", "group": "g", "run_id": "abc"}
 
 
+def library():
+    return pytest.importorskip("mlflow", reason="logger=mlflow needs the extra: pip install 'vitlab[mlflow]'")
+
+
 def client(folder):
-    return pytest.importorskip("mlflow", reason="mlflow is not installed").MlflowClient(
-        f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
-    )
+    return library().MlflowClient(f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}")
 
 
 def only_run(folder):
@@ -25,7 +27,7 @@ def only_run(folder):
 
 @pytest.mark.slow
 def test_a_run_and_its_resume_are_one_run_of_mlflow(cli, tmp_path):
-    pytest.importorskip("mlflow", reason="mlflow is not installed")
+    library()
     few = [BARE[0], BARE[2], *FEW, "trainer.log_every_n_steps=1", "trainer.max_epochs=1"]
     run = cli("train", *few, "logger=mlflow", folder="logged", pictures=True)
     assert run.status == 0, run.err
@@ -45,7 +47,7 @@ def test_a_run_and_its_resume_are_one_run_of_mlflow(cli, tmp_path):
 
 
 def test_a_server_that_does_not_answer_costs_one_warning(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow", reason="mlflow is not installed")
+    library()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     logger = MLflow(folder=str(tmp_path), run_config={}, **SETTINGS | {"tracking_uri": "http://127.0.0.1:9"})
     with pytest.warns(UserWarning, match="MLflow stopped taking records"):

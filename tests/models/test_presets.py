@@ -1,6 +1,7 @@
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
 from vitlab.run.model import build_model
@@ -69,11 +70,10 @@ def test_every_preset_has_a_golden_number():
 @pytest.mark.parametrize("preset", GOLDEN)
 def test_a_preset_has_its_golden_number_of_parameters(preset):
     image_size, in_chans, num_classes, count = GOLDEN[preset]
-    data = [f"data.image_size={image_size or 32}", f"data.in_chans={in_chans}"]
-    data += [f"data.num_classes={num_classes or 'null'}", "data.vocab_size=13"]
-    data += [f"data.max_length={13 if image_size else 6}", "+data.input_vocab_size=33", "+data.input_max_length=8"]
+    data = {"image_size": image_size or 32, "in_chans": in_chans, "num_classes": num_classes, "vocab_size": 13}
+    data |= {"max_length": 13 if image_size else 6, "input_vocab_size": 33, "input_max_length": 8}
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", [f"model={preset}", "data=synthetic", *data])
+        cfg = OmegaConf.merge({"data": data}, compose(f"model/{preset}"))
     with torch.device("meta"):
         model = build_model(cfg.model)
     assert sum(parameter.numel() for parameter in model.parameters()) == count

@@ -99,7 +99,6 @@ def test_the_command_watches_until_no_job_is_left_to_run(cli, sweep, monkeypatch
 
 
 def test_pictures_of_too_few_jobs_are_refused(cli, sweep):
-    pytest.importorskip("optuna", reason="optuna is not installed")
     run = cli("sweeps", "mine", "pictures=true")
     assert run.status == 2
     assert "pictures need 4 jobs" in run.err
@@ -108,7 +107,6 @@ def test_pictures_of_too_few_jobs_are_refused(cli, sweep):
 @pytest.mark.ci
 @pytest.mark.slow
 def test_pictures_of_any_sweep(cli, tmp_path):
-    pytest.importorskip("optuna", reason="optuna is not installed")
     sweep = frozen(tmp_path / "runs" / "mine", [f"job{number}" for number in range(5)])
     for job in sweep.jobs():
         sweep.write_state(job.name, State(status="done", score=job.number / 5))

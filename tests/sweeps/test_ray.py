@@ -14,7 +14,7 @@ from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ray = pytest.importorskip("ray", reason="ray is not installed")
+ray = pytest.importorskip("ray", reason="engine=ray needs the extra: pip install 'vitlab[ray]'")
 
 
 @pytest.fixture

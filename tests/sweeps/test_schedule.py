@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import mostly_slow
 from stub_sweep import frozen, work_off
 
 from vitlab.sweeps.local import Local
@@ -89,7 +90,7 @@ def test_a_job_that_is_killed_again_and_again_is_given_up(tmp_path):
     assert sweep.state("b").status == "done"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", mostly_slow([signal.SIGKILL, signal.SIGTERM]))
 def test_when_the_sweeper_is_killed_its_jobs_end_and_are_gone_on_with(tmp_path, number):
     sweep = frozen(tmp_path / "sweep", ["a_sleep-2", "b_sleep-2", "c"])
     with subprocess.Popen([*PROGRAM, str(sweep.path), "2"], stdout=subprocess.PIPE, text=True) as program:

@@ -25,7 +25,6 @@ def compose(number, words):
 
 
 def searched(sweep, number=20, **changes):
-    pytest.importorskip("optuna", reason="optuna is not installed")
     from vitlab.sweeps.optuna_search import OptunaSearch
 
     return OptunaSearch(sweep, compose, axes=AXES, num_trials=number, seed=0, **{**OPTIONS, **changes})

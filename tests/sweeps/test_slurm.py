@@ -13,7 +13,6 @@ from vitlab.sweeps.slurm import Slurm
 from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
-submitit = pytest.importorskip("submitit", reason="submitit is not installed")
 OPTIONS = {"slots": 2, "cluster": "local", "partition": None, "timeout_min": 60, "gpus_per_node": 0}
 OPTIONS |= {"cpus_per_task": 1, "mem_gb": None, "sbatch": {}, "modules": []}
 SBATCH = """#!/bin/sh

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from conftest import vit_options
+from conftest import mostly_slow, vit_options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,17 +40,20 @@ def words(figure):
 
 @pytest.mark.parametrize(
     ("changes", "whose"),
-    [
-        ({}, "attention of the class token"),
-        ({"image_size": [8, 16], "in_chans": 3, "num_registers": 2}, "class token"),
-        ({"class_token": False, "pool": "mean", "in_chans": 2}, "the patches, on average"),
-        ({"class_token": False, "pool": "map", "in_chans": 5, "position": "sincos_2d"}, "that of the pooling"),
-        ({"position": "relative", "depth": 1}, "1 layer, 2 heads"),
-        ({"position": "rotary", "image_size": [16, 4]}, "class token"),
-        ({"patch_size": None, "stem_channels": [8, 8], "position": "learned_2d"}, "class token"),
-        ({"depth": 14, "embed_dim": 16, "num_heads": 16}, "12 of 14 layers, 12 of 16 heads"),
-        ({"embed_dim": 2, "num_heads": 1, "image_size": 4}, "1 head"),
-    ],
+    mostly_slow(
+        [
+            ({}, "attention of the class token"),
+            ({"image_size": [8, 16], "in_chans": 3, "num_registers": 2}, "class token"),
+            ({"class_token": False, "pool": "mean", "in_chans": 2}, "the patches, on average"),
+            ({"class_token": False, "pool": "map", "in_chans": 5, "position": "sincos_2d"}, "that of the pooling"),
+            ({"position": "relative", "depth": 1}, "1 layer, 2 heads"),
+            ({"position": "rotary", "image_size": [16, 4]}, "class token"),
+            ({"patch_size": None, "stem_channels": [8, 8], "position": "learned_2d"}, "class token"),
+            ({"depth": 14, "embed_dim": 16, "num_heads": 16}, "12 of 14 layers, 12 of 16 heads"),
+            ({"embed_dim": 2, "num_heads": 1, "image_size": 4}, "1 head"),
+        ],
+        quick=4,
+    ),
     ids=str,
 )
 def test_all_views_can_be_drawn(changes, whose):

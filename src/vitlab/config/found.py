@@ -24,12 +24,13 @@ def is_open(cfg: DictConfig, key: str) -> bool:
 
 
 def with_found(cfg: DictConfig, found: Mapping[str, Any]) -> DictConfig:
-    """A new config in which what was left open has the values that were found, which stand in `found`."""
+    """Give a config in which what was left open has the values that were found, which stand in `found`."""
+    if not found:
+        return cfg
     with_them = OmegaConf.create(OmegaConf.to_container(cfg))
     assert isinstance(with_them, DictConfig)
     for key, value in found.items():
         if key in PLACES and is_open(with_them, key):
             OmegaConf.update(with_them, PLACES[key], value)
-    if found:
-        with_them.found = dict(found)
+    with_them.found = dict(found)
     return with_them

@@ -16,6 +16,7 @@ MARK = "<not kept>"
 WORDS = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
 OVERRIDE = re.compile(r"(?P<name>[+~]*[\w.@/-]+)=(?P<value>.+)", re.DOTALL)
 LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # the user and password of a URL
+FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
 SHORTEST = 6  # letters of a secret that is looked for within other words
 
 
@@ -48,7 +49,7 @@ class Redaction:
 
     def clean(self, path: Path) -> None:
         """Rewrite a YAML without its secrets, if it has any."""
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_bytes(), Loader=FAST)
         cleaned = self(content)
         if cleaned != content:
             write_whole(path, yaml.safe_dump(cleaned, sort_keys=False, allow_unicode=True).encode("utf-8"))

@@ -1,5 +1,6 @@
 """Read references between the values of a config, and calls of resolvers: ${optimizer.lr}, ${oc.env:HOME}."""
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +17,11 @@ from vitlab.errors import ConfigError
 REFERENCE = re.compile(r"(\\*)\$\{")
 
 
-def called(text: str) -> list[str]:
+@functools.cache
+def called(text: str) -> tuple[str, ...]:
     """List the resolvers that a text calls, nested ones too, by OmegaConf's own grammar. A name made by another
     reference is given as it is written."""
-    return list(resolvers(parse(text))) if "${" in text else []
+    return tuple(resolvers(parse(text))) if "${" in text else ()
 
 
 def resolvers(tree: Any) -> Iterator[str]:

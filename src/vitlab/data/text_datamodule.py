@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from vitlab.data.batches.batch import Batch, TextView
 from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.checks import check_targets
 from vitlab.data.datamodule import DataModule
 from vitlab.data.loading.loader import Loader
+from vitlab.data.loading.split import Split
 from vitlab.data.order.key import Key
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.data.pools.pool import TextPool
 from vitlab.data.pools.splits import Splits
-from vitlab.data.targets import Targets, TextBatch, Texts
+from vitlab.data.targets import TextBatch, Texts
 from vitlab.vocabulary import Vocabulary
 
 
@@ -98,32 +98,18 @@ class TextDataModule(DataModule):
         return finished(batch)
 
 
-class TextSplit(Dataset):
-    """The samples `places` of a pool; items of a whole batch -> RawBatch."""
+class TextSplit(Split):
+    """Texts of a pool; items of a whole batch -> RawBatch."""
 
-    def __init__(self, pool: TextPool, places: np.ndarray):
-        self.pool, self.places = pool, places
-
-    def __len__(self) -> int:
-        return len(self.places)
+    pool: TextPool
 
     @property
     def read(self) -> Texts:
-        return self.pool.read[self.places]
-
-    @property
-    def targets(self) -> Targets:
-        return self.pool.targets[self.places]
-
-    def words(self, index: int, class_names: Sequence[str]) -> str:
-        return self.pool.targets.words(int(self.places[index]), class_names)
-
-    def name(self, index: int) -> str:
-        return self.pool.name(int(self.places[index]))
+        return self.pool.read[self.indices]
 
     def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
         index = np.array([key.index for key in keys], dtype=int)
-        return collated(self.pool.read[self.places[index]], self.pool.targets[self.places[index]].collate(), index)
+        return collated(self.pool.read[self.indices[index]], self.pool.targets[self.indices[index]].collate(), index)
 
 
 def collated(read: Texts, target: TextBatch | None, index: np.ndarray) -> RawBatch:

@@ -3,7 +3,6 @@
 B batch, M tokens of the longest text, V vocab_size
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import next_token_cross_entropy, teacher_forced
 from vitlab.models import EncoderDecoder
-from vitlab.optim import Optimization, Schedule
 from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 from vitlab.tasks.text_errors import TextErrors
@@ -38,12 +36,9 @@ class TextGeneration(Task):
         *,
         model: nn.Module,
         vocabulary: Vocabulary,
-        optimization: Optimization,
-        schedule: Callable[[int], Schedule],
         label_smoothing: float,
         decoding: Any,
-        monitor: str,
-        seed: int,
+        **others: Any,
     ):
         if not isinstance(model, EncoderDecoder):
             raise ValueError(f"the model is a {type(model).__name__}, and writes no texts; choose model=reader_xs8")
@@ -54,7 +49,7 @@ class TextGeneration(Task):
                 f"{len(vocabulary)} tokens; leave it to data.vocab_size=null"
             )
         self.vocabulary, self.max_length = vocabulary, decoder.max_length
-        super().__init__(model=model, optimization=optimization, schedule=schedule, monitor=monitor, seed=seed)
+        super().__init__(model=model, **others)
         self.label_smoothing = label_smoothing
         self.decoding = decoding
         self.loss(torch.zeros(1, 1, 2), torch.zeros(1, 1, dtype=torch.long), label_smoothing)  # refuses it now

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
 from vitlab.data.batches.raw_batch import RawBatch, Sample, Unreadable, collate
@@ -18,17 +17,16 @@ from vitlab.data.images.crop import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
 from vitlab.data.images.images import Transform
 from vitlab.data.images.resampling import as_image, resampled
+from vitlab.data.loading.split import Split
 from vitlab.data.order.key import Key
-from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.targets import Targets
 from vitlab.errors import DataError
 from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
 
 Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
 
 
-class ImageSplit(Dataset):
+class ImageSplit(Split):
     """The samples `indices` of a pool. Item (epoch, i) -> Sample, or Unreadable for a file that cannot be decoded;
     items of a whole batch -> Batch.
 
@@ -48,16 +46,12 @@ class ImageSplit(Dataset):
         transform: Transform | None,
         seed: int,
     ):
-        self.pool = pool
-        self.indices = indices
+        super().__init__(pool, indices)
         self.image_mode = image_mode
         self.in_chans = in_chans
         self.crop = crop
         self.transform = transform
         self.seed = seed
-
-    def __len__(self) -> int:
-        return len(self.indices)
 
     def seen_through(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
         """Copy the data set with another crop and transform."""
@@ -75,17 +69,6 @@ class ImageSplit(Dataset):
     def groups(self) -> np.ndarray | None:
         """Give the shard that each sample lies in (n,), where the pool has shards."""
         return None if self.pool.groups is None else self.pool.groups[self.indices]
-
-    @property
-    def targets(self) -> Targets:
-        return self.pool.targets[self.indices]
-
-    def words(self, index: int, class_names: Sequence[str]) -> str:
-        """Say what a sample is labelled with."""
-        return self.pool.targets.words(int(self.indices[index]), class_names)
-
-    def name(self, index: int) -> str:
-        return readable(self.pool.name(int(self.indices[index])))
 
     def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
         return self.samples([Key(*key)])[0]

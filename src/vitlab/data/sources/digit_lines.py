@@ -42,12 +42,15 @@ class DigitLines:
 
     in_chans = 1
     characters = DIGITS
+    longest: int | None = None  # digits in a row
 
     def __init__(self, *, num_lines: int, num_evaluated: int, min_length: int, max_length: int, height: int):
         if min(num_lines, num_evaluated) < 1:
             raise ValueError(f"num_lines {num_lines} or num_evaluated {num_evaluated} is not at least 1")
         if not 1 <= min_length <= max_length:
             raise ValueError(f"min_length {min_length} and max_length {max_length} are no range of lengths from 1 on")
+        if self.longest is not None and max_length > self.longest:
+            raise ValueError(f"max_length {max_length} of the numbers in a sum is more than {self.longest}")
         if height < 8:
             raise ValueError(f"height {height} is not at least 8, the pixels of a digit")
         self.class_names: list[str] = []
@@ -90,17 +93,7 @@ class DigitSums(DigitLines):
     more than 3 digits."""
 
     characters = DIGITS + "+="
-
-    def __init__(self, *, num_lines: int, num_evaluated: int, min_length: int, max_length: int, height: int):
-        if max_length > 3:
-            raise ValueError(f"max_length {max_length} of the numbers in a sum is more than 3")
-        super().__init__(
-            num_lines=num_lines,
-            num_evaluated=num_evaluated,
-            min_length=min_length,
-            max_length=max_length,
-            height=height,
-        )
+    longest = 3
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         numbers = self.numbers(split, 3)
