@@ -21,7 +21,7 @@ KINDS = {
     "plain baseline": ["model.position=sincos_2d", "model.class_token=false", "model.pool=mean"],
     "attention pooling": ["model.class_token=false", "model.pool=map", "model.num_registers=2"],
 }
-SLOW = KINDS.keys() - {"timm", "distilled", "attention pooling"}
+SLOW = KINDS.keys() - {"distilled"}
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS])

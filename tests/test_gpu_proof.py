@@ -74,6 +74,7 @@ def test_what_is_misspelt_is_refused(tmp_path):
     assert "there is no step mashine" in said
 
 
+@pytest.mark.slow
 def test_what_is_not_installed_is_taken_from_the_wheels_that_were_carried(tmp_path):
     for name in ("torch-9.9-py3-none-any", "no_such_package-1.0-py3-none-any"):
         facts = f"{name.split('-')[0]}-{name.split('-')[1]}.dist-info"

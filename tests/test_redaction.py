@@ -34,6 +34,8 @@ def kept(folder):
     return found
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_no_file_of_a_run_holds_a_secret(secretive):
     content = kept(secretive)
     for secret in SECRETS:

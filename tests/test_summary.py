@@ -39,6 +39,7 @@ def test_less_is_kept_when_blocks_are_computed_again(cli):
     assert per_image("activation_checkpointing=true") < per_image() / 4
 
 
+@pytest.mark.slow
 def test_other_architectures_and_refusals(cli):
     assert "1.814 GMACs" in cli("summary", "model=resnet18", "tensors=false").out
     for overrides, word in (

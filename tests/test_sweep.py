@@ -205,6 +205,7 @@ def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
 # -- searches
 
 
+@pytest.mark.slow
 def test_a_random_search_is_refused_before_its_first_job(cli, tmp_path):
     random = ["-m", "hydra/sweeper=vitlab_random", "sweep=a"]
     for words, said in (

@@ -20,6 +20,7 @@ from vitlab.config.in_process import as_words, call, compose
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
+from vitlab.machine import fastest_device
 from vitlab.models import encoder_of, represent
 from vitlab.out_of_memory import halved, refusing
 from vitlab.reports.run import result_of
@@ -55,7 +56,7 @@ class Run:
 
     def __init__(self, run: str | Path, device: str | torch.device | None = None):
         self._saved = SavedRun.open(str(run))
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or fastest_device())
 
     def __repr__(self) -> str:
         return f"vitlab.load({str(self.path)!r})"

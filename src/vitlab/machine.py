@@ -20,6 +20,13 @@ def cpu_capabilities() -> dict[str, Any]:
     return dict(torch.cpu.get_capabilities()) if hasattr(torch.cpu, "get_capabilities") else {}
 
 
+def fastest_device() -> Any:
+    """The torch.device that computes soonest: a GPU where there is one."""
+    import torch
+
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def hardware_precision(accelerator: str) -> str:
     """bf16-mixed where the hardware computes in bfloat16 (Ampere and later GPUs, CPUs with AVX512-BF16 or AMX), else
     32-true. `accelerator` as Lightning names it: auto, cpu, gpu …"""

@@ -67,6 +67,7 @@ def test_every_preset_has_a_golden_number():
     assert set(PRESETS) == set(GOLDEN)
 
 
+@pytest.mark.filterwarnings("ignore:In 'model/")  # which a preset alone need not say
 @pytest.mark.parametrize("preset", GOLDEN)
 def test_a_preset_has_its_golden_number_of_parameters(preset):
     image_size, in_chans, num_classes, count = GOLDEN[preset]

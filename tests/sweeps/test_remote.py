@@ -38,6 +38,7 @@ def test_a_job_is_done_and_noted(sweep):
     assert len(lines(sweep.path / "a" / "starts")) == 1
 
 
+@pytest.mark.slow
 def test_a_job_ends_with_its_supervisor(sweep):
     supervisor = supervised(sweep, "b_sleep-60")
     until(lambda: lines(sweep.path / "b_sleep-60" / "starts"))

@@ -71,6 +71,7 @@ def test_a_preempted_job_saves_its_state_and_goes_on_by_itself(tmp_path):
     assert "preempted" in "".join(path.read_text() for path in (sweep.path / "submitit").rglob("*.err"))
 
 
+@pytest.mark.slow
 def test_a_job_that_is_cancelled_ends_with_its_state_noted(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a_sleep-60"])
     made = engine(sweep)

@@ -9,24 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 from rich.table import Column, Table
-from torch import Tensor
 
 from vitlab.atomic_files import write_csv
-from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import TextView, View
 from vitlab.data.pools.packed_names import readable
 from vitlab.data.sources.named_files import find_images
-from vitlab.data.targets import Texts
-from vitlab.data.text_datamodule import collated, finished
 from vitlab.errors import ConfigError, DataError
+from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.given_images import pixels_of, prepared
+from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import TextGeneration
@@ -46,7 +43,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         return predict_of_texts(cfg, saved, saved.input_vocabulary)
     paths = find_images(named(cfg, "images"))
     names = saved.checkpoint["run"]["class_names"]
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = fastest_device()
     speed_up_float32_products(device)
     datamodule, task = saved.datamodule(), saved.task().to(device).eval()
     if not isinstance(task, Supervised | TextGeneration):
@@ -56,12 +53,14 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     skipped = 0
     for start in track(range(0, len(paths), cfg.batch_size), description="predicting", transient=True):
-        read = [(path, read_image(path, datamodule)) for path in paths[start : start + cfg.batch_size]]
-        for _, image in read:
-            if isinstance(image, str) and cfg.on_bad_image == "error":
-                raise DataError(f"{image}; mend or remove the file, or set on_bad_image=skip")
-        good = [(path, image) for path, image in read if isinstance(image, Tensor)]
-        skipped += len(read) - len(good)
+        good = []
+        for path in paths[start : start + cfg.batch_size]:
+            try:
+                good.append((path, pixels_of(path, datamodule)))
+            except DataError as error:
+                if cfg.on_bad_image == "error":
+                    raise DataError(f"{error}; mend or remove the file, or set on_bad_image=skip") from error
+                skipped += 1
         if good:
             view = prepared([image for _, image in good], datamodule, device)
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
@@ -74,7 +73,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
 def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """Print and save what is written of each text."""
     read = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = fastest_device()
     speed_up_float32_products(device)
     task = saved.task().to(device).eval()
     rows: list[dict[str, Any]] = []
@@ -85,34 +84,6 @@ def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -
             rows += [{"read": text} | row for text, row in zip(part, said, strict=True)]
     save(cfg, saved, rows, f"{len(rows)} texts")
     return rows
-
-
-def named(cfg: DictConfig, key: str) -> str:
-    """Give what the command is to look at. Raises ConfigError where it is told of the other kind, or of nothing."""
-    other = {"images": "texts", "texts": "images"}[key]
-    if cfg[other] is not None:
-        raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... and no {other}=")
-    if cfg[key] is None:
-        raise ConfigError(f"{key} has no value; set {key}=... to what run={cfg.run} is to read")
-    return str(cfg[key])
-
-
-def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]:
-    """Take a text, or the lines of a file. Raises DataError for none, for one that is empty or longer than the model
-    reads, and for one that the vocabulary does not know."""
-    path = Path(texts)
-    found = path.read_text(encoding="utf-8").splitlines() if len(texts) < 256 and path.is_file() else [texts]
-    for text in found or [""]:
-        if not text.strip():
-            raise DataError("texts: one of them is empty, and there is nothing to read")
-        if (length := len(vocabulary.encode(text))) > max_length:
-            raise DataError(f"the text '{text}' has {length} tokens with its end, and the model reads {max_length}")
-    return found
-
-
-def text_view(read: list[str], vocabulary: Vocabulary, device: torch.device) -> TextView:
-    """Encode texts as a model takes them."""
-    return finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
 
 
 def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: str) -> None:
@@ -131,14 +102,6 @@ def beams(cfg: DictConfig) -> dict[str, Any]:
     given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
     given = {key: value for key, value in given.items() if value is not None}
     return {"task": {"decoding": given}} if given else {}
-
-
-def read_image(path: Path, datamodule: ImageDataModule) -> Tensor | str:
-    """Read an image as the model was evaluated, (C, H, W) uint8, or say why it cannot be read."""
-    try:
-        return pixels_of(path, datamodule)
-    except DataError as error:
-        return str(error)
 
 
 def classes(task: Supervised, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:

@@ -13,9 +13,10 @@ from vitlab.callbacks.figures import write_figure
 from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
+from vitlab.machine import fastest_device
 from vitlab.models import VisionTransformer, encoder_of
-from vitlab.programs.predict import find_texts, named, read_image, text_view
-from vitlab.run.given_images import prepared
+from vitlab.run.given_images import pixels_of, prepared
+from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import Task, TextGeneration
 from vitlab.tasks.supervised import Supervised
@@ -61,7 +62,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
         )
     if "relevance" in views:
         check_relevance(task, model)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = fastest_device()
     datamodule = saved.datamodule()
     if paths and datamodule.images.eval_crop.output_size() is None:
         raise ConfigError(f"views are drawn of images of one size, and run={cfg.run} was evaluated on different ones")
@@ -89,7 +90,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
 def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
     """Draw where the decoder looks in each image while it writes. Raises as `visualize`."""
     paths = find_images(named(cfg, "images"))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = fastest_device()
     datamodule, task = saved.datamodule(), task.to(device).eval()
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
     images = readable_images(chosen, datamodule)
@@ -113,7 +114,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
     """Draw where words look at each other while texts are read and written. Raises as `visualize`."""
     vocabulary = saved.input_vocabulary
     assert vocabulary is not None
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = fastest_device()
     task = task.to(device).eval()
     found = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
     folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
@@ -135,11 +136,10 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
 
 def readable_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
     """Read images as the model was evaluated, (C, H, W) uint8 each. Raises DataError for one that cannot be read."""
-    read = [read_image(path, datamodule) for path in paths]
-    for image in read:
-        if isinstance(image, str):
-            raise DataError(f"{image}; mend or remove the file")
-    return [image for image in read if isinstance(image, Tensor)]
+    try:
+        return [pixels_of(path, datamodule) for path in paths]
+    except DataError as error:
+        raise DataError(f"{error}; mend or remove the file") from error
 
 
 def tell_of_others(there: int, drawn: int, things: str) -> None:

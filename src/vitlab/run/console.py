@@ -27,13 +27,14 @@ def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Train
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
     console = Console(soft_wrap=True, record=True)
+    parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} {datamodule.things}" + (f"; {tail} of each epoch's order are left out" if tail else ""),
         "classes": classes(datamodule),
         **({"found": options_found(datamodule)} if datamodule.found else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
-        f"({datamodule.trained_steps_per_epoch()} an epoch, {trainer.accumulate_grad_batches} micro-batch(es) each)",
+        f"({datamodule.trained_steps_per_epoch()} an epoch{parts})",
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),
     }

@@ -25,6 +25,7 @@ from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
+from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.looking import look
 from vitlab.run.model import build_model, load_pretrained
@@ -82,7 +83,7 @@ class FrozenModel:
             origin, node, folder = None, plain(cfg)["model"], None
         datamodule.prepare_data()
         datamodule.setup()
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = fastest_device()
         speed_up_float32_products(device)
         facts = {
             "checkpoint": origin,

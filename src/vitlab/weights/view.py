@@ -1,5 +1,6 @@
 """Tell how images looked to the model that weights are of: fine-tuning gives it the same."""
 
+import functools
 import json
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ def view_of(name: str) -> View:
     if path.is_dir() and (path / "config.json").is_file():
         return of_folder(path)
     if path.is_dir() or path.suffix == ".ckpt":
-        return of_run(file.read(find_checkpoint(path, "best", *LATEST))["run"]["config"])
+        checkpoint = find_checkpoint(path, "best", *LATEST)
+        return of_run(checkpoint, checkpoint.stat().st_mtime_ns)
     return (
         of_folder(path.parent) if path.is_file() and path.name in ("model.safetensors", "pytorch_model.bin") else View()
     )
@@ -96,8 +98,10 @@ def read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def of_run(config: dict[str, Any]) -> View:
-    """Read what the saved config of a run says, and what was found in its data."""
+@functools.lru_cache(maxsize=1)  # gigabytes, and a start asks twice
+def of_run(checkpoint: Path, changed: int) -> View:
+    """Read what the saved config of a run says, and what was found in its data. `changed`: when the file was."""
+    config = file.read(checkpoint)["run"]["config"]
     found = config.get("found") or {}
     data = {**config["data"], **{key: value for key, value in found.items() if config["data"].get(key) is None}}
     mean, std, size = (followed(data.get(key), config) for key in ("mean", "std", "image_size"))

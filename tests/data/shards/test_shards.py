@@ -391,6 +391,7 @@ class Ranged(http.server.SimpleHTTPRequestHandler):
         return self.wfile.write(content)
 
 
+@pytest.mark.slow
 def test_a_web_server_is_read_by_ranges(tmp_path, no_waiting):
     original = files(20)
     packed(tmp_path / "made", {"train": original})

@@ -1,0 +1,41 @@
+"""Take texts that a user names, alone or in a file, and turn them into what the model of a run reads."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vitlab.config.nodes import Node
+from vitlab.data.batches.batch import TextView
+from vitlab.data.targets import Texts
+from vitlab.data.text_datamodule import collated, finished
+from vitlab.errors import ConfigError, DataError
+from vitlab.vocabulary import Vocabulary
+
+
+def named(cfg: Node, key: str) -> str:
+    """Give what the command is to look at. Raises ConfigError where it is told of the other kind, or of nothing."""
+    other = {"images": "texts", "texts": "images"}[key]
+    if cfg[other] is not None:
+        raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... and no {other}=")
+    if cfg[key] is None:
+        raise ConfigError(f"{key} has no value; set {key}=... to what run={cfg.run} is to read")
+    return str(cfg[key])
+
+
+def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]:
+    """Take a text, or the lines of a file. Raises DataError for none, for one that is empty or longer than the model
+    reads, and for one that the vocabulary does not know."""
+    path = Path(texts)
+    found = path.read_text(encoding="utf-8").splitlines() if len(texts) < 256 and path.is_file() else [texts]
+    for text in found or [""]:
+        if not text.strip():
+            raise DataError("texts: one of them is empty, and there is nothing to read")
+        if (length := len(vocabulary.encode(text))) > max_length:
+            raise DataError(f"the text '{text}' has {length} tokens with its end, and the model reads {max_length}")
+    return found
+
+
+def text_view(read: list[str], vocabulary: Vocabulary, device: torch.device) -> TextView:
+    """Encode texts as a model takes them."""
+    return finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
