@@ -73,7 +73,7 @@ def own_folder(config: DictConfig) -> tuple[str, str | None, bool]:
             return str(found), str(found), result_of(found) is not None
     elif config.resume is not None:
         folder = run_folder(config.resume)
-        folder.mkdir(exist_ok=True)  # that of a sweep's job, which was not begun yet
+        folder.mkdir(exist_ok=True)  # a job of a sweep that has not begun yet
         take(folder, break_lock=config.break_lock)
         return str(folder), str(config.resume), False
     folder = Path(config.hydra.run.dir)

@@ -37,11 +37,11 @@ class RandomConf(GridConf):
 class OptunaConf(RandomConf):
     _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Optuna"
     objectives: list[str] | None = None  # figures of a run's result; null: the monitor
-    directions: list[str] | None = None  # of each, minimize or maximize; null: as the figure is better
+    directions: list[str] | None = None  # minimize or maximize, for each; null: whichever is better
     sampler: str = "tpe"  # or random
-    num_startup_trials: int = 10  # of tpe, at random
+    num_startup_trials: int = 10  # random trials before TPE begins
     pruner: str = "none"  # or median, successive_halving
-    prune_after_trials: int = 5  # of the median: so many that have ended to compare with
+    prune_after_trials: int = 5  # ended trials that the median needs
     prune_after_steps: int = 0  # optimizer steps of a trial before it may be ended
 
 
@@ -96,7 +96,7 @@ class Grid(Sweeper):
             self.shared = request["same"]
             self.check_kind(sweep, request)
             return self.jobs(sweep, request)
-        last = {one.get_key_element(): one for one in given}.values()  # of a key that is given twice
+        last = {one.get_key_element(): one for one in given}.values()  # the last value wins where a key is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
         self.shared = BasicSweeper.split_arguments(same, None)[0][0]
         request = asked_for(self.cfg, same=self.shared, **self.asked(varying))

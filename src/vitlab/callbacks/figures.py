@@ -14,7 +14,7 @@ from torch import Tensor
 from vitlab.atomic_files import writing_whole
 from vitlab.views import shown
 
-LETTERS = 20  # that fit above a picture in a grid
+LETTERS = 20  # letters that fit above a picture in a grid
 RIGHT, WRONG = "tab:green", "tab:red"
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
@@ -32,7 +32,7 @@ def write_figure(figure: Figure, path: Path) -> Path:
     """Write a figure as a PNG, and make its folder where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole(path) as temporary:
-        laid_out = figure.get_layout_engine() is not None  # else it is drawn once more, to find its edges
+        laid_out = figure.get_layout_engine() is not None  # otherwise it is drawn once more, to find its edges
         figure.savefig(temporary, format="png", dpi=110, bbox_inches=None if laid_out else "tight")
     return path
 

@@ -20,7 +20,7 @@ from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
 from vitlab.views import pick
 from vitlab.views.capture import evaluating
 
-GRAY = 0.5  # of hidden patches
+GRAY = 0.5  # shown for hidden patches
 IMAGES_IN_A_ROW = 3
 
 

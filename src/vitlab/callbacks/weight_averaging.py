@@ -27,7 +27,7 @@ class WeightAverage(Callback):
 
     def forget(self) -> None:
         self.latest_step = 0
-        self.count = 0  # of weights in the average, on the host: nothing waits for the device
+        self.count = 0  # number of weights in the average, kept on the host so that nothing waits for the device
         self.weights: dict[str, nn.Parameter] = {}  # by name, while they are trained
         self.averages: dict[str, Tensor] = {}  # from the first update on
         self.aside: dict[str, Tensor] = {}  # the weights, while averages are in their place

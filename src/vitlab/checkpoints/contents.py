@@ -7,7 +7,7 @@ from packaging.version import InvalidVersion, Version
 
 from vitlab.errors import CheckpointError
 
-WEIGHTS: dict[str, type] = {  # of every checkpoint
+WEIGHTS: dict[str, type] = {  # what every checkpoint holds
     "state_dict": dict,
     "global_step": int,
     "run": dict,
@@ -17,7 +17,7 @@ WEIGHTS: dict[str, type] = {  # of every checkpoint
     "run.device_batch_size": int,
     "run.fingerprint": str,
 }
-STATE: dict[str, type] = {  # of one that a run goes on from, besides
+STATE: dict[str, type] = {  # what a state to resume from also holds
     "pytorch-lightning_version": str,
     "epoch": int,
     "loops": dict,

@@ -21,7 +21,7 @@ def write(checkpoint: dict[str, Any], path: Path, previous: Path | None = None) 
         with writing_whole(path, previous=previous) as temporary, open(temporary, "wb") as file:
             torch.save(checkpoint, file)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-        if isinstance(error, torch.AcceleratorError):  # of a kernel before, which copying the weights waits for
+        if isinstance(error, torch.AcceleratorError):  # of an earlier kernel, noticed only here
             raise
         raise StorageError(f"cannot write the checkpoint {path}: {error}") from error
 

@@ -48,7 +48,7 @@ def refusal_of(error: Exception, key: str) -> VitlabError:
         return cause
     if inner := WITHIN.search(str(error)) if cause is not error else None:
         key = inner[1] if inner[1].startswith(key) else f"{key}.{inner[1]}"
-    if ran_out(cause) or "overflowed" in str(cause):  # of a size
+    if ran_out(cause) or "overflowed" in str(cause):  # a size that overflows
         return ConfigError(f"{key} needs more memory than this machine has: {first_line(cause)}")
     return ConfigError(f"{key}: {first_line(cause)}")  # Lightning goes on with tracebacks of its own
 

@@ -60,7 +60,7 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
         composed = True
         return run(task, cfg, name)
 
-    job.__module__ = name  # by which Hydra names the job
+    job.__module__ = name  # Hydra names the job after it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
     try:
         with refusals():
@@ -76,7 +76,7 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
     except ValueError as error:
         if composed:
             raise
-        leave(ConfigError(str(error)))  # of Hydra's flags and choices
+        leave(ConfigError(str(error)))  # what Hydra says of its flags and choices
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
         if told and not other_rank():
             print(told)
         check_keys(cfg, name)
-        if cfg.get("resume") is None:  # else of what the run's own config makes of it
+        if cfg.get("resume") is None:  # a resumed run is checked with its own config
             check_nodes(cfg)
             check_needed(cfg, [one.key_or_group for one in job.parsed()])
         return task(cfg)

@@ -97,7 +97,7 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
         place = key.rpartition(".")[0]
         while place and "_target_" not in (OmegaConf.select(cfg, place) or ()):
             place = place.rpartition(".")[0]
-        if place not in ("", "trainer"):  # of which `check_nodes` knows the keys
+        if place not in ("", "trainer"):  # `check_nodes` checks the trainer's keys
             target = called(OmegaConf.select(cfg, place)["_target_"], place)
             names = [name for name in OmegaConf.select(cfg, place) if name not in WEIGHTS]
             check_names(target, names, place)

@@ -50,8 +50,8 @@ class Train:
     callbacks: dict
     logger: dict
     engine: dict
-    teacher: dict | None = None  # of a task that has one
-    found: dict | None = None  # of a saved run: what null has come to mean in its data
+    teacher: dict | None = None  # only with tasks that have one
+    found: dict | None = None  # in a saved run: the values that null stood for
     needed: dict | None = None  # keys that a recipe leaves to the user, and what they hold
 
 

@@ -59,7 +59,7 @@ def hydra_sentence(error: HydraException) -> str:
     """Say what Hydra refuses, with the nearest name that exists."""
     message = str(error)
     where = WHERE.match(message)
-    place = f"{where[1]}: " if where and "/" in where[1] else ""  # of the command line's choices we say no file
+    place = f"{where[1]}: " if where and "/" in where[1] else ""  # for a choice on the command line no file is named
     if isinstance(error, MissingConfigException):
         return place + no_option(error)
     if isinstance(error, OverrideParseException):

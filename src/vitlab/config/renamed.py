@@ -4,7 +4,7 @@ from typing import Any
 
 from vitlab.errors import ConfigError
 
-ROOMS = {  # of `data`, whose keys lay beside each other
+ROOMS = {  # where keys of `data` have moved
     "images": {
         "_target_": "vitlab.data.Images",
         "mode": "image_mode",

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from vitlab.counting.skeleton import skeleton
 from vitlab.layers import Attention, CrossAttention, auto_attention, fused_attention
 
-RESERVE = 0.1  # of the memory: temporary values, fragments, the driver
+RESERVE = 0.1  # share of the memory for temporary values, fragmentation and the driver
 
 
 class TrainingMemory(NamedTuple):

@@ -27,7 +27,7 @@ class DataModule(pl.LightningDataModule):
     things: str  # what a sample is, for its user
     splits: Mapping[str, Any]
     training: Any  # the training split, as it is read
-    input_vocabulary: Vocabulary | None = None  # of texts that are read
+    input_vocabulary: Vocabulary | None = None  # set where texts are read
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class DataModule(pl.LightningDataModule):
         self.fingerprint = ""
         self.found: dict[str, Any] = dict(found or {})  # what null and auto have come to mean
         self.test_split = "test"
-        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # by place: which, and why
+        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # why, by place in the split
 
     # -- the trainer
 

@@ -23,7 +23,7 @@ from vitlab.data.pools.pool import Pool, Stored
 UNKNOWN = np.uint64(0)  # the digest of what could not be read
 
 # what `overlap` does at most, so that it delays no start
-MOST_BYTES = 2**30  # of pixels in memory
+MOST_BYTES = 2**30  # pixels held in memory
 MOST_FILES = 20_000
 MOST_SECONDS = 2.0  # with files
 

@@ -18,7 +18,7 @@ from vitlab.data.pools.pool import Pool, Stored
 from vitlab.errors import DataError
 
 MOST = 500  # images that are looked at, evenly spaced
-GRAY = {"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"}  # of Pillow's modes
+GRAY = {"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's gray modes
 
 
 class Glance(NamedTuple):

@@ -102,7 +102,7 @@ class ImageDataModule(DataModule):
         self.train_transform = images.transform(augmentation)
         self.mixing = mixing
         self.resolution = resolution
-        self.splits: dict[str, ImageSplit] = {}  # of the source's own images
+        self.splits: dict[str, ImageSplit] = {}  # reads the source's own images
         self.training: ImageSplit  # from the cache if there is one
         self.held = DeviceImages()
 

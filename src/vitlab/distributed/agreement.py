@@ -10,7 +10,7 @@ from typing import Any
 from vitlab.distributed.environment import other_rank
 
 KEY = "vitlab/{}/{}/{}"
-NUMBERS = itertools.count()  # of what was decided: the same on all processes
+NUMBERS = itertools.count()  # counts decisions, equally on all processes
 STORES: list[Any] = []  # open for as long as the process lives: the others read when they come
 WAIT = timedelta(minutes=10)
 

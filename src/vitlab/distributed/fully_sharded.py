@@ -16,7 +16,7 @@ from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.sharding import fill, own_part, whole_state
 from vitlab.errors import ConfigError
 
-LISTS = ("blocks", "decoder_blocks")  # of modules that are gathered one by one
+LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
 
 
 class FullySharded(ModelParallelStrategy):

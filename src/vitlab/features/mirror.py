@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitlab.features.nearest_neighbours import nearest_neighbours
 
-DEVIATIONS = 2.0  # of chance
+DEVIATIONS = 2.0  # standard deviations above chance
 
 
 def same_in_a_mirror(images: Tensor, target: Tensor, num_classes: int) -> bool:

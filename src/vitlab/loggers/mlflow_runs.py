@@ -17,7 +17,7 @@ from vitlab.loggers.guarded import Guarded
 
 PACKAGES = ("mlflow", "sqlalchemy", "alembic")
 RUN = "vitlab.run"  # the tag by which a run is found again
-PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}  # else minutes
+PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}  # by default: minutes
 
 
 class MLflow(Guarded, Logger):
@@ -97,7 +97,7 @@ def start(run: MLflow) -> MLFlowLogger:
         os.environ.setdefault(key, value)
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its own libraries
+        warnings.simplefilter("ignore")  # warnings of MLflow's own libraries
         from mlflow import MlflowClient
 
         uri, artifacts = run.uri, None

@@ -96,7 +96,7 @@ class WeightsAndBiases(Guarded, WandbLogger):
             warnings.warn(f"W&B did not end its run ({error}); metrics.csv is complete", stacklevel=2)
             import wandb
 
-            wandb.teardown()  # its process is gone: the next run starts another
+            wandb.teardown()  # the service process is gone: the next run starts another
         self._experiment = None
 
 

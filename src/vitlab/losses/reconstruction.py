@@ -6,7 +6,7 @@ B batch, N patches, E values of a patch (C·P·P)
 import torch
 from torch import Tensor
 
-EPS = 1e-6  # of the variance: a patch of one colour has none
+EPS = 1e-6  # added to the variance, which is zero for a patch of one colour
 
 
 def masked_reconstruction(prediction: Tensor, patches: Tensor, mask: Tensor, *, normalize: bool) -> Tensor:

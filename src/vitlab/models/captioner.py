@@ -27,7 +27,7 @@ class Captioner(EncoderDecoder):
         super().__init__()
         self.encoder, self.decoder = checked(encoder, decoder, patch_size)
         for name in ("head", "head_dist"):
-            if hasattr(self.encoder, name):  # of which a distilled encoder has two
+            if hasattr(self.encoder, name):  # a distilled encoder has two
                 setattr(self.encoder, name, nn.Identity())  # they would get no gradient
 
     def read(self, x: Tensor, grid: Grids | None = None) -> Read:

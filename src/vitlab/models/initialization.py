@@ -32,7 +32,7 @@ def normal(weight: Tensor) -> None:
 
 
 SCHEMES: dict[str, Callable[[Tensor], object]] = {"normal": normal, "xavier": nn.init.xavier_uniform_}
-POSITION_STD = {"normal": 0.02, "xavier": 0.5}  # of what is learned of positions and added to tokens
+POSITION_STD = {"normal": 0.02, "xavier": 0.5}  # for learned positions that are added to tokens
 STACKED: dict[type[nn.Module], tuple[str, int]] = {  # where one weight holds several matrices
     **dict.fromkeys((Attention, SequenceAttention, CausalAttention), ("qkv", 3)),
     **dict.fromkeys((CrossAttention, MemoryAttention, AttentionPooling), ("kv", 2)),

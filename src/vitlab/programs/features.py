@@ -95,5 +95,5 @@ def write_safetensors(
     try:
         with writing_whole(path) as temporary:
             save_file(tensors, temporary, metadata={key: json.dumps(value) for key, value in header.items()})
-    except SafetensorError as error:  # its own kind for a full disk
+    except SafetensorError as error:  # raised for a full disk, too
         raise StorageError(f"cannot write {path}: {error}") from error

@@ -20,7 +20,7 @@ from vitlab.run.precision import is_bf16
 
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
 GIB = 2**30
-WIDTH = 120  # of tables that go to a file
+WIDTH = 120  # columns of a table that goes to a file
 
 
 def summarize(cfg: DictConfig) -> dict[str, Any]:

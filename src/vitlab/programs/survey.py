@@ -36,8 +36,8 @@ from vitlab.views import shown
 
 AT_ONCE = 64  # images that a worker reads for one answer
 SHOWN = 10  # lines of a list
-POINTS = 20_000  # of a scatter plot
-WIDTH = 120  # of tables that go to a file
+POINTS = 20_000  # points drawn in a scatter plot
+WIDTH = 120  # columns of a table that goes to a file
 
 
 def survey(cfg: DictConfig) -> dict[str, Any]:

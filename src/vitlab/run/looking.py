@@ -16,7 +16,7 @@ from vitlab.features import same_in_a_mirror
 
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
 SMALL = 96  # pixels of a side, up to which images are no photographs
-PATCHES = 8  # of a side, at least, where an image has so many patches of 4 pixels
+PATCHES = 8  # fewest patches in a row, for images with enough pixels
 LOOKED_UP = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "global_batch_size")
 COMPARED, IN_SMALL = 1000, 16  # images that are looked at in a mirror, and their pixels
 

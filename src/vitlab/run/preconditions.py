@@ -15,7 +15,7 @@ from vitlab.errors import ConfigError
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import TASKS
 
-LEAST = {  # of the trainer's numbers that Lightning takes as they are
+LEAST = {  # least values of numbers that Lightning does not check
     **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
     **dict.fromkeys(("min_epochs", "min_steps", "reload_dataloaders_every_n_epochs"), 0),
     **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), -1),
@@ -82,7 +82,7 @@ def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Traine
     task.schedule(task.num_steps)
     try:
         task.optimization.optimizer(task.groups)
-    except (TypeError, ValueError, IndexError) as error:  # of values of its own, which no annotation tells
+    except (TypeError, ValueError, IndexError) as error:  # a value that the constructor itself refuses
         raise ConfigError(f"optimizer.algorithm: {error}") from error
     late = max(group["from_step"] for group in task.groups)
     if late >= task.num_steps and not trainer.fast_dev_run:

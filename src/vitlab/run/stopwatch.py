@@ -29,7 +29,7 @@ class Stopwatch(Callback):
 
     def __init__(self, seconds: float):
         self.seconds = seconds
-        self.marks: list[tuple[float, ...]] = []  # of each step: before reading, after, before the update, at the end
+        self.marks: list[tuple[float, ...]] = []  # before and after reading, before the update, at the end
         self.begun: list[float] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

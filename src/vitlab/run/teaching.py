@@ -98,7 +98,7 @@ def stated_by(report: Any) -> Stated:
         return stated_by_run(plain(from_saved(checkpoint["run"]["config"], report.origin)), checkpoint)
     kind, _, name = report.origin.partition(":")
     if kind == "timm":
-        import timm  # its weights have been loaded
+        import timm  # already imported to load the weights
 
         config: Any = timm.get_pretrained_cfg(name)
         return Stated(Norm(list(config.mean), list(config.std)), config.input_size[-1])

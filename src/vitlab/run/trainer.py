@@ -22,7 +22,7 @@ from vitlab.run.preconditions import check_trainer
 def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
     """Build Lightning's trainer with our checkpoints and without its tips."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    plain_float32_products()  # of an earlier run in this process
+    plain_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
     check_accelerator(node.accelerator)
     register()

@@ -37,7 +37,7 @@ class Attempt:
         if self.sweep.state(self.name).supervised:
             return False
         try:
-            take(self.home, break_lock=True)  # of a machine whose supervisor gives no sign of life
+            take(self.home, break_lock=True)  # its supervisor gives no sign of life
         except CheckpointError:
             return False
         return not in_use(self.folder)

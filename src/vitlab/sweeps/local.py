@@ -51,8 +51,8 @@ class Local:
         self.threads = threads or os.environ.get("OMP_NUM_THREADS") or shared
         self.claims = Claims(gpus)
         self.found: list[str] = []  # GPUs for the next job
-        self.jobs: dict[str, list[str]] = {}  # that are here, and their GPUs
-        self.heard, self.born = b"", False  # of the nursery: part of a line, and whether it has imported all
+        self.jobs: dict[str, list[str]] = {}  # running jobs, and their GPUs
+        self.heard, self.born = b"", False  # part of a line from the nursery; it has imported everything
         self.sweep = sweep
         self.modules = modules if preload else []
 

@@ -114,7 +114,7 @@ class OptunaSearch(RandomSearch):
             for trial in self.study.best_trials:
                 values = zip(self.objectives, trial.values, strict=True)
                 print(f"{names[trial.number]}: {', '.join(f'{name} {value:.4g}' for name, value in values)}")
-        with suppress(ConfigError):  # of too few jobs, nothing can be drawn
+        with suppress(ConfigError):  # too few jobs to draw anything
             print(f"\npictures: {', '.join(map(str, draw(self.sweep.path, outcomes)))}")
 
     def _opened(self, after_trials: int, after_steps: int) -> Any:

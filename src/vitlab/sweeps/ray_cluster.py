@@ -52,7 +52,7 @@ class RayCluster:
         self.address = address
         self.cpus, self.gpus, self.retries = cpus, gpus, retries
         self.sweep = SweepFolder(sweep)
-        self.jobs: dict[Any, str] = {}  # by the references of their tasks
+        self.jobs: dict[Any, str] = {}  # job names by the references of their tasks
 
     def __enter__(self) -> Self:
         own = {"object_store_memory": OBJECTS, "include_dashboard": False} if self.address is None else {}

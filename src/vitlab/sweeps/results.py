@@ -11,7 +11,7 @@ from vitlab.reports.run import result_of
 from vitlab.reports.sweep import print_tables, write_tables
 from vitlab.sweeps.folder import Job, State, SweepFolder
 
-SHARE = 0.05  # of the time may go into writing tables
+SHARE = 0.05  # share of the time that may go into writing tables
 
 
 class Results:

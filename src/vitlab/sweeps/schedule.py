@@ -11,7 +11,7 @@ from vitlab.sweeps.stop import Stop
 
 LOOK = 0.5  # seconds that are waited for a job to end, before what else may have happened is looked at
 ELSEWHERE = 2.0  # seconds between two looks at jobs that others are at work on
-TRIES = 2  # of a job that fails
+TRIES = 2  # how often a failing job is tried
 MOST_STALLS = 3  # kills between which a job has saved nothing newer, after which it is not started again
 
 
@@ -95,7 +95,7 @@ class Schedule:
         """Register a job, and decide what to do with it."""
         state = self.sweep.state(job.name)
         if state.status == "done" and not self.sweep.has_result(job.name):
-            state = State()  # its run was removed, to have it done again
+            state = State()  # the user removed its run to have it done again
         self.jobs[job.name], self.states[job.name] = job, state
         self.tries[job.name] = TRIES - 1 if state.status == "failed" else 0
         if state.supervised:

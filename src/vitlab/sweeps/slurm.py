@@ -83,7 +83,7 @@ class Slurm:
         supervisor = Supervisor(self.sweep.path, work.name, work.command, self.threads, {})
         try:
             self.jobs[work.name] = self.executor.submit(supervisor)
-        except Exception as error:  # of sbatch, whatever it says
+        except Exception as error:  # whatever sbatch raises
             raise StorageError(f"SLURM does not take the job {work.name}: {error}") from error
 
     def poll(self, seconds: float) -> list[str]:

@@ -52,7 +52,7 @@ class LinearProbe(Classification):
         self.norm: nn.Module = norm if batch_norm else nn.Identity()
         self.register_buffer("best", torch.zeros(1, dtype=torch.long))
         self.per_head = PerHeadMetrics(len(lr_grid), ranks(num_classes))
-        self.figures: dict[str, list[float]] = {}  # of every head, at the last validation
+        self.figures: dict[str, list[float]] = {}  # by head, at the last validation
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Train heads beside the model; the model itself does not learn."""
@@ -124,7 +124,7 @@ class LinearProbe(Classification):
         """Give the scores of a stage; in validation those of the best head, which becomes the model's own."""
         if stage != "val":
             return super().scores(stage)
-        self.losses[stage].reset()  # of all heads together
+        self.losses[stage].reset()  # summed over all heads
         found = {name: value.reshape(-1) for name, value in self.per_head.compute().items()}  # (L,) each
         self.per_head.reset()
         self.figures = {name: value.tolist() for name, value in found.items()}

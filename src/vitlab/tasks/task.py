@@ -202,7 +202,7 @@ class Task(pl.LightningModule):
             return None
         loss, outputs = self.evaluated(batch, stage)
         self.losses[stage].update(loss)
-        self.scored.update(loss.new_full((), len(loss)))  # of a number the device would have to be told, at once
+        self.scored.update(loss.new_full((), len(loss)))  # a Python number would make the host wait for the device
         return outputs
 
     def on_validation_epoch_end(self) -> None:

@@ -58,7 +58,7 @@ def mosaic_size(tiles: np.ndarray, largest: float) -> tuple[float, float]:
     `largest`, nor the mosaic than 13 inches."""
     R, K, H, W, _ = tiles.shape
     gap = GAP * max(H, W)
-    inch = min(largest / max(H, W), 13 / max(R * (H + gap), K * (W + gap)))  # of one pixel
+    inch = min(largest / max(H, W), 13 / max(R * (H + gap), K * (W + gap)))  # size of one pixel
     return K * (W + gap) * inch + 1.6, R * (H + gap) * inch + 0.7
 
 

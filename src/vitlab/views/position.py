@@ -47,6 +47,6 @@ def rotary_similarity(model: VisionTransformer) -> Tensor | None:
     grid, d = model.patch_embed.grid, rotary.head_dim
     query = torch.full((rotary.num_prefix_tokens + grid[0] * grid[1], d), d**-0.5, device=rotary.turns.device)
     turned = rotary.rotate(query, query, grid)[0][rotary.num_prefix_tokens :].float().cpu()
-    ahead = (turned @ turned[0]).unflatten(0, grid)  # of places below and to the right; the others are as far
+    ahead = (turned @ turned[0]).unflatten(0, grid)  # down and right; the other directions are alike
     below = torch.cat([ahead.flip(1)[:, :-1], ahead], dim=1)
     return torch.cat([below.flip(0)[:-1], below])

@@ -17,7 +17,7 @@ from vitlab.views.position import embedding_similarity, relative_bias, rotary_si
 
 MOST_PLACES, MOST_LAYERS, MOST_HEADS = 14, 12, 12
 MOST_COMPONENTS, MOST_FILTERS, MOST_CHANNELS = 28, 56, 12
-COLUMNS = 7  # of filters
+COLUMNS = 7  # filters in a row
 DIVERGING = "RdBu_r"  # white is 0
 
 

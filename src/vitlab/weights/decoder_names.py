@@ -31,5 +31,5 @@ def channels_first(tensor: Tensor, channels: int) -> Tensor:
     """Reorder the rows for the values of a patch from the authors' order (P, P, C) to ours. (C·P·P, ...) -> (C·P·P,
     ...)"""
     if len(tensor) % channels:
-        return tensor  # of another model, for the transfer to refuse
+        return tensor  # belongs to another model, and the transfer refuses it
     return tensor.unflatten(0, (-1, channels)).transpose(0, 1).flatten(0, 1)

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Collection[str]] = {
     "decoder.position": SEQUENCE_POSITIONS,
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
-UNSEEN = ("num_heads", "norm_eps", "mlp")  # of which tensors show nothing
+UNSEEN = ("num_heads", "norm_eps", "mlp")  # cannot be seen from the tensors
 
 
 def facts(model: VisionTransformer | MaskedAutoencoder | Captioner) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from vitlab.weights.resize import resize_channels, resize_kernel, square
 T = TypeVar("T")
 HEADS = ("head", "head_dist", "pre_logits")
 TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
-PLACES = "decoder.embed.position.pos_embed"  # of the tokens of a text
+PLACES = "decoder.embed.position.pos_embed"  # positions of a text's tokens
 Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
 
 

@@ -44,7 +44,7 @@ def find_cached(repository: str, name: str, revision: str | None) -> Path | None
         known = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
         if known is not None and not isinstance(known, str):  # known not to exist
             return None
-        if not constants.HF_HUB_OFFLINE:  # else several tries, one after the other
+        if not constants.HF_HUB_OFFLINE:  # online, the library tries several times
             reach(constants.ENDPOINT, f"{name} of {repository}")
         return Path(huggingface_hub.hf_hub_download(repository, name, revision=revision))
     except EntryNotFoundError as error:

@@ -68,7 +68,7 @@ ACTIVATIONS = {
 BACK_ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}  # where their name is another
 VIT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 SIGLIP = {"num_attention_heads": 12, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
-DEFAULTS: dict[str, dict[str, Any]] = {  # of models that we compute alike: what a config.json need not say
+DEFAULTS: dict[str, dict[str, Any]] = {  # for models that we compute in the same way: what a config.json may leave out
     **dict.fromkeys(("vit", "deit", "vit_mae"), VIT),
     "vit_msn": VIT | {"layer_norm_eps": 1e-6},
     **dict.fromkeys(("dinov2", "dinov2_with_registers"), VIT | {"layer_norm_eps": 1e-6}),
@@ -76,7 +76,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of models that we compute alike: what
     "clip_vision_model": {"num_attention_heads": 12, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
     **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP),
 }
-BILINEAR = Interpolation(mode="bilinear", align_corners=False)  # of SigLIP 2
+BILINEAR = Interpolation(mode="bilinear", align_corners=False)  # as SigLIP 2 does
 WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model", "siglip2": "siglip2_vision_model"}
 PATCHES = re.compile(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$")
 

@@ -57,7 +57,7 @@ def to_huggingface(
     }
     height, width = model.patch_embed.image_size
     classes = dict(enumerate(class_names))
-    pooled = has(model.pre_logits)  # by the layer before the head, which only ViTModel has
+    pooled = has(model.pre_logits)  # only ViTModel has the layer before the head
     config = {
         "architectures": ["ViTModel" if pooled else "ViTForImageClassification"],
         "model_type": "vit",

@@ -16,8 +16,8 @@ from vitlab.weights.renaming import Tensors
 TORCH = (".pth", ".pt", ".bin")
 SUFFIXES = (".safetensors", ".npz", *TORCH)
 WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")  # which hold the tensors; averages first
-PREFIXES = ("module.", "_orig_mod.", "model.")  # of all names, by wrappers of modules
-BACKBONE = "backbone."  # of the encoder's names, beside those of a head
+PREFIXES = ("module.", "_orig_mod.", "model.")  # put before all names by wrappers of modules
+BACKBONE = "backbone."  # put before the encoder's names, where there is a head
 INDEX = ".index.json"
 
 

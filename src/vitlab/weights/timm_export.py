@@ -20,7 +20,7 @@ from vitlab.weights.exporting import (
     with_patch_bias,
 )
 
-EPS = 1e-6  # of timm's norms, when they are named by a string, as in JSON
+EPS = 1e-6  # eps that timm takes when a norm is named by a string, as in JSON
 BASES = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}  # architectures, by the eps of their norms
 ROTARY_BASES = {1e-6: "vit_small_patch16_rope_224", 1e-5: "vit_small_patch16_dinov3"}
 GATED = "vit_giant_patch14_dinov2"  # the architecture of timm that brings a gated MLP
@@ -35,7 +35,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     distilled = isinstance(model, DistilledVisionTransformer)
     gated, pooled, rotary = own["mlp"] == "swiglu", type(model.attn_pool), own["position"] in ROTARY
     bases = ROTARY_BASES if rotary else {**BASES, EPS: DISTILLED if distilled else GATED if gated else BASES[EPS]}
-    named = own["norm"] != "layer_norm" or distilled or (gated and not rotary)  # by a string, whose eps is timm's own
+    named = own["norm"] != "layer_norm" or distilled or (gated and not rotary)  # timm then uses its own eps
     refuse(
         "timm's ViT",
         {

@@ -49,7 +49,7 @@ RULES: Rules = (
     (r"\.final_layer_norm\.", ".norm3."),
     (r"\.(fc[12])\.", r".mlp.\1."),
 )
-UNUSED_ROWS = 2  # of their table of learned places
+UNUSED_ROWS = 2  # rows of their position table that are never used
 SPECIAL = ("decoder_start_token_id", "eos_token_id", "pad_token_id")  # begin, end, padding
 
 TOKENIZER_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
@@ -71,7 +71,7 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
                 f"does; those that are: {', '.join(known)}"
             )
     images = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
-    encoder.pop("pooler_act", None)  # of a layer that reads nothing here
+    encoder.pop("pooler_act", None)  # belongs to a layer that is not used here
     reads = described(origin, huggingface.FORM, images, huggingface.stated(encoder, origin))
     writes = written(origin, {name: v for name, v in tensors.items() if not name.startswith("encoder.")}, decoder)
     activation = decoder["activation_function"]

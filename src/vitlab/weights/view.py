@@ -14,7 +14,7 @@ from vitlab.weights import by_timm, hub
 from vitlab.weights.own_run import followed
 
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's numbers
-PROCESSOR = "preprocessor_config.json"  # of Hugging Face
+PROCESSOR = "preprocessor_config.json"  # Hugging Face's name for it
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from vitlab.data.images.crop import Crop, Crops, boxes_of, integers, rate
 
-ATTEMPTS = 10  # of a random crop to lie within the image
+ATTEMPTS = 10  # tries to find a random crop that lies within the image
 Range = tuple[float, float]
 
 
@@ -64,7 +64,7 @@ def torchvision_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, rati
     fits = (height > 0) & (height <= H) & (width > 0) & (width <= W)
     extent = first_of(fits, height, width)
     corner = integers(place, sizes - extent + 1)
-    shape = np.clip(sizes[:, 1] / sizes[:, 0], *ratio)  # of the central box
+    shape = np.clip(sizes[:, 1] / sizes[:, 0], *ratio)  # shape of the central box
     central = np.round(np.minimum(sizes, np.stack([sizes[:, 1] / shape, sizes[:, 0] * shape], axis=1)))
     never = ~fits.any(axis=1, keepdims=True)
     return boxes_of(np.where(never, (sizes - central) // 2, corner), np.where(never, central, extent))

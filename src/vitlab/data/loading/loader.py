@@ -20,9 +20,9 @@ from vitlab.malloc import keep_freed_memory
 
 MOST_WORKERS = 16
 SHARED_MEMORY = Path("/dev/shm")  # where workers leave their batches; 64 MB in many containers
-SLOTS_IN_USE = 2  # of a ring, beside those that are ready: the batch that is computed with, and one that is copied
+SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied
 WORKER_TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?(shared memory|/torch_).*")
-LOST = (ConnectionError, EOFError, FileNotFoundError)  # of a batch whose worker died before it was fetched from there
+LOST = (ConnectionError, EOFError, FileNotFoundError)  # raised for a batch whose worker died before it was fetched
 
 
 class Loader(DataLoader):

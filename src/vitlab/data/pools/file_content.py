@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-MOST_BYTES = 2**30  # of one file: an image of the most pixels that are taken, 8 bytes each, is smaller
+MOST_BYTES = 2**30  # of one file: the largest image that is accepted is smaller, even at 8 bytes a pixel
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-MOST_CLASSES = 10_000_000  # that are counted from 0: there are names for all of them, whether they occur or not
+MOST_CLASSES = 10_000_000  # classes numbered from 0, each of which gets a name, whether it occurs or not
 INTEGER = re.compile(r"-?[0-9]{1,18}")  # longer ones are names
 
 

@@ -127,7 +127,7 @@ class RemoteFiles:
 
     def __init__(self, root: str):
         self.root = root.rstrip("/")
-        self._opened: tuple[int, Any, str] | None = None  # by which process, the file system, and the path in it
+        self._opened: tuple[int, Any, str] | None = None  # opened by which process, where, under which path
         self._filesystem()
 
     def __reduce__(self) -> tuple[Any, ...]:

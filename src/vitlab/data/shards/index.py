@@ -19,12 +19,12 @@ from vitlab.errors import DataError
 
 FORMAT, VERSION = "vitlab shards", 1
 INDEX = "index.json"
-COLUMNS = {  # of the index, by their types in safetensors; each (n,), but for the letters of all names
+COLUMNS = {  # columns of the index and their types; each (n,), but for the letters of all names
     "shard": np.int64,  # the number of the tar
     "offset": np.int64,  # bytes from its begin to the image file
     "length": np.int64,  # bytes of the image file; 0: there is none, since the image could not be read
     "target": np.int64,  # or, where images may have several classes, (n, K) uint8
-    "crc32": np.uint32,  # of the image file
+    "crc32": np.uint32,  # checksum of the image file
     "height": np.int32,  # before it was made smaller; 0: it was not
     "width": np.int32,
     "name_end": np.int64,  # where its name ends in `names`

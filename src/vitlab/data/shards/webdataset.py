@@ -26,7 +26,7 @@ from vitlab.errors import ConfigError, DataError, in_one_line
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
 SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:idation)?(?![a-z])")
-Name = int | str  # of a class
+Name = int | str  # a class
 Label = Name | tuple[Name, ...]
 
 

@@ -162,7 +162,7 @@ def write_split(
                 shard = Shard(folder, split, len(shards))
             shard.add(i, encoded, targets, short(pool.name(i)))
         if shard is None and not shards:
-            shard = Shard(folder, split, 0)  # of no image
+            shard = Shard(folder, split, 0)  # an empty shard
         if shard is not None:
             shard.close()
             shards.append(shard.path)

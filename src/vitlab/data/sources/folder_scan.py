@@ -19,7 +19,7 @@ class Scan(NamedTuple):
     """The image files below a folder, sorted, and the folders that were listed; all paths are relative to `root`."""
 
     paths: PackedNames
-    digest: bytes  # of the paths and sizes
+    digest: bytes  # digest of paths and sizes
     folders: dict[bytes, int]  # when each last changed, in nanoseconds
 
 

@@ -26,7 +26,7 @@ class PatchPool(Pool):
 
     def __init__(self, file: Path, targets: Targets):
         self.file = file
-        self.opened: tuple[int, Any] = (0, None)  # by which process, and x
+        self.opened: tuple[int, Any] = (0, None)  # the process that opened the file, and x
         pixels = self._pixels()
         digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
         for i in np.unique(np.linspace(0, len(pixels) - 1, LOOKED_AT).astype(int)):

@@ -25,7 +25,7 @@ class Layout(NamedTuple):
     """How torchvision's class is called for each of its splits, and what it leaves in `root`."""
 
     splits: dict[str, dict[str, Any]]
-    in_chans: int | None  # of its pixels; None for files, which may differ
+    in_chans: int | None  # None for image files, which may differ
     unpacked: tuple[str, ...] = ()  # folders, or files, that are taken as complete as soon as they are there
     first_label: int = 0
     class_names: tuple[str, ...] = ()  # where torchvision says none
