@@ -54,7 +54,7 @@ def vit_options(**changes):
     """All keywords of VisionTransformer, as conf/model/vit_mu4.yaml and its base state them, with `changes`."""
     base, sizes = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("_vit", "vit_mu4"))
     options = OmegaConf.to_container(OmegaConf.merge(base, sizes), resolve=False)
-    for key in ("_target_", "defaults", "pretrained", "pretrained_partial"):
+    for key in ("_target_", "defaults", "pretrained", "pretrained_partial", "published"):
         options.pop(key, None)
     return options | {"image_size": 32, "in_chans": 1, "num_classes": 10} | changes
 

@@ -192,7 +192,8 @@ COMMANDS = {
     )
 }
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
-WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool}  # keys of models that their constructors do not see
+# Keys of models that their constructors do not see.
+WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool, "published": str | None}
 OF_A_RUN = ("pretrained", "mean", "std", "image_size")  # keys of a teacher that is the model of a run
 NEEDED = {"latest_state": "keeps the state to resume from; raise its every_n_steps to save less often"}
 

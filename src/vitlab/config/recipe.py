@@ -19,7 +19,7 @@ WHOLE = ("crop", "augmentation", "mixing", "resolution", "loss", "task", "optimi
 MODELS = {"model": "model", "teacher": "model@teacher"}  # an option replaces the sizes together, and keeps the rest
 GROUPS = {group: group for group in WHOLE} | MODELS  # the key in the config that holds each group's values
 PARTS = {*GROUPS, "callbacks", "needed"}  # keys of a layer that go with choices; data, trainer and logger keep theirs
-OF_A_SIZE = {"mlp_ratio", "mlp_dim", "pretrained"}  # keys of all models that no other size keeps
+OF_A_SIZE = {"mlp_ratio", "mlp_dim", "pretrained", "published"}  # keys of all models that no other size keeps
 FITTING = "fitting/"  # the name of the config of fitting values begins so; the choices follow
 
 

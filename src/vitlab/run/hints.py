@@ -9,6 +9,7 @@ from rich.console import Console
 from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.run.looking import known_view
+from vitlab.run.model import weights_of
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
 PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
@@ -28,7 +29,7 @@ def of_the_weights(cfg: Node) -> list[str]:
     if len(known.get("mean", ())) != cfg.data.in_chans:
         known = {key: value for key, value in known.items() if key == "image_size"}
     words = [f"'data.{key}={shown(value)}'" for key, value in known.items() if not alike(cfg.data[key], value)]
-    return [f"{cfg.model.pretrained} was trained on other images; the same: {' '.join(words)}"] if words else []
+    return [f"{weights_of(cfg.model)} was trained on other images; the same: {' '.join(words)}"] if words else []
 
 
 def of_few_images(cfg: Node, num_images: int) -> list[str]:
@@ -43,9 +44,10 @@ def of_few_images(cfg: Node, num_images: int) -> list[str]:
             "model.initialization=xavier gained 14 points on 1,258, see study=initialization"
         )
     if cfg.data.image_size >= PHOTOGRAPHS:
+        known = model.get("published")
         told.append(
-            f"{num_images:,} photographs are few for a start from random weights; published ones are one "
-            "word: model.pretrained=timm:NAME, hf:ORG/NAME, or a file"
+            f"{num_images:,} photographs are few for a start from random weights; "
+            + (f"model.pretrained=published starts from {known}" if known else "model=vit_b16 has published ones")
         )
     return told
 

@@ -13,6 +13,7 @@ from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
 from vitlab.data.targets import OneClass, Texts
 from vitlab.features import same_in_a_mirror
+from vitlab.run.model import weights_of
 
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
 SMALL = 96  # pixels of a side, up to which images are no photographs
@@ -56,12 +57,12 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
 def known_view(cfg: Node) -> dict[str, Any]:
     """Tell what is known of the images that the weights which cfg starts from were trained on: mean, std, image_size,
     interpolation."""
-    name = cfg.model.get("pretrained") if "model" in cfg else None
+    name = weights_of(cfg.model) if "model" in cfg else None
     if name is None:
         return {}
     from vitlab.weights import view_of
 
-    return view_of(str(name)).stated()
+    return view_of(name).stated()
 
 
 def of_images(seen: Glance, cfg: Node, stored: int | None, view: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
 
 GIB = 2**30
-OF_THE_RUN = ("pretrained", "pretrained_partial")  # keys of the model group that its constructor does not see
+OF_THE_RUN = ("pretrained", "pretrained_partial", "published")  # keys that the model's constructor does not see
+PUBLISHED = "published"  # the value of pretrained that means the weights stated by the model's config
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
@@ -95,13 +96,27 @@ def compile_model(model: Module, num_image_sizes: int) -> None:
     model.compile(dynamic=False)
 
 
-def load_pretrained(model: Module, node: Node) -> Any:
-    """Load the weights that model.pretrained names; return what became of every tensor, None without them.
+def load_pretrained(model: Module, node: Node, key: str = "model") -> Any:
+    """Load the weights that the node at `key` names; return what became of every tensor, None without them.
 
     Raises CheckpointError when the source cannot be read or does not fit.
     """
-    if node.get("pretrained") is None:
+    name = weights_of(node, key)
+    if name is None:
         return None
     from vitlab.weights import load
 
-    return load(model, str(node.pretrained), partial=bool(node.pretrained_partial))
+    return load(model, name, partial=bool(node.pretrained_partial))
+
+
+def weights_of(node: Node, key: str = "model") -> str | None:
+    """Name the weights that a model starts from; None for random ones. Raises ConfigError where published ones are
+    asked for and none are known."""
+    if node.get("pretrained") != PUBLISHED:
+        return None if node.get("pretrained") is None else str(node.pretrained)
+    if node.get("published") is None:
+        raise ConfigError(
+            f"{key}.pretrained={PUBLISHED}: no published weights of this model are known; name them, as timm:NAME, "
+            "hf:ORG/NAME or a file, or choose another model"
+        )
+    return str(node.published)

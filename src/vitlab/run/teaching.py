@@ -44,7 +44,7 @@ def build_teacher(cfg: Node) -> Teacher | None:
         )
     if "_target_" in node:
         model = build_model(node, "teacher")
-        report = load_pretrained(model, node)
+        report = load_pretrained(model, node, "teacher")
         check_complete(report)
         stated = stated_by(report)
     else:

@@ -1,0 +1,57 @@
+"""model.pretrained=published: the weights that a preset names exist, and are of its architecture."""
+
+import pytest
+import timm
+from conftest import mostly_slow, refuses
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from vitlab.config.home import CONF
+from vitlab.config.nodes import node_of
+from vitlab.errors import ConfigError
+from vitlab.run.hints import of_few_images
+from vitlab.run.model import build_model, load_pretrained, weights_of
+
+PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml") if "\npublished: timm:" in path.read_text())
+
+
+def preset(name, **keys):
+    data = {"image_size": 224, "in_chans": 3, "num_classes": 10}
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return OmegaConf.merge(
+            {"data": data}, compose(f"model/{name}"), {"model": {"pretrained": "published", **keys}}
+        ).model
+
+
+def test_the_published_presets_are_the_papers():
+    assert {"vit_b16", "vit_s16", "vit_l16", "deit_b16", "deit3_b16", "dinov3_b16", "vit_b14_registers"} <= set(PRESETS)
+
+
+@pytest.mark.filterwarnings("ignore:In 'model/")
+@pytest.mark.parametrize("name", mostly_slow(PRESETS, quick=4))
+def test_timm_has_them_and_they_fit_but_for_the_head(name, monkeypatch):
+    """In one layer of random weights, since some have 600 million."""
+    node = preset(name, depth=1)
+    kind, _, weights = weights_of(node).partition(":")
+    assert kind == "timm"
+    assert timm.get_pretrained_cfg(weights).has_weights
+    create = timm.create_model
+    monkeypatch.setattr("timm.create_model", lambda name, pretrained, **more: create(name, depth=1))
+    monkeypatch.setattr("vitlab.weights.by_timm.file_of", lambda config: "file")
+    report = load_pretrained(build_model(node), node)
+    assert len(report.entries) > 10
+    wrong = [entry for entry in report.entries if entry.status not in ("copied", "resized")]
+    assert [entry for entry in wrong if not entry.tensor.startswith("head")] == []
+
+
+def test_a_model_without_known_ones_says_so(cli):
+    run = cli("train", "model=vit_mu4", "model.pretrained=published", "data=synthetic", tiny=False)
+    assert refuses(run, "model.pretrained=published: no published weights of this model are known"), run.err
+
+
+@pytest.mark.filterwarnings("ignore:In 'model/")
+def test_a_hint_names_them():
+    cfg = node_of({"model": OmegaConf.to_container(preset("vit_s16", pretrained=None)), "data": {"image_size": 224}})
+    assert "model.pretrained=published starts from timm:vit_small_patch16_224" in of_few_images(cfg, 500)[0]
+    with pytest.raises(ConfigError, match="no published weights"):
+        weights_of(preset("vit_mu4"))
