@@ -2,6 +2,7 @@
 
 import os
 import signal
+from socket import gethostname
 
 import pytest
 import pytorch_lightning as pl
@@ -53,7 +54,7 @@ def test_the_first_process_ends_when_the_other_one_is_killed(tmp_path):
         os.kill(other_process(first), signal.SIGKILL)
         assert status_of(first, tmp_path, seconds=60) == DistributedError.status
     (sentence,) = sentences(tmp_path)
-    assert "another process of this run has ended" in sentence
+    assert f"another process of this run has ended (rank 1 on {gethostname()})" in sentence
     assert "resume=" in sentence
 
 
@@ -64,7 +65,7 @@ def test_the_other_process_ends_when_the_first_one_is_killed(tmp_path):
         first.kill()
         assert status_of(first, tmp_path, seconds=60) == -signal.SIGKILL
     (sentence,) = sentences(tmp_path)
-    assert "another process of this run has ended" in sentence
+    assert "another process of this run has ended (rank 0)" in sentence
 
 
 @pytest.mark.slow
@@ -74,7 +75,7 @@ def test_a_process_that_is_silent_is_not_waited_for_without_end(tmp_path):
         os.kill(other_process(first), signal.SIGSTOP)
         assert first.wait(120) == DistributedError.status
     (sentence,) = sentences(tmp_path)
-    assert "did not answer within the minutes of trainer.strategy.timeout_minutes" in sentence
+    assert f"did not answer (rank 1 on {gethostname()}) within the minutes of trainer.strategy" in sentence
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_the_status_is_that_of_the_process_that_refuses(tmp_path):
         assert status_of(first, tmp_path) == 3
     refused, lost = sorted(sentences(tmp_path))
     assert "DataError: cannot read" in refused
-    assert "another process of this run has ended; what it said stands above" in lost
+    assert f"another process of this run has ended (rank 1 on {gethostname()}); what it said stands above" in lost
 
 
 @pytest.mark.slow

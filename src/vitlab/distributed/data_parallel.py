@@ -31,6 +31,11 @@ class DataParallel(DDPStrategy):
         assert self.cluster_environment is not None
         self._launcher = Launcher(self.cluster_environment, self.num_processes, self.num_nodes)
 
+    def setup_environment(self) -> None:
+        super().setup_environment()
+        if isinstance(self.launcher, Launcher):
+            self.launcher.met()
+
 
 def register() -> None:
     """Let Lightning use it where a trainer's strategy is "ddp", or "auto" with more than one device."""

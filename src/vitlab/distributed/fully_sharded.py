@@ -50,6 +50,8 @@ class FullySharded(ModelParallelStrategy):
             raise ConfigError(f"trainer.strategy.copies {self.copies} does not divide the {world} devices")
         self._data_parallel_size, self._tensor_parallel_size = world, 1
         super().setup_environment()
+        if isinstance(self.launcher, Launcher):
+            self.launcher.met()
         shape = (world,) if self.copies == 1 else (self.copies, world // self.copies)
         names = ("shards",) if self.copies == 1 else ("copies", "shards")
         self.mesh = init_device_mesh(self.root_device.type, shape, mesh_dim_names=names)

@@ -12,7 +12,8 @@ from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 from vitlab.distributed.environment import STARTED_BY, started_by_us
-from vitlab.distributed.lost_process import ENDED, lost_process
+from vitlab.distributed.lost_process import ENDED, in_brackets, lost_process
+from vitlab.distributed.presence import Presence
 from vitlab.errors import DistributedError
 
 WATCH = 0.5  # seconds between two looks at the other processes
@@ -28,6 +29,7 @@ class Launcher(_SubprocessScriptLauncher):
     def __init__(self, *args: Any):
         super().__init__(*args)
         self.finishing = threading.Event()
+        self.presence: Presence | None = None
 
     def launch(self, function: Callable[..., Any], *args: Any, trainer: Any = None, **kwargs: Any) -> Any:
         """Call the function in this process; the first time, start those that call it beside this one."""
@@ -38,16 +40,23 @@ class Launcher(_SubprocessScriptLauncher):
             self._call_children_scripts()
             threading.Thread(target=self._watch_others, daemon=True).start()
         elif started_by_us():
-            threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+            threading.Thread(target=self._end_with, args=(os.getppid(),), daemon=True).start()
         _set_num_threads_if_needed(num_processes=self.num_processes)
         try:
             return function(*args, **kwargs)
         except RuntimeError as error:
-            refusal = lost_process(error)
+            refusal = lost_process(error, self._lost)
             if refusal is None:
                 raise
             refusal.status = self._reason_of_others()
             raise refusal from error
+
+    def met(self) -> None:
+        """Give signs to the other processes, from when all have come together."""
+        self.presence = self.presence or Presence.begin()
+
+    def _lost(self) -> list[str]:
+        return self.presence.lost() if self.presence else []
 
     def _failed(self) -> int | None:
         """Give the exit status of another process that has failed; None while there is none."""
@@ -67,8 +76,16 @@ class Launcher(_SubprocessScriptLauncher):
                 return
             time.sleep(WATCH)
         if not self.finishing.wait(GRACE):
+            lost = self._lost()
             self.kill(signal.SIGKILL)
-            leave(self._reason_of_others())
+            leave(self._reason_of_others(), lost)
+
+    def _end_with(self, parent: int) -> None:
+        """End this process when the one that has started it is gone."""
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        time.sleep(GRACE)
+        leave(DistributedError.status, self._lost())
 
 
 def need_no_others(trainer: Any) -> None:
@@ -77,15 +94,7 @@ def need_no_others(trainer: Any) -> None:
         trainer.strategy.launcher.finishing.set()
 
 
-def end_with(parent: int) -> None:
-    """End this process when the one that has started it is gone."""
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    time.sleep(GRACE)
-    leave(DistributedError.status)
-
-
-def leave(status: int) -> None:
+def leave(status: int, lost: list[str]) -> None:
     """End the process from another thread than the one that waits in a collective operation."""
-    print(f"\nDistributedError: {ENDED}", file=sys.stderr, flush=True)
+    print(f"\nDistributedError: {ENDED.format(in_brackets(lost))}", file=sys.stderr, flush=True)
     os._exit(status)

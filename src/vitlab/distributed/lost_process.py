@@ -1,6 +1,7 @@
 """Say in a sentence that another process of a run is gone, in place of a library's traceback."""
 
 import re
+from collections.abc import Callable
 
 import torch
 
@@ -8,14 +9,14 @@ from vitlab.errors import DistributedError, in_one_line
 
 GONE = re.compile(r"connection (closed|reset|refused)|broken pipe|remote process exited", re.IGNORECASE)
 ENDED = (
-    "another process of this run has ended; what it said stands above, unless it was killed: go on with resume=<the "
+    "another process of this run has ended{}; what it said stands above, unless it was killed: go on with resume=<the "
     "run's folder>"
 )
 SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
-def lost_process(error: Exception) -> DistributedError | None:
-    """A refusal for an error of a collective operation; None for any other error."""
+def lost_process(error: Exception, lost: Callable[[], list[str]] = list) -> DistributedError | None:
+    """A refusal for an error of a collective operation, which names what is `lost`; None for any other error."""
     if not torch.distributed.is_available():
         return None
     words = in_one_line(error)
@@ -23,9 +24,14 @@ def lost_process(error: Exception) -> DistributedError | None:
     started = torch.distributed.is_initialized()
     if SILENT.search(words) and (of_torch or (started and "gloo" in words)):
         return DistributedError(
-            "another process of this run did not answer within the minutes of trainer.strategy.timeout_minutes: it "
-            "hangs, is slow, or its machine cannot be reached; look there, and go on with resume=<the run's folder>"
+            f"another process of this run did not answer{in_brackets(lost())} within the minutes of "
+            "trainer.strategy.timeout_minutes: it hangs, is slow, or its machine cannot be reached; look there, and "
+            "go on with resume=<the run's folder>"
         )
     if GONE.search(words) and (of_torch or started):
-        return DistributedError(ENDED)
+        return DistributedError(ENDED.format(in_brackets(lost())))
     return DistributedError(f"the processes of this run cannot work together: {words}") if of_torch else None
+
+
+def in_brackets(named: list[str]) -> str:
+    return f" ({', '.join(named)})" if named else ""
