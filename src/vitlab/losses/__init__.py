@@ -1,5 +1,6 @@
 """Losses: pure functions of tensors, one value for each sample."""
 
+from vitlab.losses.contrastive import Pairs, all_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.losses.distillation import hard_distillation, soft_distillation
 from vitlab.losses.next_token import next_token_cross_entropy, teacher_forced
@@ -7,6 +8,8 @@ from vitlab.losses.reconstruction import masked_reconstruction, normalized_patch
 from vitlab.losses.self_distillation import self_distillation, teacher_targets
 
 __all__ = [
+    "Pairs",
+    "all_pairs",
     "focal_cross_entropy",
     "hard_distillation",
     "masked_reconstruction",
@@ -14,8 +17,10 @@ __all__ = [
     "normalized_patches",
     "restored_patches",
     "self_distillation",
+    "sigmoid_contrastive",
     "sigmoid_cross_entropy",
     "soft_distillation",
+    "softmax_contrastive",
     "softmax_cross_entropy",
     "teacher_forced",
     "teacher_targets",
