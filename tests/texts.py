@@ -47,7 +47,7 @@ def decoder(**changes):
 def transformer(shared_embedding=True, **changes):
     torch.manual_seed(0)
     own = {"causal", "tied", "memory_dim"}
-    encoder = TextEncoder(**OPTIONS | {key: value for key, value in changes.items() if key not in own})
+    encoder = TextEncoder(causal=False, **OPTIONS | {key: value for key, value in changes.items() if key not in own})
     return Transformer(encoder=encoder, decoder=decoder(**changes), shared_embedding=shared_embedding)
 
 

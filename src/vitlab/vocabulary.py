@@ -142,7 +142,7 @@ class TokenizerVocabulary:
         self.unknown = model.get("unk_id", self.tokenizer.token_to_id(model.get("unk_token") or ""))
 
     @classmethod
-    def from_file(cls, path: Path, *, begin: str, end: str, padding: str) -> "TokenizerVocabulary":
+    def from_file(cls, path: Path, *, begin: str, end: str, padding: str) -> Self:
         """Read a tokenizer.json, whose special tokens are called so, as in "<s>". Raises as the class, and
         CheckpointError for a file that cannot be read, or has no such token."""
         try:
@@ -184,8 +184,17 @@ class TokenizerVocabulary:
         return {"kind": self.kind, "content": self.content, "special": list(self.special)}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "TokenizerVocabulary":
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
         return cls(state["content"], SpecialTokens(*state["special"]))
+
+
+class BegunVocabulary(TokenizerVocabulary):
+    """Texts have the token that begins them before the first piece, as CLIP's."""
+
+    kind = "begun tokenizer"
+
+    def encode(self, text: str) -> list[int]:
+        return [self.special.begin, *super().encode(text)]
 
 
 def library() -> Any:
@@ -222,7 +231,7 @@ def tokenizer_of(content: str) -> Any:
     return tokenizer
 
 
-KINDS = {kind.kind: kind for kind in (CharacterVocabulary, WordVocabulary, TokenizerVocabulary)}
+KINDS = {kind.kind: kind for kind in (CharacterVocabulary, WordVocabulary, TokenizerVocabulary, BegunVocabulary)}
 
 
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:

@@ -8,6 +8,7 @@ from vitlab.run.model import build_model
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml"))
 # preset: pixels, channels, classes, and the number of parameters, which timm's models of these sizes have too
+OF_TEXTS = {"clip_b16": (49_408, 77), "siglip_b16": (32_000, 64)}  # words, and tokens of a text
 GOLDEN = {
     "vit_mu4": (32, 1, 10, 28_458),
     "vit_xs4": (32, 1, 10, 1_797_706),
@@ -44,6 +45,9 @@ GOLDEN = {
     "mae_b16": (224, 3, 1000, 111_655_680),
     "mae_l16": (224, 3, 1000, 329_239_296),
     "mae_xs4": (32, 1, 10, 2_027_344),
+    "clip_b16": (224, 3, None, 149_621_505),  # with a bias of patches, which theirs has not
+    "clip_xs8": (32, 1, None, 1_910_465),  # of 13 words, and texts of as many
+    "siglip_b16": (224, 3, None, 203_155_970),
     "reader_xs8": (16, 1, None, 1_334_400),  # of 13 tokens, and texts of as many
     "transformer_mu": (None, 1, None, 237_568),  # reads 33 words, 8 in a text; writes 13 tokens, 6 in a text
     "resnet18": (224, 3, 1000, 11_689_512),
@@ -71,8 +75,9 @@ def test_every_preset_has_a_golden_number():
 @pytest.mark.parametrize("preset", GOLDEN)
 def test_a_preset_has_its_golden_number_of_parameters(preset):
     image_size, in_chans, num_classes, count = GOLDEN[preset]
-    data = {"image_size": image_size or 32, "in_chans": in_chans, "num_classes": num_classes, "vocab_size": 13}
-    data |= {"max_length": 13 if image_size else 6, "input_vocab_size": 33, "input_max_length": 8}
+    words, length = OF_TEXTS.get(preset, (13, 13 if image_size else 6))
+    data = {"image_size": image_size or 32, "in_chans": in_chans, "num_classes": num_classes, "vocab_size": words}
+    data |= {"max_length": length, "input_vocab_size": 33, "input_max_length": 8}
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = OmegaConf.merge({"data": data}, compose(f"model/{preset}"))
     with torch.device("meta"):

@@ -20,6 +20,7 @@ from vitlab.errors import CheckpointError, ConfigError
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
     "vitlab.models.VisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
     "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
+    "vitlab.models.TextEncoder": {"causal": False},
     "vitlab.callbacks.LatestState": {"every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None},
     "vitlab.data.Folder": {"allow_outside": True},
     "vitlab.data.ImageNet": {"allow_outside": True},

@@ -4,6 +4,7 @@ from vitlab.models.captioner import Captioner
 from vitlab.models.decoder import Decoder, Looks
 from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.encoder_decoder import EncoderDecoder
+from vitlab.models.image_text_model import ImageTextModel
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
@@ -20,6 +21,7 @@ __all__ = [
     "Decoder",
     "DistilledVisionTransformer",
     "EncoderDecoder",
+    "ImageTextModel",
     "Looks",
     "MaskedAutoencoder",
     "ParameterKinds",

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from vitlab.models.captioner import Captioner
 from vitlab.models.encoder_decoder import EncoderDecoder
+from vitlab.models.image_text_model import ImageTextModel
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.vit import VisionTransformer
 
-OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner)
+OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel)
 OURS = (VisionTransformer, *OF_AN_ENCODER)
 
 

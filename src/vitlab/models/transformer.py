@@ -17,7 +17,8 @@ from vitlab.models.text_parts import TextModule, TextParts
 
 class TextEncoder(TextModule):
     """Words (B, N), numbers below `vocab_size`, at most `max_length` -> what they mean together (B, N, D): figure 1,
-    left. Options are those of `Decoder`."""
+    left. Options are those of `Decoder`;
+    `causal`: each word looks only at those before it, as in a text that is written."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class TextEncoder(TextModule):
         position: str,
         scale_embedding: bool,
         embed_norm: bool,
+        causal: bool,
         scaled_attention: bool,
         initialization: str,
         drop_rate: float,
@@ -61,18 +63,20 @@ class TextEncoder(TextModule):
             drop_rate=drop_rate,
             attn_drop_rate=attn_drop_rate,
         )
-        self.max_length, self.embed_dim, self.depth, self.scheme = max_length, embed_dim, depth, initialization
+        self.max_length, self.embed_dim, self.depth = max_length, embed_dim, depth
+        self.causal, self.scheme = causal, initialization
+        attention = parts.causal_attention if causal else parts.attention
         block = PreNormEncoderBlock if norm_first else EncoderBlock
         self.embed = parts.embedding()
         self.blocks = nn.ModuleList(
-            block(attention=parts.attention(), mlp=parts.mlp(), norm=parts.norm) for _ in range(depth)
+            block(attention=attention(), mlp=parts.mlp(), norm=parts.norm) for _ in range(depth)
         )
         self.norm = parts.norm() if norm_first else nn.Identity()
         self.initialize()
 
     def forward(self, words: Tensor, present: Tensor | None = None) -> Tensor:
-        """`present` (B, N) is false where a shorter sequence is filled up. Raises ValueError for more words than
-        max_length."""
+        """`present` (B, N) is false where a shorter sequence is filled up; a causal encoder does not ask.
+        Raises ValueError for more words than max_length."""
         if words.shape[1] > self.max_length:
             raise ValueError(f"{words.shape[1]} words are more than the encoder's max_length {self.max_length}")
         x, sequence = self.embed(words), Whole(present)

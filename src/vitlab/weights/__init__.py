@@ -1,8 +1,9 @@
 """Published checkpoints into our names and back: timm, Hugging Face, torchvision, JAX, Facebook Research, own runs."""
 
+from vitlab.weights.towers import read_text_tokenizer
 from vitlab.weights.transfer import load
 from vitlab.weights.transfer_table import Report
 from vitlab.weights.trocr import read_tokenizer
 from vitlab.weights.view import View, view_of
 
-__all__ = ["Report", "View", "load", "read_tokenizer", "view_of"]
+__all__ = ["Report", "View", "load", "read_text_tokenizer", "read_tokenizer", "view_of"]

@@ -21,8 +21,17 @@ from vitlab.layers import (
     NoPosition,
     NoTurn,
     PreNormDecoderBlock,
+    PreNormEncoderBlock,
 )
-from vitlab.models import Captioner, Decoder, MaskedAutoencoder, VisionTransformer
+from vitlab.models import (
+    Captioner,
+    Decoder,
+    ImageTextModel,
+    MaskedAutoencoder,
+    TextEncoder,
+    VisionTransformer,
+)
+from vitlab.models.image_text_model import TEXT_POOLS
 from vitlab.weights.form import Source
 
 OPTIONS: dict[str, Collection[str]] = {
@@ -32,16 +41,21 @@ OPTIONS: dict[str, Collection[str]] = {
     "attention": PRODUCTS,
     "pool": POOLS,
     "decoder.position": SEQUENCE_POSITIONS,
+    "text.position": SEQUENCE_POSITIONS,
+    "text_pool": TEXT_POOLS,
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
+Known = VisionTransformer | MaskedAutoencoder | Captioner | ImageTextModel
 UNSEEN = ("num_heads", "norm_eps", "mlp")  # cannot be seen from the tensors
 
 
-def facts(model: VisionTransformer | MaskedAutoencoder | Captioner) -> dict[str, Any]:
+def facts(model: Known) -> dict[str, Any]:
     """Collect the facts of a model, by the keys of its config."""
     if isinstance(model, Captioner):
-        parts = {"encoder": facts(model.encoder), "decoder": facts_of_decoder(model.decoder)}
-        return {f"{part}.{key}": value for part, found in parts.items() for key, value in found.items()}
+        return of_parts(encoder=facts(model.encoder), decoder=facts_of_texts(model.decoder))
+    if isinstance(model, ImageTextModel):
+        pool = next(name for name, kind in TEXT_POOLS.items() if type(model.text_pool) is kind)
+        return of_parts(encoder=facts(model.encoder), text=facts_of_texts(model.text)) | {"text_pool": pool}
     if isinstance(model, MaskedAutoencoder):
         decoder: Any = model.decoder_blocks[0]
         of_encoder = {f"encoder.{key}": value for key, value in facts(model.encoder).items()}
@@ -61,21 +75,25 @@ def facts(model: VisionTransformer | MaskedAutoencoder | Captioner) -> dict[str,
     }
 
 
-def facts_of_decoder(decoder: Decoder) -> dict[str, Any]:
-    block: Any = decoder.blocks[0]
-    kinds = (type(decoder.embed.position), type(block.attn.turn))
+def of_parts(**parts: dict[str, Any]) -> dict[str, Any]:
+    return {f"{part}.{key}": value for part, found in parts.items() for key, value in found.items()}
+
+
+def facts_of_texts(part: Decoder | TextEncoder) -> dict[str, Any]:
+    block: Any = part.blocks[0]
+    kinds = (type(part.embed.position), type(block.attn.turn))
     return {
         "num_heads": block.attn.num_heads,
         "norm": next(name for name, kind in NORMS.items() if type(block.norm1) is kind),
         "norm_eps": block.norm1.eps,
-        "norm_first": isinstance(block, PreNormDecoderBlock),
+        "norm_first": isinstance(block, PreNormDecoderBlock | PreNormEncoderBlock),
         "mlp": mlp_name(block.mlp),
         "position": next(
             name for name, kind in SEQUENCE_POSITIONS.items() if (kind, SEQUENCE_TURNS.get(name, NoTurn)) == kinds
         ),
-        "scale_embedding": decoder.embed.scale != 1,
-        "embed_norm": not isinstance(decoder.embed.norm, nn.Identity),
-        "causal": decoder.causal,
+        "scale_embedding": part.embed.scale != 1,
+        "embed_norm": not isinstance(part.embed.norm, nn.Identity),
+        "causal": part.causal,
         "scaled_attention": isinstance(block.attn.stretch, nn.Identity),
     }
 
@@ -100,7 +118,7 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def check_facts(model: VisionTransformer | MaskedAutoencoder | Captioner, source: Source) -> None:
+def check_facts(model: Known, source: Source) -> None:
     """Raise CheckpointError where the source states something other than the model has."""
     own = facts(model)
     for key, value in source.facts.items():

@@ -20,7 +20,7 @@ from vitlab.layers import (
     RelativePosition,
     offsets,
 )
-from vitlab.models import Captioner, VisionTransformer
+from vitlab.models import Captioner, ImageTextModel, VisionTransformer
 from vitlab.weights.facts import pooling_name
 from vitlab.weights.form import Source
 from vitlab.weights.renaming import Tensors
@@ -29,7 +29,7 @@ from vitlab.weights.resize import resize_channels, resize_kernel, square
 T = TypeVar("T")
 HEADS = ("head", "head_dist", "pre_logits")
 TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
-PLACES = "decoder.embed.position.pos_embed"  # positions of a text's tokens
+PLACES = "embed.position.pos_embed"  # positions of a text's tokens
 Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
 
 
@@ -64,22 +64,41 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
 
 def fit_captioner(model: Captioner, source: Source) -> Fitted:
     """Fit an encoder that reads for a decoder, whose texts may be shorter than the source's."""
-    mine, prefix = model.encoder, "encoder."
+    if isinstance(model.encoder.norm, nn.Identity):  # the last norm is on each token, whatever its place when pooling
+        tensors = {re.sub(r"^encoder\.norm\.", "encoder.fc_norm.", key): one for key, one in source.tensors.items()}
+        source = replace(source, tensors=tensors)
+    fitted = fit_encoder(model.encoder, replace(source, pool=None))
+    fit_places(fitted, f"decoder.{PLACES}", model.decoder.max_length)
+    return fitted
+
+
+def fit_towers(model: ImageTextModel, source: Source) -> Fitted:
+    """Fit the image tower; texts may be shorter than the source's where those after a token change nothing."""
+    fitted = fit_encoder(model.encoder, source)
+    if model.text.causal:
+        fit_places(fitted, f"text.{PLACES}", model.text.max_length)
+    return fitted
+
+
+def fit_encoder(encoder: VisionTransformer, source: Source) -> Fitted:
+    """Fit what has the prefix "encoder." to an encoder, and leave the rest as it is."""
+    prefix = "encoder."
     tensors = {name.removeprefix(prefix): t for name, t in source.tensors.items() if name.startswith(prefix)}
-    if isinstance(mine.norm, nn.Identity):  # the last norm is on each token, whatever its place when pooling
-        tensors = {re.sub(r"^norm\.", "fc_norm.", name): tensor for name, tensor in tensors.items()}
-    found = fit(mine, replace(source, tensors=tensors, pool=None))
-    own = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
-    fitted = Fitted(
-        own | prefixed(prefix, found.tensors),
+    found = fit(encoder, replace(source, tensors=tensors))
+    others = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
+    return Fitted(
+        others | prefixed(prefix, found.tensors),
         prefixed(prefix, found.notes),
         prefixed(prefix, found.anew),
         prefixed(prefix, found.spare),
     )
-    table, places = fitted.tensors.get(PLACES), model.decoder.max_length
+
+
+def fit_places(fitted: Fitted, name: str, places: int) -> None:
+    """Take the first places of a longer table."""
+    table = fitted.tensors.get(name)
     if table is not None and len(table) > places:
-        fitted.change(PLACES, table[:places], f"the first {places} of {len(table)} places")
-    return fitted
+        fitted.change(name, table[:places], f"the first {places} of {len(table)} places")
 
 
 def prefixed(prefix: str, named: Mapping[str, T]) -> dict[str, T]:

@@ -11,7 +11,7 @@ from vitlab.weights.form import Source
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-OF_PRETRAINING = r"mask_token$|decoder[_.]|projection\."  # what a model has beside its encoder
+OF_PRETRAINING = r"mask_token$|decoder[_.]|(image_)?projection\.|text[_.]|logit_"  # what a model has beside its encoder
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 OF_A_DECODER = (*FACTS, "norm_first", "scale_embedding", "embed_norm", "causal", "scaled_attention")
 
@@ -38,6 +38,9 @@ def read_run(path: Path, rename: bool) -> Source:
         facts = {f"encoder.{key}": value for key, value in facts.items()}
         if isinstance(decoder := whole.get("decoder"), dict):
             facts |= {f"decoder.{key}": followed(decoder[key], config) for key in OF_A_DECODER}
+        elif isinstance(text := whole.get("text"), dict):
+            facts |= {f"text.{key}": followed(text[key], config) for key in OF_A_DECODER}
+            facts |= {"text_pool": whole["text_pool"]}
         elif "decoder_heads" in whole:
             facts |= {"decoder_heads": whole["decoder_heads"]}
     return Source(str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"))

@@ -16,6 +16,7 @@ from vitlab.weights import (
     tensor_file,
     timm_names,
     torchvision_names,
+    towers,
     trocr,
     vit5_names,
 )
@@ -42,7 +43,7 @@ KINDS = "a run, a file of weights, a folder with config.json, timm:NAME or hf:OR
 
 def find(name: str, rename: bool = True) -> Source:
     """Read what `name` stands for. Without `rename` tensors keep their names, for models other than ViTs;
-    those of TrOCR have a captioner's.
+    those of TrOCR have a captioner's, those of CLIP and SigLIP an ImageTextModel's.
 
     Raises CheckpointError when there is nothing, or it cannot be read.
     """
@@ -90,6 +91,8 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
     """Bring tensors to our names, with what the form and the config say of them."""
     if not rename and config.get("model_type") == trocr.KIND:
         return trocr.read(origin, tensors, config)
+    if not rename and towers.recognised(set(tensors)):
+        return towers.read(origin, tensors, config)
     if not rename:
         return Source(origin, "plain", tensors)
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)

@@ -7,11 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.errors import CheckpointError
-from vitlab.models import Captioner, EncoderDecoder, MaskedAutoencoder, VisionTransformer, head_names
+from vitlab.models import (
+    Captioner,
+    EncoderDecoder,
+    ImageTextModel,
+    MaskedAutoencoder,
+    VisionTransformer,
+    head_names,
+)
 from vitlab.models.initialization import initialize
 from vitlab.weights.decoder_names import with_encoder
 from vitlab.weights.facts import check_facts, unstated
-from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_heads
+from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_heads, fit_towers
 from vitlab.weights.form import Source
 from vitlab.weights.source import find
 from vitlab.weights.transfer_table import Entry, Report, Status
@@ -23,7 +30,8 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
     Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
     heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
     then as it was. Models other than VisionTransformer take tensors of their own names, a
-    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR; what scores the tokens of a
+    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR, an ImageTextModel those of
+    CLIP and SigLIP; what scores the tokens of a
     vocabulary is no head for other classes, and has to fit.
     """
     vit = isinstance(model, VisionTransformer)
@@ -36,10 +44,12 @@ def load(model: nn.Module, source: str, *, partial: bool) -> Report:
         return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
-    if isinstance(model, MaskedAutoencoder | Captioner) and not partial and found.facts:
+    if isinstance(model, MaskedAutoencoder | Captioner | ImageTextModel) and not partial and found.facts:
         check_facts(model, found)
     if isinstance(model, Captioner):
         return transfer(model, found, fit_captioner(model, found), partial)
+    if isinstance(model, ImageTextModel):
+        return transfer(model, found, fit_towers(model, found), partial)
     fitted = Fitted(dict(found.tensors))
     heads = set() if isinstance(model, EncoderDecoder) else head_names(model)
     fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
