@@ -1,14 +1,17 @@
 """What null in a config has come to mean: found before the run, kept with it, read by all that come after."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from PIL import Image
 
 from vitlab.checkpoints import file
+from vitlab.config.found import option
 from vitlab.data import Digits
 from vitlab.data.colours import measured_colours
 from vitlab.data.images.moments import mean_and_std, moments_of
@@ -94,3 +97,11 @@ def test_measured_colours_are_those_of_the_pixels():
         np.testing.assert_allclose(measured_colours(split, workers), expected, atol=1e-4)
     one = split[0, 0].image
     np.testing.assert_allclose(mean_and_std(moments_of(one))[0], one.double().mean(dim=(1, 2)) / 255)
+
+
+def test_what_was_found_can_be_typed():
+    parser = OverridesParser.create()
+    for text in ("abc", "0123", " !\"#$%&'(),=\\{}é"):
+        (word,) = shlex.split(option("data.source.characters", text))
+        assert parser.parse_override(word).value() == text
+    assert option("data.mean", [0.1, 0.2]) == "data.mean=[0.1,0.2]"

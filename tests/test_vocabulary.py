@@ -5,14 +5,13 @@ import sys
 
 import pytest
 import torch
+from alphabets import WORDS, letters
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from vitlab.errors import CheckpointError, ConfigError, DataError
 from vitlab.vocabulary import CharacterVocabulary, SpecialTokens, TokenizerVocabulary, vocabulary_of
-
-WORDS = ["<s>", "<pad>", "</s>"]
 
 
 def byte_pairs():
@@ -27,16 +26,6 @@ def byte_pairs():
 
 
 PAIRS = byte_pairs()
-
-
-def letters():
-    """A tokenizer that knows a to e."""
-    pieces = [*WORDS, "<unk>", *"abcde"]
-    tokenizer = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens([AddedToken(word) for word in WORDS])
-    return tokenizer
 
 
 def written(tokenizer, folder):

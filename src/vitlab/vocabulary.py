@@ -6,6 +6,7 @@ A vocabulary knows three tokens that no text holds: one begins, one ends, one pa
 
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -239,3 +240,20 @@ def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
     if state.get("kind") not in KINDS:
         raise CheckpointError(f"a vocabulary of kind {state.get('kind')!r} is not one of: {', '.join(KINDS)}")
     return KINDS[state["kind"]].from_state(state)
+
+
+def check_vocabularies(own: Mapping[str, Any], others: Mapping[str, Any], name: str) -> None:
+    """Compare states of vocabularies by what they are for, where both sides have one. Raises CheckpointError for
+    texts, one's own, in other tokens than those that `name` was trained on."""
+    for key, state in own.items():
+        other = others.get(key)
+        if state is not None and other is not None and state != other:
+            raise CheckpointError(
+                f"the texts of the data are in another vocabulary, {in_short(state)}, than {name} was trained on, "
+                f"{in_short(other)}; its weights mean other tokens"
+            )
+
+
+def in_short(state: Mapping[str, Any]) -> str:
+    listed = state.get(state["kind"])
+    return f"that of a {state['kind']}" if listed is None else f"{state['kind']} {reprlib.repr(listed)}"

@@ -69,8 +69,10 @@ def listing(file, **changes):
     settings = {
         "root": None,
         "path_column": "path",
-        "label_column": "label",
+        "label_column": None,
         "label_separator": None,
+        **dict.fromkeys(("text_column", "characters", "tokenizer")),
+        "special_tokens": ["<s>", "</s>", "<pad>"],
         "split_column": None,
         "class_names": None,
         "allow_outside": False,

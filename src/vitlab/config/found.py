@@ -1,13 +1,16 @@
 """What null and auto in a config have come to mean: what was found in the data, which constructors need."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 PLACES = {  # where what is found belongs
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
     **{key: f"data.{key}" for key in ("vocab_size", "max_length", "input_vocab_size", "input_max_length")},
+    "characters": "data.source.characters",
     "mode": "data.images.mode",
     "scale": "crop.train.scale",
     "interpolation": "crop.train.interpolation",
@@ -34,3 +37,10 @@ def with_found(cfg: DictConfig, found: Mapping[str, Any]) -> DictConfig:
             OmegaConf.update(with_them, PLACES[key], value)
     with_them.found = dict(found)
     return with_them
+
+
+def option(key: str, value: Any) -> str:
+    """Give a key and its value as they are typed in a shell."""
+    if isinstance(value, str) and not value.isidentifier():
+        return shlex.quote(f"{key}={QuotedString(value, Quote.double).with_quotes()}")
+    return f"{key}={value}".replace(", ", ",")

@@ -19,6 +19,7 @@ MOVABLE = (
     "data.source.file",
     "data.source.images",
     "data.source.labels",
+    "data.source.tokenizer",
     "data.source.index_root",
     "data.source.allow_outside",
 )

@@ -24,7 +24,12 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
     "vitlab.callbacks.LatestState": {"every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None},
     "vitlab.data.Folder": {"allow_outside": True},
     "vitlab.data.ImageNet": {"allow_outside": True},
-    "vitlab.data.Listing": {"allow_outside": True, "allow_two_labels": True},
+    "vitlab.data.Listing": {
+        "allow_outside": True,
+        "allow_two_labels": True,
+        **dict.fromkeys(("text_column", "characters", "tokenizer")),
+        "special_tokens": ["<s>", "</s>", "<pad>"],
+    },
 }
 HARMLESS = frozenset({better.__name__})  # resolvers that a saved config may call: which way a metric is better
 OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found

@@ -84,6 +84,11 @@ class DataModule(pl.LightningDataModule):
         """Give the tokens that texts are written in; None where targets are no texts."""
         return self.targets.vocabulary if isinstance(self.targets, Texts) else None
 
+    def vocabularies(self) -> dict[str, dict[str, Any] | None]:
+        """Give what texts are written in, and read in, as a checkpoint keeps it."""
+        both = {"vocabulary": self.vocabulary, "input_vocabulary": self.input_vocabulary}
+        return {key: None if vocabulary is None else vocabulary.state() for key, vocabulary in both.items()}
+
     @property
     def targets(self) -> Targets:
         """Give what the training samples are labelled with."""

@@ -137,6 +137,7 @@ class ImageDataModule(DataModule):
         """Count classes and tokens and measure colours where the config leaves them open."""
         if self.num_classes is None and isinstance(self.targets, Classes):
             self.num_classes = self.found["num_classes"] = len(self.class_names)
+        self.found |= getattr(self.source, "found", {})
         self._find_tokens([split.targets for split in self.splits.values()], self.vocabulary)
         if not hasattr(self, "preprocessing"):
             workers = workers_for(self.loading.num_workers, processes=1)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
-from vitlab.config.found import PLACES
+from vitlab.config.found import PLACES, option
 from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
@@ -59,7 +59,7 @@ def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Train
 
 def options_found(datamodule: DataModule) -> str:
     """What null and auto have come to mean, as it could be typed."""
-    return " ".join(f"{PLACES[key]}={value}".replace(", ", ",") for key, value in datamodule.found.items())
+    return " ".join(option(PLACES[key], value) for key, value in datamodule.found.items())
 
 
 def classes(datamodule: DataModule) -> str:

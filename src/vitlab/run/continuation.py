@@ -12,6 +12,7 @@ from vitlab.checkpoints.contents import check_like
 from vitlab.data import DataModule
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.tasks import Task
+from vitlab.vocabulary import check_vocabularies
 
 
 def check_continuation(
@@ -23,6 +24,7 @@ def check_continuation(
             "the data is no longer what the run was trained on (other files, or another number of them); "
             "restore it, or start a new run"
         )
+    check_vocabularies(datamodule.vocabularies(), checkpoint["run"], "the run")
     check_weights(checkpoint["state_dict"], task)
     averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
     if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:

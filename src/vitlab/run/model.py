@@ -1,6 +1,6 @@
 """Build the model of a config, and load the weights it starts from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -96,17 +96,19 @@ def compile_model(model: Module, num_image_sizes: int) -> None:
     model.compile(dynamic=False)
 
 
-def load_pretrained(model: Module, node: Node, key: str = "model") -> Any:
+def load_pretrained(
+    model: Module, node: Node, key: str = "model", vocabularies: Mapping[str, Any] | None = None
+) -> Any:
     """Load the weights that the node at `key` names; return what became of every tensor, None without them.
 
-    Raises CheckpointError when the source cannot be read or does not fit.
+    Raises CheckpointError when the source cannot be read or does not fit, also the `vocabularies` of the data.
     """
     name = weights_of(node, key)
     if name is None:
         return None
     from vitlab.weights import load
 
-    return load(model, name, partial=bool(node.pretrained_partial))
+    return load(model, name, partial=bool(node.pretrained_partial), vocabularies=vocabularies)
 
 
 def weights_of(node: Node, key: str = "model") -> str | None:

@@ -48,7 +48,7 @@ class Stated:
 class Source:
     """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
     far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, None where it
-    does not say."""
+    does not say; `vocabularies` are what it writes and reads in, as a run keeps them."""
 
     origin: str
     form: str
@@ -58,6 +58,7 @@ class Source:
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
     pool: str | None = None
+    vocabularies: dict[str, Any] = field(default_factory=dict)
 
 
 def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:

@@ -10,6 +10,7 @@ from vitlab.layers import Grid
 from vitlab.weights.form import Source
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
+VOCABULARIES = ("vocabulary", "input_vocabulary")
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 OF_PRETRAINING = r"mask_token$|decoder[_.]|(image_)?projection\.|text[_.]|logit_"  # what a model has beside its encoder
 FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
@@ -43,7 +44,10 @@ def read_run(path: Path, rename: bool) -> Source:
             facts |= {"text_pool": whole["text_pool"]}
         elif "decoder_heads" in whole:
             facts |= {"decoder_heads": whole["decoder_heads"]}
-    return Source(str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"))
+    vocabularies = {key: checkpoint["run"].get(key) for key in VOCABULARIES}
+    return Source(
+        str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies
+    )
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """Transfer weights from a source into a model, accounting for every tensor."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from vitlab.models import (
     head_names,
 )
 from vitlab.models.initialization import initialize
+from vitlab.vocabulary import check_vocabularies
 from vitlab.weights.decoder_names import with_encoder
 from vitlab.weights.facts import check_facts, unstated
 from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_heads, fit_towers
@@ -24,18 +26,20 @@ from vitlab.weights.source import find
 from vitlab.weights.transfer_table import Entry, Report, Status
 
 
-def load(model: nn.Module, source: str, *, partial: bool) -> Report:
+def load(model: nn.Module, source: str, *, partial: bool, vocabularies: Mapping[str, Any] | None = None) -> Report:
     """Copy the weights that `source` names into the model, in place, resized where its sizes differ.
 
     Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
     heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
     then as it was. Models other than VisionTransformer take tensors of their own names, a
-    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR, an ImageTextModel those of
-    CLIP and SigLIP; what scores the tokens of a
-    vocabulary is no head for other classes, and has to fit.
+    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR, an ImageTextModel those of CLIP and
+    SigLIP; what scores the tokens of a vocabulary is no head for other classes, and has to fit: those of a run to the
+    `vocabularies` of the data.
     """
     vit = isinstance(model, VisionTransformer)
     found = find(source, rename=vit)
+    if isinstance(model, EncoderDecoder) and not partial:
+        check_vocabularies(vocabularies or {}, found.vocabularies, found.origin)
     if isinstance(model, VisionTransformer):
         if not partial:
             check_facts(model, found)

@@ -1,24 +1,31 @@
 """A table of paths and labels: CSV and Parquet say the same, and what is wrong is named with its line."""
 
 import pickle
+import re
 import sys
 
 import pyarrow as pa
 import pytest
+from alphabets import letters
 from pyarrow import parquet
 
 from vitlab.data import Listing
 from vitlab.errors import ConfigError, DataError
 
 SUFFIXES = [".csv", ".parquet"]
+LETTERS = letters()
 
 
 def listing(file, **changes):
     settings = {
         "root": None,
         "path_column": "path",
-        "label_column": "label",
+        "label_column": None,
         "label_separator": None,
+        "text_column": None,
+        "characters": None,
+        "tokenizer": None,
+        "special_tokens": ["<s>", "</s>", "<pad>"],
         "split_column": None,
         "class_names": None,
         "allow_outside": False,
@@ -225,3 +232,78 @@ def test_without_a_separator_a_label_is_one_name(table):
     source = listing(table(path=["1", "2"], label=["cat;dog", "cat"]))
     assert source.open()["train"].targets.tolist() == [1, 0]
     assert source.class_names == ["cat", "cat;dog"]
+
+
+# -- a text of each image
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_column_holds_the_text_of_each_image(table, suffix):
+    file = table(suffix, path=["1", "2", "3"], text=["b a", "15", "ab"], split=["train", "train", "val"])
+    source = listing(file, text_column="text", split_column="split")
+    pools = source.open()
+    assert {split: pool.targets.tolist() for split, pool in pools.items()} == {"train": ["b a", "15"], "val": ["ab"]}
+    assert pools["train"].targets.vocabulary.pieces == pools["val"].targets.vocabulary.pieces == list(" 15ab")
+    assert source.found == {"characters": " 15ab"}
+    assert source.class_names == []
+    given = listing(file, text_column="text", split_column="split", characters="xba 51")
+    assert given.open()["val"].targets.vocabulary.pieces == list("xba 51")
+    assert given.found == {}
+
+
+def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
+    LETTERS.save(str(tmp_path / "letters.json"))
+    file = table(path=["1", "2"], text=["abc", "de"])
+    source = listing(file, text_column="text", tokenizer=str(tmp_path / "letters.json"))
+    pool = pickle.loads(pickle.dumps(source.open()["train"]))  # as worker processes get it
+    assert pool.targets.collate().codes.tolist() == [[4, 5, 6, 2], [7, 8, 2, 1]]
+    assert source.found == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"text_column": "text", "label_column": "label"}, "data.source.label_column is of classes"),
+        ({"text_column": "text", "label_separator": ";"}, "data.source.label_separator is of classes"),
+        ({"text_column": "text", "class_names": ["a"]}, "data.source.class_names is of classes"),
+        ({"characters": "ab"}, "data.source.characters is of texts; name their column"),
+        ({"tokenizer": "x.json"}, "data.source.tokenizer is of texts; name their column"),
+        ({"text_column": "text", "characters": "ab", "tokenizer": "x.json"}, "are two vocabularies; give one"),
+        ({"text_column": "text", "special_tokens": ["<s>"]}, "data.source.special_tokens are three"),
+    ],
+)
+def test_texts_and_labels_do_not_mix(changes, sentence):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        listing("table.csv", **changes)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, tmp_path):
+    columns = {"path": ["1", "2"], "text": ["ab", "cab"], "split": ["train", "test"]}
+    told = {"text_column": "text", "split_column": "split"}
+    line = "line 3" if suffix == ".csv" else "row 2"
+    missing = "data.source.text_column", "no column words", "it has path, text, split"
+    refused(listing(table(suffix, **columns), text_column="words"), *missing)
+    for empty in ("", "  "):
+        refused(listing(table(suffix, **columns | {"text": ["ab", empty]}), **told), line, "the text is empty")
+    words = "the character 'c' of the text 'cab' is not among the 2 of the vocabulary, 'ab'"
+    refused(listing(table(suffix, **columns), **told), line, words, "that of the training rows: correct the text, or")
+    refused(listing(table(suffix, **columns), **told, characters="ba"), line, "is data.source.characters: correct")
+    LETTERS.save(str(tmp_path / "letters.json"))
+    named = {"tokenizer": str(tmp_path / "letters.json")}
+    refused(listing(table(suffix, **columns | {"text": ["ab", "aé"]}), **told, **named), line, "'é' of the text 'aé'")
+    twice = {"path": ["1", "1"], "text": ["ab", "ba"]}
+    refused(listing(table(suffix, **twice), text_column="text"), "1 has the text ba, and ab at")
+    assert listing(table(suffix, **twice), text_column="text", allow_two_labels=True).open()
+
+
+def test_a_tokenizer_that_is_none_is_refused(table, tmp_path, refused):
+    told = {"file": table(path=["1"], text=["ab"]), "text_column": "text"}
+    refused(listing(**told, tokenizer="gone.json"), "data.source.tokenizer=gone.json", "No such file")
+    (tmp_path / "other.json").write_text("{}")
+    other = str(tmp_path / "other.json")
+    refused(listing(**told, tokenizer=other), f"data.source.tokenizer={other}", "no tokenizer.json")
+    LETTERS.save(str(tmp_path / "letters.json"))
+    own = {"tokenizer": str(tmp_path / "letters.json"), "special_tokens": ["[CLS]", "</s>", "<pad>"]}
+    refused(listing(**told, **own), "has no token '[CLS]'")
+    refused(listing(**told, characters="aab"), "data.source.characters: a vocabulary has characters", error=ConfigError)

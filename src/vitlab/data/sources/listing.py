@@ -1,8 +1,9 @@
-"""Images named in a table: a CSV or Parquet file with a path and a label in each row, and perhaps a split."""
+"""Images named in a table: a CSV or Parquet file with a path and a label or text in each row, and perhaps a split."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,13 @@ from vitlab.data.pools.labels import numbered
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.sources.tables import READERS, place_of, read_table
-from vitlab.data.targets import OneClass, Targets, multi_hot
+from vitlab.data.sources.vocabularies import vocabulary_for
+from vitlab.data.targets import OneClass, Targets, Texts, multi_hot
 from vitlab.errors import ConfigError, DataError
+from vitlab.vocabulary import CharacterVocabulary
 
 OUTSIDE = (os.sep, os.path.join(os.pardir, ""))
+LABEL = "label"  # the column that says it, unless another is named
 
 
 class Listing:
@@ -27,9 +31,14 @@ class Listing:
     Given names are what the labels say, or what whole numbers count from 0. With a `label_separator` an image may have
     several classes, which stand in its label with that between them, or none. A file that is missing is met when it is
     read. `in_chans` is None: files may differ, so data.images.mode says what they are converted to.
+
+    `text_column` in place of `label_column`: the text that is to be written of each image, in the pieces of a
+    `tokenizer`, a file of that library with these `special_tokens`, or in `characters`; null: those that occur in the
+    rows for training, which `found` then holds.
     """
 
     in_chans = None
+    found: Mapping[str, Any] = {}
 
     def __init__(
         self,
@@ -37,8 +46,12 @@ class Listing:
         file: str,
         root: str | None,
         path_column: str,
-        label_column: str,
+        label_column: str | None,
         label_separator: str | None,
+        text_column: str | None,
+        characters: str | None,
+        tokenizer: str | None,
+        special_tokens: list[str],
         split_column: str | None,
         class_names: list[str] | None,
         allow_outside: bool,
@@ -46,15 +59,14 @@ class Listing:
     ):
         self.file = Path(file)
         self.root = str(self.file.parent) if root is None else root
-        self.columns = {
-            key: column
-            for key, column in {
-                "path_column": path_column,
-                "label_column": label_column,
-                "split_column": split_column,
-            }.items()
-            if column is not None
-        }
+        of_labels = {"label_column": label_column, "label_separator": label_separator, "class_names": class_names}
+        check_kind(text_column, of_labels, {"characters": characters, "tokenizer": tokenizer})
+        if len(special_tokens) != 3:
+            raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
+        self.characters, self.tokenizer, self.special_tokens = characters, tokenizer, special_tokens
+        self.told, column = ("label", label_column or LABEL) if text_column is None else ("text", text_column)
+        columns = {"path_column": path_column, f"{self.told}_column": column, "split_column": split_column}
+        self.columns = {key: column for key, column in columns.items() if column is not None}
         if label_separator == "":
             raise ConfigError(
                 "data.source.label_separator is empty; give what stands between two labels, as ;, or null"
@@ -74,20 +86,29 @@ class Listing:
         if not self.file.is_file():
             raise DataError(f"data.source.file: there is no file {self.file}; give a CSV or Parquet file")
         table = read_table(self.file, self.columns)
-        paths, labels = table["path_column"], table["label_column"]
-        needed = {"path_column": paths} | ({"label_column": labels} if self.separator is None else {})
+        key = f"{self.told}_column"
+        paths, told = table["path_column"], table[key]
+        needed = {"path_column": paths} | ({key: told} if self.separator is None else {})
         for key, column in needed.items():
             for row, value in enumerate(column):
-                if not value:
+                if not value.strip():
                     place = place_of(self.file, row)
                     raise DataError(f"{place}: the {self.columns[key]} is empty; fill it, or remove the row")
         splits = self._splits(table.get("split_column"), len(paths))
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
-        names = [self._names(label) for label in labels]
+        names = [self._names(words) for words in told]
         self._check_paths(paths, names)
+        targets = self._texts(splits, told) if self.told == "text" else self._classes(splits, names)
+        return {
+            split: FilePool.listed([paths[row] for row in rows], targets[split], self.root)
+            for split, rows in splits.items()
+        }
+
+    def _classes(self, splits: Mapping[str, np.ndarray], names: Sequence[tuple[str, ...]]) -> dict[str, Targets]:
+        """Number the classes of each row."""
         self.class_names, number = numbered((name for row in splits["train"] for name in names[row]), self.given_names)
-        pools: dict[str, Pool] = {}
+        targets: dict[str, Targets] = {}
         for split, rows in splits.items():
             try:
                 classes = [[number[name] for name in names[row]] for row in rows]
@@ -95,11 +116,34 @@ class Listing:
                 row, unknown = next((row, name) for row in rows for name in names[row] if name not in number)
                 known = "data.source.class_names" if self.given_names else "the training rows"
                 raise DataError(f"{place_of(self.file, row)}: label '{unknown}' is not one of {known}") from None
-            targets: Targets = multi_hot(classes, len(self.class_names))
+            targets[split] = multi_hot(classes, len(self.class_names))
             if self.separator is None:
-                targets = OneClass(np.array(classes, np.int64)[:, 0])
-            pools[split] = FilePool.listed([paths[row] for row in rows], targets, self.root)
-        return pools
+                targets[split] = OneClass(np.array(classes, np.int64)[:, 0])
+        return targets
+
+    def _texts(self, splits: Mapping[str, np.ndarray], texts: Sequence[str]) -> dict[str, Targets]:
+        """Say in which tokens the texts are written, and refuse one that they cannot write."""
+        vocabulary = vocabulary_for(
+            (texts[row] for row in splits["train"]),
+            characters=self.characters,
+            tokenizer=self.tokenizer,
+            special_tokens=self.special_tokens,
+        )
+        if isinstance(vocabulary, CharacterVocabulary) and self.characters is None:
+            self.found = {"characters": "".join(vocabulary.pieces)}
+        for row in np.concatenate(list(splits.values())):
+            try:
+                vocabulary.encode(texts[row])
+            except DataError as error:
+                raise DataError(f"{place_of(self.file, row)}: {error}; {self._remedy()}") from error
+        return {split: Texts([texts[row] for row in rows], vocabulary) for split, rows in splits.items()}
+
+    def _remedy(self) -> str:
+        """Say what could be done about a text that cannot be written."""
+        if self.tokenizer is not None:
+            return "correct it, or take another data.source.tokenizer"
+        whose = "that of the training rows" if self.found else "data.source.characters"
+        return f"this vocabulary is {whose}: correct the text, or give all characters in data.source.characters"
 
     def _names(self, label: str) -> tuple[str, ...]:
         """List the classes that a label names."""
@@ -124,7 +168,7 @@ class Listing:
             if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
                 one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
                 raise DataError(
-                    f"{place_of(self.file, row)}: {path} has the label {one}, and {other} at "
+                    f"{place_of(self.file, row)}: {path} has the {self.told} {one}, and {other} at "
                     f"{place_of(self.file, earlier)}; remove one, or set data.source.allow_two_labels=true"
                 )
 
@@ -140,3 +184,18 @@ class Listing:
                 f"may be {', '.join(SPLITS)}"
             )
         return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(values == number))}
+
+
+def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: Mapping[str, Any]) -> None:
+    """Raise ConfigError for keys of labels beside a column of texts, for keys of texts without it, and for both ways to
+    say how texts are written."""
+    given = [key for key, value in (of_labels if text_column is not None else of_texts).items() if value is not None]
+    if text_column is not None and given:
+        raise ConfigError(
+            f"data.source.text_column={text_column} says what is to be written of each image, and data.source."
+            f"{given[0]} is of classes; set one of them to null"
+        )
+    if given and text_column is None:
+        raise ConfigError(f"data.source.{given[0]} is of texts; name their column in data.source.text_column")
+    if None not in of_texts.values():
+        raise ConfigError(f"{' and '.join(f'data.source.{key}' for key in of_texts)} are two vocabularies; give one")
