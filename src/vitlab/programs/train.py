@@ -100,7 +100,7 @@ def begin(start: Start, parts: Parts) -> None:
         if start.state is None:
             print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
     vocabularies = parts.datamodule.vocabularies()
-    transfer = load_pretrained(model, cfg.model, vocabularies) if start.state is None else None
+    transfer = load_pretrained(model, cfg.model, vocabularies=vocabularies) if start.state is None else None
     if trainer.is_global_zero:
         resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))
         write_whole(start.folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
