@@ -1,5 +1,6 @@
 """python src/check.py, as a user runs it."""
 
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -50,6 +51,37 @@ def test_what_is_too_large_to_measure_here_is_counted_without_its_numbers(cli):
     assert run.status == 0, run.err
     assert "not measured" in line(run, "speed")
     assert "of 80.00 GiB" in line(run, "memory")
+
+
+def gib(run, name, what):
+    return float(re.search(rf"([\d.]+) GiB {what}", line(run, name))[1])
+
+
+@pytest.mark.slow
+def test_each_strategy_has_a_row_and_that_of_the_run_is_what_a_device_is_asked_for(cli):
+    """Two machines of four devices."""
+    options = ["model=vit_s16", "data=synthetic", "data.image_size=224", "seconds=0", "trainer.precision=32-true"]
+    options += ["trainer.accelerator=cpu", "trainer.devices=4", "trainer.num_nodes=2", "memory_gib=8"]
+    runs = {name: cli("check", *options, f"trainer={name}") for name in ("ddp", "fsdp", "hsdp")}
+    for name, run in runs.items():
+        assert run.status == 0, run.err
+        assert gib(run, name, "in training") == gib(run, "memory", "of 8.00 GiB on each device")
+    parameters = int(line(runs["ddp"], "ddp").partition(" ")[0].replace(",", ""))
+    for name, devices in {"fsdp": 8, "hsdp": 4}.items():
+        assert line(runs["ddp"], name) == line(runs[name], name)
+        assert line(runs["ddp"], name).startswith(f"{-(-parameters // devices):,} parameters")
+    weights = 4 * parameters / 2**30
+    held = [4 * weights / devices for devices in (1, 8, 4)]  # weights, gradients and two averages of Adam
+    found = [gib(runs["ddp"], name, "and its activations") for name in ("ddp", "fsdp", "hsdp")]
+    assert found == pytest.approx([held[0], held[1] + weights, held[2] + weights], abs=0.01)
+    assert gib(runs["ddp"], "fsdp", "in training") < gib(runs["ddp"], "hsdp", "in") < gib(runs["ddp"], "ddp", "in")
+
+
+def test_a_device_that_cannot_gather_the_weights_for_an_evaluation_is_refused(cli):
+    options = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=8", "seconds=0", "logger=none"]
+    run = cli("check", "model=vit_mu4", *options, "trainer.precision=32-true", "memory_gib=0.0001")
+    assert run.status == 2
+    assert "an evaluation gathers all weights on each device" in run.err
 
 
 @pytest.mark.parametrize(

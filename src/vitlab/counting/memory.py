@@ -19,10 +19,12 @@ RESERVE = 0.1  # share of the memory for temporary values, fragmentation and the
 
 
 class TrainingMemory(NamedTuple):
-    """Bytes: `fixed` whatever the batch (weights, gradients, optimizer), `per_image` kept for the backward pass."""
+    """Bytes: `fixed` whatever the batch (weights, gradients, optimizer), of which `casts` are weights in bfloat16;
+    `per_image` kept for the backward pass."""
 
     fixed: int
     per_image: int
+    casts: int = 0
 
     def largest_batch(self, memory: int) -> int:
         """Estimate the batch that a device of so many bytes can hold with a tenth left free; 0 if not even the weights
@@ -31,6 +33,12 @@ class TrainingMemory(NamedTuple):
         if self.per_image == 0:  # nothing is learned of what takes an image
             return sys.maxsize if free > 0 else 0
         return max(int(free // self.per_image), 0)
+
+    def shared_out(self, devices: int, gathered: int) -> "TrainingMemory":
+        """Count one of so many devices among which weights, gradients and optimizer are shared out, while `gathered`
+        bytes of weights and gradients are whole."""
+        own = -(-(self.fixed - self.casts) // devices)
+        return self._replace(fixed=own + self.casts + gathered)
 
     def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
         """Count a model that recomputes its blocks one by one: what it keeps, and one block's share of what it would
@@ -47,7 +55,7 @@ def training_memory(
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     casts = 2 * one - two  # the part that does not grow with the batch: weights in bfloat16
     state = round(trained * (4 + optimizer_bytes_per_value(optimizer)))
-    return TrainingMemory(fixed=4 * values + state + casts, per_image=two - one)
+    return TrainingMemory(fixed=4 * values + state + casts, per_image=two - one, casts=casts)
 
 
 def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], bf16: bool) -> int:

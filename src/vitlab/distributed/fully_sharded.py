@@ -60,8 +60,7 @@ class FullySharded(ModelParallelStrategy):
         """Leave each device its share of the weights, in place; of a model that is sharded already nothing changes."""
         if any(isinstance(module, FSDPModule) for module in model.modules()):
             return
-        lists = [found for name, found in model.named_modules() if name.split(".")[-1] in LISTS]
-        for block in [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]:
+        for block in units(model):
             fully_shard(block, mesh=self.mesh)
         fully_shard(model, mesh=self.mesh)
 
@@ -98,6 +97,12 @@ class FullySharded(ModelParallelStrategy):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state = {number: parts(values, parameters[number]) for number, values in saved["state"].items()}
             optimizer.load_state_dict({**saved, "state": state})
+
+
+def units(model: nn.Module) -> list[nn.Module]:
+    """The blocks of a model, each of which is gathered by itself."""
+    lists = [found for name, found in model.named_modules() if name.split(".")[-1] in LISTS]
+    return [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]
 
 
 def parts(values: dict[str, Any], parameter: Tensor) -> dict[str, Any]:

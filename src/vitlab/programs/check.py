@@ -9,12 +9,13 @@ from rich.console import Console
 
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.counting import TrainingMemory, multiply_accumulates
+from vitlab.counting import multiply_accumulates
+from vitlab.counting.memory import RESERVE
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.run import console
-from vitlab.run.demand import memory_of_training
+from vitlab.run.demand import devices_that_share, memory_of_one, share_of
 from vitlab.run.fitting_batch import GIB, fitting, memory_of
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.parts import Parts, build_datamodule, build_task
@@ -40,25 +41,41 @@ def check(cfg: DictConfig) -> None:
     console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
     needed = bytes_of_checkpoints(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
-    show_memory(memory_of_training(parts.task, parts.datamodule, parts.trainer), parts, cfg)
+    show_memory(parts, cfg)
     show_speed(start, parts, cfg.seconds)
     show("answer", "yes")
 
 
-def show_memory(memory: TrainingMemory | None, parts: Parts, cfg: DictConfig) -> None:
-    """Tell what a device holds. Raises ConfigError where it cannot."""
-    datamodule, trainer = parts.datamodule, parts.trainer
-    if memory is None:
+def show_memory(parts: Parts, cfg: DictConfig) -> None:
+    """Tell what a device holds, with each strategy where there are several. Raises ConfigError where it cannot."""
+    datamodule, trainer, model = parts.datamodule, parts.trainer, parts.task.model
+    whole = memory_of_one(parts.task, datamodule, trainer)
+    if whole is None:
         show("memory", "not counted: the model is of another library, or writes texts")
         return
     there = int(cfg.memory_gib * GIB) if cfg.memory_gib else memory_of(trainer)
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
+    _, memory, evaluation = share_of(model, whole, devices_that_share(trainer))
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",
         f"{needed / GIB:.2f} GiB of {there / GIB:.2f} GiB on each device: {memory.fixed / GIB:.2f} GiB for weights, "
         f"gradients and optimizer, {memory.per_image / MIB:.1f} MiB for each of {size} images",
     )
+    sharing = {"ddp": 1, "fsdp": trainer.world_size, "hsdp": trainer.world_size // trainer.num_nodes}
+    for name, devices in sharing.items() if trainer.world_size > 1 else ():
+        share = share_of(model, whole, devices)
+        trained = share.memory.fixed + size * share.memory.per_image
+        show(
+            name,
+            f"{share.parameters:,} parameters on each device, {trained / GIB:.2f} GiB in training, "
+            f"{share.evaluation / GIB:.2f} GiB and its activations in an evaluation",
+        )
+    if evaluation > there * (1 - RESERVE):
+        raise ConfigError(
+            f"an evaluation gathers all weights on each device, {evaluation / GIB:.1f} GiB with what it holds, and a "
+            f"device has {there / GIB:.1f} GiB, of which a tenth is left free; take a smaller model"
+        )
     most = memory.largest_batch(there)
     if size <= most:
         return

@@ -55,10 +55,10 @@ def train(cfg: DictConfig) -> float | None:
 
 def build(start: Start, device: str = "cpu") -> Parts:
     """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights hold no
-    numbers, and cost nothing. Raises VitlabError for what cannot be built."""
-    cfg = start.cfg
+    numbers, and cost nothing: they are looked at alone. Raises VitlabError for what cannot be built."""
+    cfg, to_run = start.cfg, device != "meta"
     callbacks = build_callbacks(cfg)
-    trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks)
+    trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks, to_run=to_run)
     found = look(cfg, trainer.world_size)
     datamodule = build_datamodule(with_found(cfg, found), found)
     device_batch_size = datamodule.attach(trainer)

@@ -1,16 +1,26 @@
 """Count the memory that a training takes of a device."""
 
+from typing import NamedTuple
+
 import pytorch_lightning as pl
+from torch import nn
 
 from vitlab.callbacks import WeightAverage
 from vitlab.counting import TrainingMemory, training_memory
 from vitlab.data import DataModule, ImageDataModule
+from vitlab.distributed.fully_sharded import FullySharded, units
 from vitlab.tasks import Task
 
 
 def memory_of_training(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
-    """Count what a device with the whole model holds, as src/summary.py does, and an average of the weights; None for a
-    model that cannot be counted, or that reads no images."""
+    """Count what a device holds with the trainer's strategy; None for a model that cannot be counted, or that reads no
+    images."""
+    memory = memory_of_one(task, datamodule, trainer)
+    return None if memory is None else share_of(task.model, memory, devices_that_share(trainer)).memory
+
+
+def memory_of_one(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
+    """Count a device with the whole model, as src/summary.py does, and an average of the weights."""
     if not isinstance(datamodule, ImageDataModule):
         return None
     shape = (datamodule.in_chans, datamodule.image_size, datamodule.image_size)
@@ -21,3 +31,31 @@ def memory_of_training(task: Task, datamodule: DataModule, trainer: pl.Trainer) 
         return None
     averages = sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks)
     return memory._replace(fixed=memory.fixed + averages * sum(p.nbytes for p in task.model.parameters()))
+
+
+class Share(NamedTuple):
+    """What one of the devices that share a model has: parameters, memory in training, bytes in an evaluation without
+    activations."""
+
+    parameters: int
+    memory: TrainingMemory
+    evaluation: int
+
+
+def share_of(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
+    """Count one of so many devices that share a model. With it are whole, at most, in training: the trunk and two
+    blocks, of which the second is under way, with their gradients; in an evaluation: all weights."""
+    parameters = sum(p.numel() for p in model.parameters())
+    weights = sum(p.nbytes for p in model.parameters())
+    if devices == 1:
+        return Share(parameters, whole, whole.fixed)
+    blocks = [sum(p.nbytes for p in block.parameters()) for block in units(model)]
+    gathered = 2 * (weights - sum(blocks) + 2 * max(blocks, default=0))
+    evaluation = whole.shared_out(devices, weights).fixed
+    return Share(-(-parameters // devices), whole.shared_out(devices, min(gathered, 2 * weights)), evaluation)
+
+
+def devices_that_share(trainer: pl.Trainer) -> int:
+    """Count the devices that have a copy of the model together."""
+    strategy = trainer.strategy
+    return trainer.world_size // strategy.copies if isinstance(strategy, FullySharded) else 1

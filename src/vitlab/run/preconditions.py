@@ -184,6 +184,10 @@ def check_trainer(node: Node) -> None:
         raise ConfigError(
             f"trainer.precision={node.precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
         )
+
+
+def check_launched(node: Node) -> None:
+    """Raise ConfigError for a trainer of several machines that nobody has started on each of them."""
     if node.get("num_nodes", 1) > 1 and not launched():
         raise ConfigError(
             f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "

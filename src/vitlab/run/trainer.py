@@ -16,14 +16,16 @@ from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
 from vitlab.malloc import keep_freed_memory
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
-from vitlab.run.preconditions import check_trainer
+from vitlab.run.preconditions import check_launched, check_trainer
 
 
-def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any]) -> pl.Trainer:
-    """Build Lightning's trainer with our checkpoints and without its tips."""
+def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], *, to_run: bool = True) -> pl.Trainer:
+    """Build Lightning's trainer with our checkpoints and without its tips; `to_run`: on the machines it names."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
+    if to_run:
+        check_launched(node)
     check_accelerator(node.accelerator)
     register()
     trainer = build(
