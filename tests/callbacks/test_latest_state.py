@@ -1,13 +1,23 @@
+import os
+import time
 from concurrent.futures import wait
 from types import SimpleNamespace
 
 import fsspec
 import pytest
+import torch
 from torch import nn
 
-from vitlab.atomic_files import writing_whole
 from vitlab.callbacks import LatestState
+from vitlab.callbacks import latest_state as module
 from vitlab.errors import StorageError
+
+
+@pytest.fixture(params=[2**26, 0], ids=["at_once", "while_training"])
+def written(request, monkeypatch):
+    """Small states at once, or all of them while training goes on."""
+    monkeypatch.setattr(module, "LARGE", request.param)
+    return request.param
 
 
 def latest_state(**changes):
@@ -52,25 +62,31 @@ class Run:
         self.default_root_dir, self.lightning_module = str(folder / "run"), nn.Linear(1, 1)
         self.global_step, self.world_size, self.accumulate_grad_batches = 0, 1, 1
         self.is_global_zero, self.fast_dev_run = True, False
+        self.after_step = lambda latest: None
 
     def save_checkpoint(self, path, weights_only, storage_options):
-        with writing_whole(path, previous=storage_options) as temporary:
-            temporary.write_text(str(self.global_step))
+        storage_options({"state_dict": {"step": torch.tensor(self.global_step)}}, path)
 
     def steps(self, latest, count):
         latest.on_train_start(self, self.lightning_module)
         for self.global_step in range(1, count + 1):
             latest.on_train_batch_start(self, self.lightning_module, None, self.global_step)
+            self.after_step(latest)
         latest.on_train_end(self, self.lightning_module)
 
     def files(self):
-        return {path.name: path.read_text() for path in self.folder.iterdir()}
+        return {path.name: int(torch.load(path)["state_dict"]["step"]) for path in self.folder.iterdir()}
 
 
-def test_milestones_stay_beside_the_newest_two(tmp_path):
+def waited_for(latest):
+    """Slow steps: what was begun in one has ended before the next."""
+    wait([latest.background.running] if latest.background.running else [])
+
+
+def test_milestones_stay_beside_the_newest_two(tmp_path, written):
     run = Run(tmp_path)
     run.steps(latest_state(every_n_steps=2, keep_every_n_steps=5), 12)
-    assert run.files() == {"latest.ckpt": "12", "previous.ckpt": "10", "step_5.ckpt": "5", "step_10.ckpt": "10"}
+    assert run.files() == {"latest.ckpt": 12, "previous.ckpt": 10, "step_5.ckpt": 5, "step_10.ckpt": 10}
 
 
 def test_by_the_clock_a_state_is_saved_some_minutes_after_the_one_before(tmp_path, monkeypatch):
@@ -81,23 +97,88 @@ def test_by_the_clock_a_state_is_saved_some_minutes_after_the_one_before(tmp_pat
     assert saved == [3, 6, 9]
 
 
-def test_each_newest_state_is_copied_to_an_address(tmp_path):
+def test_each_newest_state_is_copied_to_an_address(tmp_path, written):
     run = Run(tmp_path)
     run.steps(latest_state(every_n_steps=3, copy_to="memory://bucket/runs/"), 10)
     files = fsspec.filesystem("memory")
-    assert files.cat("/bucket/runs/run/latest.ckpt") == b"9"
+    with files.open("/bucket/runs/run/latest.ckpt") as file:
+        assert torch.load(file)["state_dict"]["step"] == 9
     assert [path.rpartition("/")[2] for path in files.ls("/bucket/runs/run", detail=False)] == ["latest.ckpt"]
 
 
-def test_a_copy_that_fails_ends_the_run_before_its_next_step(tmp_path):
+def test_a_copy_that_fails_ends_the_run_before_its_next_step(tmp_path, written):
     (tmp_path / "file").touch()
     run, latest = Run(tmp_path), latest_state(every_n_steps=3, copy_to=f"file://{tmp_path}/file")
-    begin = latest.copies.begin
-    latest.copies.begin = lambda *given: (begin(*given), wait([latest.copies.running]))
+    run.after_step = waited_for
     with pytest.raises(StorageError, match="cannot be copied to file://"):
         run.steps(latest, 10)
     assert run.global_step == 4
-    assert run.files() == {"latest.ckpt": "3"}
+    assert run.files() == {"latest.ckpt": 3}
+
+
+def test_a_state_that_cannot_be_written_ends_the_run_before_its_next_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0)
+    run, latest, save = Run(tmp_path), latest_state(every_n_steps=3), torch.save
+    run.after_step = waited_for
+
+    def fails(state, file):
+        if state["state_dict"]["step"] == 6:
+            raise OSError("No space left on device")
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", fails)
+    with pytest.raises(StorageError, match=r"latest\.ckpt: No space left"):
+        run.steps(latest, 10)
+    assert run.global_step == 7
+    assert run.files() == {"latest.ckpt": 3}
+
+
+def test_training_goes_on_while_a_large_state_is_written_as_it_was(tmp_path, monkeypatch):
+    """Three steps change the weights meanwhile; the next save, and the end of the run, wait for it."""
+    monkeypatch.setattr(module, "LARGE", 0)
+    weights, done, save, seen = torch.zeros(1000), [], torch.save, []
+    run = Run(tmp_path)
+
+    def slow(state, file):
+        time.sleep(0.3)
+        save(state, file)
+        done.append(run.global_step)
+
+    def learn(latest):
+        weights.fill_(run.global_step)
+        seen.append(len(done))
+
+    monkeypatch.setattr(torch, "save", slow)
+    run.after_step = learn
+    run.save_checkpoint = lambda path, weights_only, storage_options: storage_options(
+        {"state_dict": {"step": torch.tensor(run.global_step), "weights": weights}}, path
+    )
+    run.steps(latest_state(every_n_steps=4), 9)
+    assert seen == [0] * 7 + [1, 1]
+    assert run.files() == {"latest.ckpt": 8, "previous.ckpt": 4}
+    assert torch.load(run.folder / "latest.ckpt")["state_dict"]["weights"].unique().tolist() == [7]
+
+
+def test_a_kill_while_a_state_is_written_leaves_the_one_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0)
+    run, latest, save = Run(tmp_path), latest_state(every_n_steps=3), torch.save
+
+    def killed(state, file):
+        save(state, file)
+        if state["state_dict"]["step"] == 6:
+            file.truncate(100)
+            os._exit(9)
+
+    monkeypatch.setattr(torch, "save", killed)
+    pid = os.fork()
+    if not pid:
+        run.steps(latest, 10)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    left = [path for path in run.folder.iterdir() if path.name.startswith(".")]
+    assert [path.stat().st_size for path in left] == [100]
+    left[0].unlink()
+    assert run.files() == {"latest.ckpt": 3}
 
 
 def test_without_room_nothing_is_saved(tmp_path, monkeypatch):
@@ -105,7 +186,7 @@ def test_without_room_nothing_is_saved(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
     with pytest.raises(StorageError, match="needs room"):
         run.steps(latest_state(every_n_steps=3), 10)
-    assert run.files() == {"latest.ckpt": "3"}
+    assert run.files() == {"latest.ckpt": 3}
 
 
 @pytest.mark.parametrize("name", ["every_n_steps", "every_n_minutes", "keep_every_n_steps"])

@@ -9,11 +9,11 @@ from vitlab.checkpoints import file
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Write checkpoints whole or not at all, and read them only if undamaged. `storage_options` of a save: where the
-    file that it replaces is moved to; None: nowhere."""
+    """Write checkpoints whole or not at all, and read them only if undamaged. `storage_options` of a save: a function
+    that writes the checkpoint to the path, maybe later; None: it is written at once."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        file.write(checkpoint, Path(path), previous=storage_options)
+        (storage_options or file.write)(checkpoint, Path(path))
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None

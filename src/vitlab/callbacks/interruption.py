@@ -64,6 +64,7 @@ class Interruption(Callback):
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, LatestState):
                     callback.save(trainer)
+                    callback.finish()
             raise Interrupted(128 + (self.signal or signal.SIGTERM))
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

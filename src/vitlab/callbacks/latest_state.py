@@ -1,6 +1,8 @@
 """Keep the newest state to resume from, and the one before it."""
 
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,16 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 from torch import nn
 
+from vitlab.checkpoints import file
+from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.copies import Copies, link
 from vitlab.checkpoints.room import check_room
 from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
+from vitlab.checkpoints.snapshot import Snapshot, size_of
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError
 
+LARGE = 2**26  # bytes of a state that is written while training goes on: a smaller one takes no tenth of a second
 AGREE = 20  # optimizer steps between two looks at the clock, where several processes must see the same
 
 
@@ -24,9 +30,11 @@ class LatestState(Checkpoint):
 
     The states after multiples of `keep_every_n_steps` optimizer steps stay, as step_N.ckpt; null keeps none. `copy_to`
     is a folder at any address of fsspec, such as s3://bucket/runs, to which each newest state goes while training goes
-    on; one that cannot be copied ends the run before its next step. A state is saved between steps only, when all that
-    was due after the last one (validation, best model, early stopping) is done, so that the resumed run is the
-    uninterrupted one. Diverged weights are never saved: raises NonFiniteError instead, and StorageError without room.
+    on. So does a large state to the disk: training waits until it is copied within the memory, and for the state before
+    it. One that cannot be written or copied ends the run before its next step. A state is saved between steps only,
+    when all that was due after the last one (validation, best model, early stopping) is done, so that the resumed run
+    is the uninterrupted one. Diverged weights are never saved: raises NonFiniteError instead, and StorageError without
+    room.
     """
 
     def __init__(
@@ -48,6 +56,7 @@ class LatestState(Checkpoint):
         self.every_n_minutes = every_n_minutes
         self.keep_every_n_steps = keep_every_n_steps
         self.copies = None if copy_to is None else Copies(copy_to)
+        self.background, self.snapshot = Background(), Snapshot()
         self.saved_step = 0
         self.saved_at = time.monotonic()
 
@@ -62,8 +71,7 @@ class LatestState(Checkpoint):
     ) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
             return
-        if self.copies is not None:
-            self.copies.check()
+        self.background.check()
         if trainer.global_step > self.saved_step and self.due(trainer):
             self.save(trainer)
 
@@ -95,8 +103,17 @@ class LatestState(Checkpoint):
             self.save(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.copies is not None:
-            self.copies.finish()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until all is written and copied. Raises StorageError for what cannot be."""
+        self.background.finish()
+        self.snapshot = Snapshot()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Let what is under way come to its end, which raises no other error in place of this one."""
+        with suppress(Exception):
+            self.background.finish()
 
     def save(self, trainer: pl.Trainer) -> None:
         """Save the present state, unless it is saved already."""
@@ -104,16 +121,32 @@ class LatestState(Checkpoint):
         if step == self.saved_step or trainer.fast_dev_run:
             return
         check_finite(trainer.lightning_module, step)
-        latest, previous = (Path(trainer.default_root_dir) / CHECKPOINTS / f"{name}.ckpt" for name in LATEST)
+        latest = Path(trainer.default_root_dir) / CHECKPOINTS / f"{LATEST[0]}.ckpt"
         if trainer.is_global_zero and latest.is_file():
             check_room(Path(trainer.default_root_dir), latest.stat().st_size)
-        trainer.save_checkpoint(latest, weights_only=False, storage_options=previous)
+        trainer.save_checkpoint(latest, weights_only=False, storage_options=partial(self._keep, step))
         self.saved_step, self.saved_at = step, time.monotonic()
-        if trainer.is_global_zero:
-            if self.kept(step):
-                link(latest, latest.with_name(f"step_{step}.ckpt"))
-            if self.copies is not None:
-                self.copies.begin(latest, f"{Path(trainer.default_root_dir).name}/{latest.name}")
+
+    def _keep(self, step: int, state: dict[str, Any], latest: Path) -> None:
+        """Write a state, a large one while training goes on, and put it where else it goes."""
+        self.background.finish()
+        large = size_of(state) >= LARGE
+        state = self.snapshot.of(state) if large else state
+        write, copy = partial(self._write, step, state, latest), partial(self._copy, latest)
+        if large:
+            self.background.begin(write, copy)
+        else:
+            write()
+            self.background.begin(copy)
+
+    def _write(self, step: int, state: dict[str, Any], latest: Path) -> None:
+        file.write(state, latest, previous=latest.with_name(f"{LATEST[1]}.ckpt"))
+        if self.kept(step):
+            link(latest, latest.with_name(f"step_{step}.ckpt"))
+
+    def _copy(self, latest: Path) -> None:
+        if self.copies is not None:
+            self.copies.copy(latest, f"{latest.parents[1].name}/{latest.name}")
 
 
 def check_finite(module: nn.Module, step: int) -> None:
