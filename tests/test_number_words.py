@@ -24,6 +24,7 @@ def writer(tmp_path_factory):
         *WRITER,
         *BARE[1:],
         "trainer.max_steps=12",
+        "trainer.log_every_n_steps=5",
         "optimizer.lr=3e-3",
         tiny=False,
     )
@@ -82,6 +83,21 @@ def test_a_run_splits_by_number_and_evaluation_is_the_runs_own(cli, writer):
     assert again.status == 0, again.err
     found = json.loads((writer / "evaluation_test.json").read_text())
     assert {name: found[name] for name in test} == pytest.approx(test)
+
+
+def test_its_speed_is_of_texts(writer):
+    told = (writer / "train.log").read_text()
+    assert re.search(r"epoch 1 .* texts/s \d+ ", told)
+    assert re.search(r"^speed +[\d,]+ texts/s in training$", told, re.MULTILINE)
+    assert "images/s" not in told
+
+
+@pytest.mark.parametrize(
+    "words", [["model=reader_xs8", "data=digit_lines"], ["model=transformer_mu", "data=number_words"]]
+)
+def test_a_summary_says_where_its_counts_are_to_be_had(cli, words):
+    run = cli("summary", *words)
+    assert refuses(run, "writes texts, in as many tokens as its data has; "), run.err
 
 
 def test_texts_are_read_alone_and_from_a_file(cli, writer, tmp_path):

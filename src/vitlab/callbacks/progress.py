@@ -69,5 +69,5 @@ class Progress(RichProgressBar):
         if latest := next((callback.latest for callback in trainer.callbacks if isinstance(callback, StepLog)), None):
             words["loss"] = f"{latest['train/loss']:.4f}"
             words["lr"] = f"{latest['train/lr']:.3g}"
-            words["images/s"] = f"{latest['train/images_per_second']:.0f}"
+            words[f"{trainer.datamodule.things}/s"] = f"{latest['train/images_per_second']:.0f}"
         return words | {name: in_words(name, value) for name, value in validated.items()}

@@ -12,9 +12,11 @@ from rich.table import Table
 from torch import nn
 
 from vitlab.config.build import build
+from vitlab.config.nodes import Node
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.errors import ConfigError
-from vitlab.models import EncoderDecoder, VisionTransformer, parameter_kinds
+from vitlab.invocation import typed
+from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
 
@@ -25,13 +27,10 @@ WIDTH = 120  # columns of a table that goes to a file
 
 def summarize(cfg: DictConfig) -> dict[str, Any]:
     """Print the tables; returns parameters, multiply-accumulates and the largest batch. Opens no file."""
+    check_kind(cfg.model)
     bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)
-    if isinstance(model, EncoderDecoder):
-        raise ConfigError(
-            f"a summary is of models that tell classes of images, and {type(model).__name__} writes texts"
-        )
     size = cfg.data.image_size
     shape = (cfg.data.in_chans, size, size)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
@@ -56,6 +55,16 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     if cfg.tensors:
         console.print(tensors_table(model, groups, optimization.scaled_lr))
     return {**total(parts)._asdict(), "largest_batch": batch}
+
+
+def check_kind(model: Node) -> None:
+    """Raise ConfigError for a model that writes texts, whose tokens only its data tells."""
+    if "decoder" in model and "vocab_size" in model.decoder:
+        name = model["_target_"].split(".")[-1]
+        raise ConfigError(
+            f"a summary is of models that tell classes of images, and {name} writes texts, in as many tokens as its "
+            f"data has; {typed('check')} with the words of the training tells its parameters, disk and time"
+        )
 
 
 def parts_table(parts: dict[str, Cost]) -> Table:

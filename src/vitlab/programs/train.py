@@ -159,7 +159,7 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     then = commands(start.folder, start.cfg.trainer, parts.task) | uploads(parts.trainer.loggers)
-    console.print_result(best | result.test, result.facts(), then)
+    console.print_result(best | result.test, result.facts(parts.datamodule.things), then)
 
 
 def best_of(trainer: pl.Trainer) -> BestModel | None:

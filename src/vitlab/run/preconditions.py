@@ -98,8 +98,8 @@ def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Traine
     for split in ("val", "test"):
         if len(datamodule.splits[split]) < devices:
             raise ConfigError(
-                f"the {split} split holds {len(datamodule.splits[split])} image(s), fewer than one for each of the "
-                f"{devices} devices; set trainer.devices lower"
+                f"the {split} split holds {len(datamodule.splits[split])} {datamodule.things}, fewer than one for each "
+                f"of the {devices} devices; set trainer.devices lower"
             )
 
 

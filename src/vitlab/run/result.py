@@ -29,12 +29,12 @@ class Result:
     skipped: dict[str, int]
     partial: list[str]
 
-    def facts(self) -> dict[str, str]:
-        """Give lines to print below the metrics."""
+    def facts(self, things: str) -> dict[str, str]:
+        """Give lines to print below the metrics, of a run on such `things`."""
         steps = f"{self.steps_of_this_start:,} steps, best at step {self.best_step:,}"
         facts = {"time": f"{self.seconds:.0f} s for {steps}"}
         if self.images_per_second:
-            facts["speed"] = f"{self.images_per_second:,.0f} images/s in training"
+            facts["speed"] = f"{self.images_per_second:,.0f} {things}/s in training"
         if self.skipped:
             facts["skipped"] = ", ".join(f"{n} unreadable images in {split}" for split, n in self.skipped.items())
         if self.partial:
