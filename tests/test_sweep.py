@@ -2,14 +2,17 @@
 
 import csv
 import errno
+import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from conftest import BARE, SRC, TINY
+from reading import WRITER
 
 from vitlab.checkpoints import file
 from vitlab.config.home import EXPERIMENTS
@@ -152,6 +155,16 @@ def test_the_example_study_needs_no_flag(cli, tmp_path):
     assert run.status == 0, run.err
     _, rows = table(tmp_path, "runs/learning_rate_*")
     assert len(rows) == 2  # what the command line says wins
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_jobs_find_what_the_sweep_leaves_open(cli):
+    words = [*WRITER, *BARE, "trainer.max_steps=2", "data.source.num_numbers=400", "seed=0,1", "sweep=found"]
+    run = cli("train", "-m", *words, "engine.slots=1", tiny=False)
+    assert run.status == 0, run.err
+    (result,) = Path("runs/found").rglob("seed-1/result.json")
+    assert json.loads(result.read_text())["steps"] == 2
 
 
 def test_resume_in_a_sweep_is_refused(cli, digits_run):

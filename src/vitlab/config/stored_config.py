@@ -86,14 +86,14 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
     return cfg
 
 
-def saved_config(checkpoint: dict[str, Any], path: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
-    """Read the config in a checkpoint, in which these `calls` of resolvers are allowed. Raises CheckpointError for
-    values that no run can have had."""
-    config = from_saved(checkpoint["run"]["config"], path, calls)
+def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:
+    """Read the config in a checkpoint. One whose run has not `begun` leaves to be found what null and auto mean, and
+    may ask the machine. Raises CheckpointError for values that no run can have had."""
+    config = from_saved(checkpoint["run"]["config"], path, HARMLESS if begun else OF_THE_MACHINE)
     try:
         check_groups(config, "train")
         check_nodes(config)
-        for place, part in parts(config, "config"):
+        for place, part in parts(config, "config") if begun else ():
             if part["_target_"] in allowed_targets():  # `build` refuses others
                 check_kinds(object_called(part["_target_"], place), part, place)
     except (ConfigError, OmegaConfBaseException) as error:

@@ -17,7 +17,7 @@ from vitlab.config.nodes import Node, without
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import OF_THE_MACHINE, portable, saved_config
+from vitlab.config.stored_config import portable, saved_config
 from vitlab.data import DataModule
 from vitlab.distributed.environment import other_rank
 from vitlab.run.preconditions import check_agreement
@@ -85,7 +85,7 @@ def resume_or_new(cfg: Node, job: Job, folder: Path) -> Start:
     if cfg.resume is not None:
         if home := not_begun(cfg.resume):
             checkpoint = frozen_run(home)
-            saved = saved_config(checkpoint, str(home), OF_THE_MACHINE)
+            saved = saved_config(checkpoint, str(home), begun=False)
         else:
             path, checkpoint = newest_state(cfg.resume)
             saved = saved_config(checkpoint, str(path))
