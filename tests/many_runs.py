@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import traceback
+from functools import partialmethod
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src"
@@ -12,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src"
 
 def train_all(folder, runs, processes=2, seconds=280):
     """Train each of `runs` (name -> words) in `folder`/name, by so many processes; returns the status of each on the
-    first of them."""
+    first of them. With compile=true all but the kernels is compiled."""
     (folder / "runs.json").write_text(json.dumps(runs), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", __file__]
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
@@ -24,8 +25,11 @@ def train_all(folder, runs, processes=2, seconds=280):
 
 def main():
     sys.path.insert(0, str(SRC))
+    import torch
+
     import train
 
+    torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="aot_eager")
     statuses = {}
     for name, words in json.loads(Path("runs.json").read_text()).items():
         place = [] if any(word.startswith("resume=") for word in words) else [f"hydra.run.dir={name}"]

@@ -40,13 +40,22 @@ def without_trainer(words):
     return [word for word in words if word != "trainer=cpu"]
 
 
-def all_alike(cli, folder, runs, tolerance, compared=COMPARED):
-    statuses = train_all(folder, {f"two_{name}": [*without_trainer(words), *FSDP] for name, words in runs.items()})
-    assert statuses == {f"two_{name}": 0 for name in runs}, (folder / "log").read_text()[-4000:]
+def all_alike(cli, folder, runs, tolerance, compared=COMPARED, processes=(2,)):
+    """Each of the runs by one process, and by some numbers of processes with sharded weights."""
+    for count in processes:
+        own = [*FSDP, f"trainer.devices={count}"]
+        statuses = train_all(
+            folder,
+            {f"{count}_{name}": [*without_trainer(words), *own] for name, words in runs.items()},
+            count,
+        )
+        assert statuses == {f"{count}_{name}": 0 for name in runs}, (folder / "log").read_text()[-4000:]
     for name, words in runs.items():
-        one = cli("train", *words, folder=f"one_{name}", tiny=False)
+        eager = [word for word in words if word != "compile=true"]
+        one = cli("train", *eager, folder=f"one_{name}", tiny=False)
         assert one.status == 0, one.err
-        assert_same(one.folder, folder / f"two_{name}", tolerance, compared)
+        for count in processes:
+            assert_same(one.folder, folder / f"{count}_{name}", tolerance, compared)
 
 
 @pytest.mark.slow
@@ -54,23 +63,37 @@ def test_every_optimizer_with_sharded_weights_is_itself(cli, tmp_path):
     all_alike(cli, tmp_path, {name: [*SHORT, f"optimizer={name}"] for name in OPTIMIZERS}, 1e-5)
 
 
+OF_ANOTHER_SIZE = ("multilabel", "captioning", "sequence")  # data that have no labels_per_class
+OPTIONS = {
+    "activation_checkpointing": ["activation_checkpointing=true"],
+    "compile": ["compile=true"],  # block by block
+    "swa": ["callbacks=[default,swa]", "callbacks.swa.start_ratio=0.25", "callbacks.swa.every_n_steps=1"],
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("names", "tolerance", "compared"),
+    ("names", "tolerance", "compared", "processes"),
     [
-        (("multilabel", "distillation", "self_distillation"), 2e-5, COMPARED),
-        (("probing_while_training",), 2e-5, COMPARED),
-        (("unfreezing",), 2e-4, COMPARED),  # Muon orthogonalises in bfloat16, where the order of a sum shows
-        (("masked_autoencoding",), 2e-5, "val/"),  # in training each rank has its own masks
+        (("multilabel", "distillation", "self_distillation", "probing_while_training"), 1e-5, COMPARED, (2,)),
+        (("captioning", "sequence", *OPTIONS), 1e-5, COMPARED, (2,)),
+        (("unfreezing",), 2e-4, COMPARED, (2,)),  # Muon orthogonalises in bfloat16, where the order of a sum shows
+        (("masked_autoencoding",), 1e-5, "val/", (2, 4)),  # in training each rank has its own masks
+        pytest.param(
+            ("multilabel", "distillation", "self_distillation", "captioning", "sequence", *OPTIONS),
+            *(1e-5, COMPARED, (4,)),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
-    ids=lambda names: names[0] if isinstance(names, tuple) else "",
+    ids=["images", "texts_and_options", "unfreezing", "masks", "all_by_four"],
 )
-def test_every_regime_with_sharded_weights_is_itself(cli, digits_run, tmp_path, names, tolerance, compared):
-    regimes = {name: [word.replace("RUN", str(digits_run)) for word in REGIMES[name]] for name in names}
-    few = {"multilabel": [word for word in SHORT if "labels_per_class" not in word]}
-    all_alike(
-        cli, tmp_path, {name: [*few.get(name, SHORT), *words] for name, words in regimes.items()}, tolerance, compared
-    )
+def test_every_regime_with_sharded_weights_is_itself(cli, digits_run, tmp_path, names, tolerance, compared, processes):
+    runs = {}
+    for name in names:
+        words = [word for word in SHORT if name not in OF_ANOTHER_SIZE or "labels_per_class" not in word]
+        words = [word for word in words if name != "sequence" or "loading" not in word]  # texts have no workers
+        runs[name] = words + [word.replace("RUN", str(digits_run)) for word in (REGIMES | OPTIONS)[name]]
+    all_alike(cli, tmp_path, runs, tolerance, compared, processes)
 
 
 CURVE = [*TINY, *BARE, "trainer.log_every_n_steps=1", "global_batch_size=128", "data.device_batch_size=32"]
@@ -134,7 +157,6 @@ def test_four_processes_with_two_copies_of_the_model_are_one_process(cli, tmp_pa
     [
         (["task=linear_probe", "optimizer=sgd"], "LinearProbe learns parts beside one"),
         (["model=resnet20"], "BatchNorm"),
-        (["compile=true"], "compile"),
         (["trainer.strategy.copies=0"], "copies 0 is not at least 1"),
         (["trainer.strategy.timeout_minutes=0"], "timeout_minutes 0 is not above 0"),
         (["trainer.precision=16-mixed"], "16-mixed"),

@@ -16,6 +16,7 @@ from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of
 from vitlab.data import ImageDataModule
+from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
@@ -109,7 +110,8 @@ def begin(start: Start, parts: Parts) -> None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
     if cfg.compile:
-        compile_model(model, parts.datamodule.num_image_sizes)
+        sharded = isinstance(trainer.strategy, FullySharded)
+        compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)
 
 
 class Fitted(NamedTuple):

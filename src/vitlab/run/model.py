@@ -9,6 +9,7 @@ from torch.nn import Module
 
 from vitlab.config.build import build, plain
 from vitlab.config.nodes import Node, node_of
+from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
@@ -88,12 +89,15 @@ def recompute_activations(model: Module) -> int:
         raise ConfigError(f"activation_checkpointing: {error}") from error
 
 
-def compile_model(model: Module, num_image_sizes: int) -> None:
+def compile_model(model: Module, num_image_sizes: int, *, by_block: bool) -> None:
     """Compile in place (compile=true), so that names stay, and anew for each shape of a batch: with dynamic shapes the
     backward pass of resampled positions fails in torch 2.15. Training has one shape for each image size, validation and
-    test have two each, with the smaller last batch."""
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, num_image_sizes + 4 + 4)
-    model.compile(dynamic=False)
+    test have two each, with the smaller last batch. `by_block`: the blocks alone, each of which is then sharded."""
+    parts = units(model) if by_block else [model]
+    limit = len(parts) * (num_image_sizes + 4 + 4)  # blocks have one code, which counts for all of them
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, limit)
+    for part in parts:
+        part.compile(dynamic=False)
 
 
 def load_pretrained(

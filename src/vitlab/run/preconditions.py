@@ -126,8 +126,6 @@ def check_sharded(task: Task, cfg: Node) -> None:
         )
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.modules()):
         raise ConfigError("trainer=fsdp: the model holds BatchNorm, which is small: use trainer=ddp")
-    if cfg.compile:
-        raise ConfigError("trainer=fsdp with compile=true is not tried yet; set compile to false, or use trainer=ddp")
 
 
 def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
