@@ -121,6 +121,7 @@ class LatestState(Checkpoint):
         if step == self.saved_step or trainer.fast_dev_run:
             return
         check_finite(trainer.lightning_module, step)
+        self.background.finish()
         latest = Path(trainer.default_root_dir) / CHECKPOINTS / f"{LATEST[0]}.ckpt"
         if trainer.is_global_zero and latest.is_file():
             check_room(Path(trainer.default_root_dir), latest.stat().st_size)
@@ -129,7 +130,6 @@ class LatestState(Checkpoint):
 
     def _keep(self, step: int, state: dict[str, Any], latest: Path) -> None:
         """Write a state, a large one while training goes on, and put it where else it goes."""
-        self.background.finish()
         large = size_of(state) >= LARGE
         state = self.snapshot.of(state) if large else state
         write, copy = partial(self._write, step, state, latest), partial(self._copy, latest)
