@@ -8,6 +8,7 @@ from vitlab.data.images.native_shape import LineCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.splits import divide
+from vitlab.data.sources.digit_lines import line_of
 
 
 def lines(kind=DigitLines, **changes):
@@ -43,6 +44,15 @@ def test_a_line_of_a_split_has_only_its_own_digits():
             assert np.array_equal(own[:, 1:-1, 1:-1], digits.pixels[places[classes == k]])
 
 
+def test_lines_of_one_length_are_of_one_group():
+    pool = lines().open()["train"]
+    lengths = np.array([len(text) for text in pool.targets.values])
+    assert max(np.bincount(pool.groups)) == 64
+    order = np.argsort(pool.groups, kind="stable")
+    assert (np.diff([lengths[order[k : k + 64]].min() for k in range(0, len(order), 64)]) >= 0).all()
+    assert sum(len(set(lengths[pool.groups == group])) for group in set(pool.groups)) < 8 + len(set(pool.groups))
+
+
 def test_training_lines_are_a_function_of_seed_epoch_and_index_and_the_others_are_fixed():
     pools = lines().open()
     train, again = split_of(pools["train"]), split_of(lines().open()["train"])
@@ -55,6 +65,16 @@ def test_training_lines_are_a_function_of_seed_epoch_and_index_and_the_others_ar
         first = split_of(pools[split])[Key(0, 7)].image
         assert first.equal(split_of(pools[split], seed=1)[Key(3, 7)].image)
         assert first[0].numpy().tobytes() == pools[split].load(7).tobytes()
+
+
+def test_a_training_line_is_laid_out_as_any_other_and_written_in_another_hand():
+    pool = lines(min_length=8).open()["train"]
+    numbers = np.full((2, pool.draws), 0.5)
+    plain = line_of(pool.laid_out(3, numbers[0, : pool.most]), 16).astype(int)
+    numbers[1, pool.most :] = np.linspace(0.1, 0.9, pool.draws - pool.most)
+    same, other = (line.astype(int) for line in pool.compose([3, 3], numbers))
+    softer, bent = (np.abs(line - plain).mean() for line in (same, other))
+    assert softer < 5 < 10 < bent
 
 
 def test_the_fingerprint_covers_texts_digits_and_height():

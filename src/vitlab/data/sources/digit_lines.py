@@ -6,6 +6,8 @@ n lines, B batch, M characters of the longest, H W image height and width
 import hashlib
 import math
 from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -14,18 +16,20 @@ from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
+from vitlab.data.sources.handwriting import OF_A_HAND, in_another_hand
 from vitlab.data.targets import Texts
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
 VAL, TEST = 0.1, 0.2  # of the digits, and of the sums: a line of a split has only its own
 DIGITS = "0123456789"
-OF_A_LINE, OF_A_CHARACTER = 2, 7  # numbers that decide what is drawn
+OF_A_LINE, OF_A_CHARACTER = 2, 7  # numbers that decide how it is drawn
 SIGNS = {  # as a hand would draw them in 8x8 pixels, each dark pixel by its row
     "+": ("........", "...#....", "...#....", ".#####..", "...#....", "...#....", "........", "........"),
     "=": ("........", "........", ".#####..", "........", "........", ".#####..", "........", "........"),
 }
 
+ALIKE = 64  # lines of one length that data.order.shuffle_window holds together
 BORDER = ((0, 0), (1, 1), (1, 1))  # of a glyph, so that its strokes end softly
 
 Glyphs = dict[str, np.ndarray]  # the pictures of each character, (m, 10, 10) uint8
@@ -36,8 +40,8 @@ class DigitLines:
     width, a multiple of half the height.
 
     A line for training shows the same digits in each epoch, in another hand: it is composed of the numbers of (seed,
-    epoch, index). The others are always the same. A test line is made of digits that no training line has: they are
-    those that data=digits tests on. Raises ValueError for sizes out of range.
+    epoch, index), and each of its digits bent a little. The others are always the same. A test line is made of digits
+    that no training line has: they are those that data=digits tests on. Raises ValueError for sizes out of range.
     """
 
     in_chans = 1
@@ -115,7 +119,10 @@ def sums_of(split: str, first: int, second: int) -> np.ndarray:
 
 
 class LinePool(Pool):
-    """Lines of glyphs, drawn when they are asked for; `varied`: anew in every epoch."""
+    """Lines of glyphs, drawn when they are asked for; `varied`: anew in every epoch, each glyph in another hand.
+
+    Lines of one length are of one group, `ALIKE` of them: a batch of these is hardly filled up.
+    """
 
     def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: int, *, varied: bool):
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
@@ -123,37 +130,55 @@ class LinePool(Pool):
             digest.update(character.encode() + pictures.tobytes())
         super().__init__(targets, f"{digest.hexdigest()}-{height}")
         self.shown, self.glyphs, self.height = shown, glyphs, height
-        self.most = OF_A_LINE + OF_A_CHARACTER * max(map(len, shown))
-        self.draws = self.most if varied else 0
+        longest = max(map(len, shown))
+        self.most = OF_A_LINE + OF_A_CHARACTER * longest
+        self.draws = self.most + OF_A_HAND * longest if varied else 0
+        by_length = np.argsort([len(text) for text in shown], kind="stable")
+        self.groups = np.argsort(by_length, kind="stable") // ALIKE
 
     def load(self, i: int) -> np.ndarray:
-        return line_of(self.shown[i], counted_numbers("fixed line", np.array([[i]]), self.most)[0], self)
+        return line_of(self.laid_out(i, counted_numbers("fixed line", np.array([[i]]), self.most)[0]), self.height)
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
-        return [line_of(self.shown[i], row, self) for i, row in zip(indices, numbers, strict=True)]
+        lines = [self.laid_out(i, row) for i, row in zip(indices, numbers[:, : self.most], strict=True)]
+        hands = numbers[:, self.most :].reshape(len(lines), -1, OF_A_HAND)
+        written = np.concatenate([own[: len(line.glyphs)] for own, line in zip(hands, lines, strict=True)])
+        glyphs = iter(in_another_hand(np.stack([glyph for line in lines for glyph in line.glyphs]), written))
+        return [line_of(line._replace(glyphs=list(islice(glyphs, len(line.glyphs)))), self.height) for line in lines]
+
+    def laid_out(self, i: int, numbers: np.ndarray) -> "Line":
+        """Lay a line out by `most` numbers: how it leans and is spaced, and of each character which picture, how wide
+        and high, how it leans and turns, how low it stands, and the room behind it."""
+        H, (slant, spacing, *others) = self.height, numbers.tolist()
+        slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
+        glyphs, places, left = [], [], H / 8
+        for k, character in enumerate(self.shown[i]):
+            which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
+            pictures = self.glyphs[character]
+            width, height = H * between(wide, 0.7, 0.95), H * between(high, 0.75, 1.0)
+            lean, angle = slant + between(lean, -0.15, 0.15), between(angle, -0.15, 0.15)
+            glyphs.append(pictures[int(which * len(pictures))])
+            places.append((width / 8, height / 8, lean, angle, left + width / 2, height / 2 + low * (H - height)))
+            left += width * 0.85 + H * between(room, -0.05, 0.15) + H * spacing
+        return Line(glyphs, places, left + H / 8)
 
     def name(self, i: int) -> str:
         return f"line {i}"
 
 
-def line_of(shown: str, numbers: np.ndarray, pool: LinePool) -> np.ndarray:
-    """Draw a line of (draws,) numbers: how it leans and is spaced, and of each character which picture, how wide and
-    high, how it leans and turns, how low it stands, and the room behind it. -> (H, W) uint8"""
-    H = pool.height
-    slant, spacing, *others = numbers.tolist()
-    slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
-    placed, left = [], H / 8
-    for k, character in enumerate(shown):
-        which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
-        pictures = pool.glyphs[character]
-        width, height = H * between(wide, 0.7, 0.95), H * between(high, 0.75, 1.0)
-        lean, angle = slant + between(lean, -0.15, 0.15), between(angle, -0.15, 0.15)
-        middle = left + width / 2, height / 2 + low * (H - height)
-        placed.append((pictures[int(which * len(pictures))], width / 8, height / 8, lean, angle, *middle))
-        left += width * 0.85 + H * between(room, -0.05, 0.15) + H * spacing
+class Line(NamedTuple):
+    """Glyphs, how and where each is `drawn`, and how wide they are together, in pixels."""
+
+    glyphs: list[np.ndarray]
+    places: list[tuple[float, ...]]
+    width: float
+
+
+def line_of(laid_out: Line, H: int) -> np.ndarray:
+    """-> (H, W) uint8"""
     step = H // 2
-    line = np.zeros((H, step * math.ceil((left + H / 8) / step)), np.uint8)
-    for glyph, across, down, lean, angle, x, y in placed:
+    line = np.zeros((H, step * math.ceil(laid_out.width / step)), np.uint8)
+    for glyph, (across, down, lean, angle, x, y) in zip(laid_out.glyphs, laid_out.places, strict=True):
         begin, end = max(0, int(x - H)), min(line.shape[1], int(x + H) + 1)
         part = drawn(glyph, across, down, lean, angle, x - begin, y, (end - begin, H))
         np.maximum(line[:, begin:end], part, out=line[:, begin:end])
@@ -163,12 +188,13 @@ def line_of(shown: str, numbers: np.ndarray, pool: LinePool) -> np.ndarray:
 def drawn(
     glyph: np.ndarray, across: float, down: float, lean: float, angle: float, x: float, y: float, size: tuple[int, int]
 ) -> np.ndarray:
-    """A glyph (10, 10) stretched `across` and `down`, turned by an angle in radians and leaning to the right, with its
-    middle at (x, y). Pillow wants to know of each pixel where it comes from: all that undone. -> (H, W) uint8"""
-    cos, sin = math.cos(angle), math.sin(angle)
-    a, b = cos / across, (cos * lean + sin) / across
-    d, e = -sin / down, (cos - sin * lean) / down
-    coefficients = (a, b, 5 - a * x - b * y, d, e, 5 - d * x - e * y)
+    """A glyph (10, 10), or the same in more pixels, stretched `across` and `down`, turned by an angle in radians and
+    leaning to the right, with its middle at (x, y). Pillow wants to know of each pixel where it comes from: all that
+    undone. -> (H, W) uint8"""
+    fine, cos, sin = len(glyph) / 10, math.cos(angle), math.sin(angle)
+    a, b = fine * cos / across, fine * (cos * lean + sin) / across
+    d, e = -fine * sin / down, fine * (cos - sin * lean) / down
+    coefficients = (a, b, 5 * fine - a * x - b * y, d, e, 5 * fine - d * x - e * y)
     image = Image.fromarray(glyph)
     return np.asarray(image.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
 
