@@ -151,7 +151,8 @@ class LinePool(Pool):
         and high, how it leans and turns, how low it stands, and the room behind it."""
         H, (slant, spacing, *others) = self.height, numbers.tolist()
         slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
-        glyphs, places, left = [], [], H / 8
+        glyphs, left = [], H / 8
+        places: list[tuple[float, ...]] = []
         for k, character in enumerate(self.shown[i]):
             which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
             pictures = self.glyphs[character]
