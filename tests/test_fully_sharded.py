@@ -9,6 +9,7 @@ import torch
 from conftest import BARE, TINY
 from many_runs import train_all
 from test_ddp import REGIMES
+from test_signals import same_states
 
 from vitlab.checkpoints import file
 
@@ -144,12 +145,32 @@ def assert_alike(one, other):
 
 
 @pytest.mark.slow
-def test_four_processes_with_two_copies_of_the_model_are_one_process(cli, tmp_path):
-    hsdp = [*without_trainer(CURVE), *FSDP, "trainer=hsdp", "trainer.devices=4", "trainer.strategy.copies=2"]
-    assert train_all(tmp_path, {"four": hsdp}, processes=4) == {"four": 0}, (tmp_path / "log").read_text()[-4000:]
+def test_four_processes_are_one_process_with_every_strategy(cli, tmp_path):
+    own = {name: [f"trainer={name}", *FSDP[1:], "trainer.devices=4"] for name in ("ddp", "fsdp", "hsdp")}
+    own["hsdp"].append("trainer.strategy.copies=2")
+    runs = {name: [*without_trainer(CURVE), *words] for name, words in own.items()}
+    assert train_all(tmp_path, runs, processes=4) == dict.fromkeys(runs, 0), (tmp_path / "log").read_text()[-4000:]
     one = cli("train", *CURVE, folder="one", tiny=False)
     assert one.status == 0, one.err
-    assert_same(tmp_path / "one", tmp_path / "four", 1e-5)
+    for name in runs:
+        assert_same(tmp_path / "one", tmp_path / name, 1e-5)
+
+
+@pytest.mark.slow
+def test_a_state_is_gone_on_with_bit_for_bit_by_as_many_processes(tmp_path):
+    own = {"ddp": DDP, "fsdp": FSDP}
+    kept = ["callbacks.latest_state.every_n_steps=10", "callbacks.latest_state.keep_every_n_steps=10"]
+    runs = {name: [*without_trainer(CURVE), *kept, *words] for name, words in own.items()}
+    assert train_all(tmp_path, runs) == dict.fromkeys(runs, 0), (tmp_path / "log").read_text()[-4000:]
+    again = {}
+    for name in runs:
+        shutil.copytree(tmp_path / name, tmp_path / f"{name}_again")
+        for path in (tmp_path / f"{name}_again" / "checkpoints").glob("[lp]*.ckpt"):
+            path.unlink()
+        again[f"{name}_again"] = [f"resume={name}_again/checkpoints/step_10.ckpt"]
+    assert train_all(tmp_path, again) == dict.fromkeys(again, 0), (tmp_path / "log").read_text()[-4000:]
+    for name in runs:
+        assert same_states(tmp_path / name, tmp_path / f"{name}_again")
 
 
 @pytest.mark.parametrize(
