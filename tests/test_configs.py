@@ -49,6 +49,7 @@ NEEDED = {
     "recipe=mae_b16_imagenet_probe": ["model.pretrained=RUN"],
     "recipe=few_labels_mae": ["model.pretrained=RUN"],
     "recipe=number_words": TOKENS,
+    **dict.fromkeys(("study=attention_scale", "study=causal_mask", "study=text_positions"), TOKENS),
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
