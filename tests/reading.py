@@ -1,4 +1,4 @@
-"""A reader of digit lines, and one of numbers in words, small enough for a test."""
+"""A reader of digit lines, one of numbers in words, and one of images beside texts, small enough for a test."""
 
 SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
 SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]
@@ -7,3 +7,6 @@ READER += ["data.source.num_evaluated=50", "data.source.max_length=3", "global_b
 WRITER = ["model=transformer_mu", "task=sequence", "data=number_words", "data.source.num_numbers=1000"]
 WRITER += ["global_batch_size=64", "trainer=cpu", "trainer.precision=32-true", "logger=none"]
 READER += ["trainer=cpu", "trainer.precision=32-true", "logger=none"]
+TOWERS = ["model=clip_xs8", *SIZES[:3], "model.text.embed_dim=16", "model.text.depth=1", "model.text.num_heads=2"]
+TOWERS += ["task=contrastive", "data=digit_scenes", "data.source.num_scenes=320", "data.source.num_evaluated=51"]
+TOWERS += ["global_batch_size=32", "trainer=cpu", "trainer.precision=32-true", "logger=none"]

@@ -35,6 +35,10 @@ NEEDED = {
     "data=huggingface": ["data.source.name=somewhere", "data.num_classes=2"],
     "data=digit_lines": ["data.num_classes=2"],
     "data=digit_sums": ["data.num_classes=2"],
+    "data=digit_scenes": ["data.num_classes=2"],
+    "data=cifar10_scenes": ["data.num_classes=2"],
+    "task=contrastive": ["data=digit_scenes", "model=clip_xs8", "data.vocab_size=13", "data.max_length=13"],
+    "recipe=digits_contrastive": ["data.vocab_size=13", "data.max_length=13"],
     "task=captioning": ["data.vocab_size=13", "data.max_length=13"],
     "model=clip_b16": ["data.vocab_size=13", "data.max_length=13"],
     "model=clip_xs8": ["data.vocab_size=13", "data.max_length=13"],
@@ -59,8 +63,11 @@ OPTIONS["recipe"], OPTIONS["study"] = (
     [f"{g}={file.stem}" for file in sorted((EXPERIMENTS / g).glob("[!_]*.yaml"))] for g in ("recipe", "study")
 )
 CHOOSING = ("task", "recipe", "study")  # options that choose those of other groups: one of them at a time
-TOGETHER = itertools.zip_longest(*[options for group, options in OPTIONS.items() if group not in CHOOSING])
-CHOICES = [[option] for group in CHOOSING for option in OPTIONS[group]]
+OWN = {option for option in OPTIONS["model"] if any(word.startswith("data=") for word in NEEDED.get(option, []))}
+TOGETHER = itertools.zip_longest(
+    *[[o for o in options if o not in OWN] for group, options in OPTIONS.items() if group not in CHOOSING]
+)
+CHOICES = [[option] for option in (*sorted(OWN), *(o for group in CHOOSING for o in OPTIONS[group]))]
 CHOICES += [[option for option in options if option] for options in TOGETHER]
 FILES = [*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")]
 

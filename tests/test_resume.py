@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from conftest import BARE, SRC, TINY, image_folder, mostly_slow
-from reading import READER, WRITER
+from reading import READER, TOWERS, WRITER
 
 from vitlab.checkpoints import file
 
@@ -132,6 +132,15 @@ def test_a_reader_that_is_killed_and_resumed_is_bit_exact(cli, killed_at):
     """Lines are composed anew in each epoch, by workers or without."""
     own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
     options = [*READER, *READING, *own, "data.source.num_lines=128", "data.device_batch_size=16"]
+    check_kills(cli, killed_at, options, {13: 2}, tiny=False)
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_images_and_texts_that_are_killed_and_resumed_are_bit_exact(cli, killed_at):
+    """Scenes are composed anew in each epoch, by workers or without."""
+    own = [option for option in OPTIONS if not option.startswith(OF_IMAGES)]
+    options = [*TOWERS, *own, "data.images.train_transform=null", "data.source.num_scenes=128"]
     check_kills(cli, killed_at, options, {13: 2}, tiny=False)
 
 

@@ -76,6 +76,7 @@ class Evaluate:
     num_worst: Count
     beam_width: Count | None
     length_penalty: Annotated[float, Range(least=0)] | None
+    templates: list[str] | None
     data: dict
     trainer: dict
 
@@ -86,6 +87,8 @@ class Predict:
     images: str | None
     texts: str | None
     top_k: Count
+    labels: list[str] | None
+    templates: list[str] | None
     beam_width: Count | None
     length_penalty: Annotated[float, Range(least=0)] | None
     batch_size: Count

@@ -34,6 +34,7 @@ from vitlab.data.sources.huggingface import HuggingFace
 from vitlab.data.sources.imagenet import ImageNet
 from vitlab.data.sources.listing import Listing
 from vitlab.data.sources.number_words import NumberWords
+from vitlab.data.sources.scenes import Scenes
 from vitlab.data.sources.shards import Shards
 from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
@@ -63,6 +64,7 @@ __all__ = [
     "ProgressiveResolution",
     "RandomErasing",
     "RandomResizedCrop",
+    "Scenes",
     "Shards",
     "ShiftedCrop",
     "Splits",

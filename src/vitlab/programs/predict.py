@@ -26,7 +26,8 @@ from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import TextGeneration
+from vitlab.tasks import Contrastive, TextGeneration
+from vitlab.tasks.contrastive import ZeroShot
 from vitlab.tasks.supervised import Supervised
 from vitlab.vocabulary import Vocabulary
 
@@ -38,7 +39,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     written of it, with that of each token."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    saved = SavedRun.open(cfg.run, beams(cfg))
+    saved = SavedRun.open(cfg.run, otherwise(cfg))
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary)
     paths = find_images(named(cfg, "images"))
@@ -46,7 +47,13 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     device = fastest_device()
     speed_up_float32_products(device)
     datamodule, task = saved.datamodule(), saved.task().to(device).eval()
-    if not isinstance(task, Supervised | TextGeneration):
+    if isinstance(task, Contrastive):
+        names = names_of(cfg, names)
+        with torch.inference_mode():
+            task = task.zero_shot(names)
+    elif cfg.labels is not None:
+        raise ConfigError(f"run={cfg.run} tells what it has learned, and no labels=; give a run of task=contrastive")
+    if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
@@ -97,14 +104,25 @@ def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: st
     show(rows, count, output)
 
 
-def beams(cfg: DictConfig) -> dict[str, Any]:
-    """What the command changes of how a run writes; a run that does not refuses it."""
+def otherwise(cfg: DictConfig) -> dict[str, Any]:
+    """What the command changes of how a run writes, or compares with texts; a run that does not refuses it."""
     given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
     given = {key: value for key, value in given.items() if value is not None}
-    return {"task": {"decoding": given}} if given else {}
+    changed: dict[str, Any] = {"decoding": given} if given else {}
+    if cfg.templates is not None:
+        changed["templates"] = [str(template) for template in cfg.templates]
+    return {"task": changed} if changed else {}
 
 
-def classes(task: Supervised, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
+def names_of(cfg: DictConfig, names: list[str]) -> list[str]:
+    """The labels that are given, else the classes of the run. Raises ConfigError for less than two."""
+    labels = names if cfg.labels is None else [str(label) for label in cfg.labels]
+    if len(labels) < 2:
+        raise ConfigError(f"labels={labels}: it takes two to tell images apart; set labels=[cat,dog]")
+    return labels
+
+
+def classes(task: Supervised | ZeroShot, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
     probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
     values, which = probabilities.topk(min(top_k, len(names)), dim=1)
     for best, own in zip(values.tolist(), which.tolist(), strict=True):

@@ -18,7 +18,7 @@ from vitlab.models import VisionTransformer, encoder_of
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import Task, TextGeneration
+from vitlab.tasks import Contrastive, Task, TextGeneration
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import (
     OF_IMAGES,
@@ -29,12 +29,14 @@ from vitlab.views import (
     likely,
     pick,
     reading_figure,
+    similarity_figure,
     texts_figure,
     trained_for,
     why_no_relevance,
 )
 
-READING = "reading"  # the view of models that write
+READING, SIMILARITIES = "reading", "similarities"  # views of models that write, and of those of images and texts
+KNOWN = (*VIEWS, READING, SIMILARITIES)
 
 
 def visualize(cfg: DictConfig) -> list[Path]:
@@ -48,10 +50,14 @@ def visualize(cfg: DictConfig) -> list[Path]:
     task = saved.task()
     if isinstance(task, TextGeneration) and views in (None, [READING]):
         return read_images(cfg, saved, task) if saved.input_vocabulary is None else read_texts(cfg, saved, task)
+    if isinstance(task, Contrastive) and views == [SIMILARITIES]:
+        return compare(cfg, saved, task)
     views = [view for view in VIEWS if view != "relevance"] if views is None else views
     if READING in views:
         raise ConfigError(f"views={READING} is of a run that writes texts, and by itself; {cfg.run} has others")
     of_images = [view for view in views if view in OF_IMAGES]
+    if SIMILARITIES in views:
+        raise ConfigError(f"views={SIMILARITIES} is of a run of images and texts, and by itself; {cfg.run} has others")
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
     paths = find_images(cfg.images) if of_images else []
@@ -134,6 +140,29 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
     return files
 
 
+def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
+    """Draw how alike images and texts are; without texts= the names of the run's classes. Raises as `visualize`."""
+    if cfg.images is None:
+        raise ConfigError(f"the view {SIMILARITIES} needs images=<file, folder or glob>")
+    paths = find_images(cfg.images)
+    texts = saved.checkpoint["run"]["class_names"]
+    if cfg.texts is not None or not texts:
+        texts = find_texts(str(cfg.texts or ""), task.vocabulary, task.max_length)
+    device = fastest_device()
+    datamodule, task = saved.datamodule(), task.to(device).eval()
+    chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
+    images = readable_images(chosen, datamodule)
+    task.templates = ["{}"] if cfg.texts is not None else task.templates
+    with torch.inference_mode():
+        seen = task.model.of_images(*prepared(images, datamodule, device).arguments())
+        cosines = (seen @ task.of_classes(texts).T).cpu()
+    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
+    figure = similarity_figure([image / 255 for image in images], texts, cosines)
+    print(file := write_figure(figure, folder / f"{SIMILARITIES}.png"))
+    tell_of_others(len(paths), len(chosen), "images")
+    return [file]
+
+
 def readable_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
     """Read images as the model was evaluated, (C, H, W) uint8 each. Raises DataError for one that cannot be read."""
     try:
@@ -170,7 +199,7 @@ def checked_views(views: ListConfig | str | None) -> list[str] | None:
     if views is None:
         return None
     names = [str(view) for view in views] if isinstance(views, ListConfig) else [str(views)]
-    unknown = [name for name in names if name not in (*VIEWS, READING)]
+    unknown = [name for name in names if name not in KNOWN]
     if unknown or not names:
-        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join((*VIEWS, READING))}")
+        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join(KNOWN)}")
     return names

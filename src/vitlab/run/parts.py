@@ -14,6 +14,8 @@ from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
 from vitlab.vocabulary import Vocabulary
 
+OF_TEXTS = {"decoding", "templates"}  # keys of tasks that have a vocabulary
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -35,14 +37,14 @@ def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> DataM
 
 
 def build_task(cfg: Node, model: Module, teacher: Teacher | None = None, vocabulary: Vocabulary | None = None) -> Task:
-    """Build the task. One that has a teacher needs it in training alone; one that writes has the vocabulary of its
-    data."""
+    """Build the task. One that has a teacher needs it in training alone; one that writes texts, or reads them beside
+    images, has the vocabulary of its data."""
     return build(
         cfg.task,
         "task",
         model=model,
         **({"teacher": teacher} if "teacher" in cfg else {}),
-        **({"vocabulary": vocabulary} if "decoding" in cfg.task else {}),
+        **({"vocabulary": vocabulary} if OF_TEXTS & set(cfg.task) else {}),
         optimization=build(cfg.optimizer, "optimizer"),
         schedule=lambda num_steps: build(cfg.schedule, "schedule", num_steps=num_steps),
     )

@@ -53,12 +53,16 @@ def check_images(data: Node) -> None:
 
 def check_targets(cfg: Node, datamodule: DataModule) -> None:
     """Raise ConfigError unless a task of classes has data with classes, and one that writes has data with texts, and a
-    model with a decoder."""
+    model with a decoder, and one that compares images with texts a model of both."""
     other = f"this data has images {datamodule.targets.kind}; set " + TASKS.get(type(datamodule.targets), "task=...")
     if "num_classes" in cfg.task and not isinstance(datamodule.targets, Classes):
         raise ConfigError(f"the task learns from classes, and {other}")
     if "decoding" in cfg.task and datamodule.vocabulary is None:
         raise ConfigError(f"the task writes texts, and {other}")
+    if "templates" in cfg.task and datamodule.vocabulary is None:
+        raise ConfigError(f"the task compares images with texts, and {other}")
+    if "templates" in cfg.task and "text" not in cfg.model:
+        raise ConfigError("the task compares images with texts, and the model reads none; choose model=clip_xs8")
     if "decoding" in cfg.task and "decoder" not in cfg.model:
         raise ConfigError("the task writes texts, and the model has no decoder; choose a reader, as model=reader_xs8")
 

@@ -1,6 +1,7 @@
 """What is minimised, and how it is judged: one LightningModule for each way to train."""
 
 from vitlab.tasks.classification import Classification
+from vitlab.tasks.contrastive import Contrastive
 from vitlab.tasks.distillation import Distillation
 from vitlab.tasks.linear_probe import LinearProbe
 from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
@@ -12,6 +13,7 @@ from vitlab.tasks.text_generation import TextGeneration
 
 __all__ = [
     "Classification",
+    "Contrastive",
     "Distillation",
     "LinearProbe",
     "MaskedAutoencoding",

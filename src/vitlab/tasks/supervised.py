@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.targets import OneClass, SeveralClasses, Targets, Texts
+from vitlab.data.targets import Captions, OneClass, SeveralClasses, Targets, Texts
 from vitlab.errors import ConfigError
-from vitlab.models import MaskedAutoencoder, SelfDistilled
+from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -20,6 +20,7 @@ TASKS: dict[type[Targets], str] = {
     OneClass: "task=classification",
     SeveralClasses: "task=multilabel",
     Texts: "task=captioning",
+    Captions: "task=contrastive",
 }
 UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 
@@ -51,10 +52,10 @@ class Supervised(Task):
         class_weights: str | list[float] | None,
         **others: Any,
     ):
-        if isinstance(model, MaskedAutoencoder | SelfDistilled):
+        if isinstance(model, MaskedAutoencoder | SelfDistilled | ImageTextModel):
             raise ValueError(
                 f"the model is a {type(model).__name__}, which has no head for classes; choose another, or the task "
-                "that trains it: masked_autoencoding, self_distillation"
+                "that trains it: masked_autoencoding, self_distillation, contrastive"
             )
         self.num_classes = num_classes
         super().__init__(model=model, **others)

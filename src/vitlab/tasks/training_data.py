@@ -14,6 +14,7 @@ class TrainingData(Protocol):
     trainer: Any
     global_batch_size: int
     images: Any
+    loading: Any
     preprocessing: Any
 
     @property

@@ -10,6 +10,7 @@ from vitlab.views.position import cosine_similarity, embedding_similarity, relat
 from vitlab.views.reading import reading_figure, texts_figure
 from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.rollout import rollout
+from vitlab.views.similarity import similarity_figure
 
 __all__ = [
     "OF_IMAGES",
@@ -33,6 +34,7 @@ __all__ = [
     "rollout",
     "rotary_similarity",
     "shown",
+    "similarity_figure",
     "texts_figure",
     "trained_for",
     "why_no_relevance",
