@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,16 @@ def test_what_is_too_large_to_measure_here_is_counted_without_its_numbers(cli):
     assert run.status == 0, run.err
     assert "not measured" in line(run, "speed")
     assert "of 80.00 GiB" in line(run, "memory")
+
+
+@pytest.mark.slow
+def test_a_large_model_is_checked_within_seconds(cli):
+    """Of the processor, beyond imports: other programs may have it in between."""
+    large = ["model=vit_b16", "data=synthetic", "data.image_size=224", "trainer=cpu"]
+    assert cli("check", *SMALL, "seconds=0").status == 0
+    before = time.process_time()
+    assert cli("check", *large).status == 0
+    assert time.process_time() - before < 8
 
 
 def gib(run, name, what):
