@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,13 @@ class LatestState(Checkpoint):
         self.every_n_minutes = every_n_minutes
         self.keep_every_n_steps = keep_every_n_steps
         self.copies = None if copy_to is None else Copies(copy_to)
-        self.background, self.snapshot = Background(), Snapshot()
+        self.snapshot: Snapshot | None = None
         self.saved_step = 0
         self.saved_at = time.monotonic()
+
+    @cached_property
+    def background(self) -> Background:
+        return Background()
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -69,10 +73,10 @@ class LatestState(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx % trainer.accumulate_grad_batches:
+        if batch_idx % trainer.accumulate_grad_batches or trainer.global_step == self.saved_step:
             return
         self.background.check()
-        if trainer.global_step > self.saved_step and self.due(trainer):
+        if self.due(trainer):
             self.save(trainer)
 
     def due(self, trainer: pl.Trainer) -> bool:
@@ -108,7 +112,7 @@ class LatestState(Checkpoint):
     def finish(self) -> None:
         """Wait until all is written and copied. Raises StorageError for what cannot be."""
         self.background.finish()
-        self.snapshot = Snapshot()
+        self.snapshot = None
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Let what is under way come to its end, which raises no other error in place of this one."""
@@ -131,7 +135,9 @@ class LatestState(Checkpoint):
     def _keep(self, step: int, state: dict[str, Any], latest: Path) -> None:
         """Write a state, a large one while training goes on, and put it where else it goes."""
         large = size_of(state) >= LARGE
-        state = self.snapshot.of(state) if large else state
+        if large:
+            self.snapshot = self.snapshot or Snapshot()
+            state = self.snapshot.of(state)
         write, copy = partial(self._write, step, state, latest), partial(self._copy, latest)
         if large:
             self.background.begin(write, copy)
