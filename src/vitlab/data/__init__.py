@@ -37,6 +37,7 @@ from vitlab.data.sources.number_words import NumberWords
 from vitlab.data.sources.scenes import Scenes
 from vitlab.data.sources.shards import Shards
 from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
+from vitlab.data.sources.synthetic_tones import SyntheticTones
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
 from vitlab.data.text_datamodule import TextDataModule
 
@@ -70,6 +71,7 @@ __all__ = [
     "Splits",
     "Synthetic",
     "SyntheticMultilabel",
+    "SyntheticTones",
     "TextDataModule",
     "TokenBudget",
     "TorchvisionSource",
