@@ -52,6 +52,7 @@ NEEDED = {
     "recipe=mae_b16_imagenet_finetune": ["model.pretrained=RUN"],
     "recipe=mae_b16_imagenet_probe": ["model.pretrained=RUN"],
     "recipe=few_labels_mae": ["model.pretrained=RUN"],
+    "recipe=digit_lines": ["data.vocab_size=13"],
     "recipe=number_words": TOKENS,
     **dict.fromkeys(("study=attention_scale", "study=causal_mask", "study=text_positions"), TOKENS),
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
