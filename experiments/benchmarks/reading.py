@@ -21,23 +21,17 @@ from vitlab.reports.confidence import half_width
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs/reading")
 SEEDS = (0, 1, 2)
-LINES = [
-    "model=reader_xs8",
-    "data=digit_lines",
-    "task=captioning",
-    "callbacks=[default,ema]",
-    "callbacks.ema.decay=0.99",
-]
-LINES += ["optimizer.lr=2e-3", "trainer.max_epochs=9"]
-WORDS = ["model=transformer_mu", "data=number_words", "task=sequence", "optimizer.lr=2e-3", "trainer.max_epochs=2"]
+LINES, WORDS = ["recipe=digit_lines"], ["recipe=number_words"]
 LONGER = ["+data.source.min_length=9", "+data.source.max_length=12"]
+WIDE = "model.encoder.image_size=[16,128]"  # a row for each of 16 columns, stretched over a line; else there were 2
 POSITIONS = {
     "rotary encoder, learned decoder": [],
     "rotary encoder, fixed decoder": ["model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"],
     "rotary encoder and decoder": ["model.decoder.position=rotary_1d"],
-    "learned encoder and decoder": ["model.encoder.position=learned_2d"],
+    "learned encoder and decoder": ["model.encoder.position=learned_2d", WIDE],
     "fixed encoder and decoder": [
-        *["model.encoder.position=sincos_2d", "model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"]
+        *["model.encoder.position=sincos_2d", WIDE],
+        *["model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"],
     ],
 }
 SWITCHES = {
