@@ -38,7 +38,7 @@ NEEDED = {
     "data=digit_scenes": ["data.num_classes=2"],
     "data=cifar10_scenes": ["data.num_classes=2"],
     "task=contrastive": ["data=digit_scenes", "model=clip_xs8", "data.vocab_size=13", "data.max_length=13"],
-    "recipe=digits_contrastive": ["data.vocab_size=13", "data.max_length=13"],
+    "recipe=digits_contrastive": ["data.vocab_size=26", "data.max_length=7"],
     "task=captioning": ["data.vocab_size=13", "data.max_length=13"],
     "model=clip_b16": ["data.vocab_size=13", "data.max_length=13"],
     "model=clip_xs8": ["data.vocab_size=13", "data.max_length=13"],

@@ -55,7 +55,7 @@ def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
     run = shown(folder)
     pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
     use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={run}"}
-    if isinstance(task, Supervised | TextGeneration):
+    if isinstance(task, Supervised | TextGeneration | Contrastive):
         reads_texts = isinstance(task.model, Transformer)
         given = "texts=<a text, or a file of lines>" if reads_texts else "images=<file, folder or glob>"
         use = {"predict": f"{typed('predict')} run={run} {given}"}
