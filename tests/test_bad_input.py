@@ -56,7 +56,7 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["loss.label_smoothing=2"], 2, ["label_smoothing 2"]),
         (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
         (["compile=true", "crop=native", "mixing=none"], 2, ["compile=true", "mixed sizes"]),
-        (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 image(s)", "4 devices"]),
+        (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 images, fewer than one for each of the 4 devices"]),
         (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),
         (["+trainer.overfit_batches=1"], 2, ["trainer.overfit_batches"]),
         (["data=folder", "data.source.root=images"], 3, ["there is no folder images", "train/<class>/*"]),

@@ -75,6 +75,8 @@ def test_a_command_composes(command):
     composed(entry, overrides_of(words))
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("code", OVERRIDES)
 def test_keys_and_options_that_are_named_exist(code):
     for words in alternatives(code):

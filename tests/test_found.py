@@ -55,6 +55,8 @@ def test_classes_and_colours_are_found_and_kept(cli, images, tmp_path):
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-5)
 
 
+@pytest.mark.ci
+@pytest.mark.slow
 def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monkeypatch):
     assert cli("train", *FOLDER, folder="run").status == 0
     before = yaml.safe_load(Path("run/config.yaml").read_text())["found"]

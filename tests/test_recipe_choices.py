@@ -240,6 +240,7 @@ def test_the_jobs_of_a_sweep_each_have_their_options_values(cli, tmp_path):
     assert rates == {5e-4, 3e-3}
 
 
+@pytest.mark.slow
 def test_weights_that_a_recipe_leaves_to_the_user_may_be_null(cli, shown):
     words = ["recipe=vit_b16_cifar10", "data.image_size=32", "crop=whole", "model=vit_mu4"]
     cfg = shown(*words)

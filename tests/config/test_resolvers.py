@@ -16,6 +16,7 @@ from vitlab.reports.sweep import write_table
 # -- names
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=300))
 def test_a_folder_name_can_be_given_back_to_hydra_and_to_any_file_system(overrides):

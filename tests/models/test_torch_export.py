@@ -13,7 +13,7 @@ from vitlab.models import DistilledVisionTransformer, MaskedAutoencoder, Transfo
 SIZES = (1, 3, 7)
 BATCH = torch.export.Dim("batch")
 SMALL = {"image_size": 16, "depth": 2}
-FEW = ("plain", "relative", "rotary", "map_swiglu")
+FEW = ("plain", "rotary")
 OF_ONE_HEAD = {"pool", "representation_dim"}
 DISTILLED = {name: changes for name, changes in VARIANTS.items() if not OF_ONE_HEAD & changes.keys()}
 ENCODERS = {name: changes for name, changes in DISTILLED.items() if "stem_channels" not in changes}

@@ -234,6 +234,7 @@ def test_models_without_one_linear_head_are_refused():
         task_of(VisionTransformer(**vit_options(num_classes=7)))
 
 
+@pytest.mark.slow
 def test_statistics_of_one_image_are_refused(cli):
     run = cli("train", *PROBE, "data.device_batch_size=1", folder="one")
     assert run.status == 2
