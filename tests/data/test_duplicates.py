@@ -131,3 +131,11 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
     assert std == pytest.approx([values.std()] * 3)
     odd = examined(split_of(in_memory(NOISE[..., 0]), image_mode=None), CROP, range(2))
     assert odd.unreadable[0] == "it has 1 channels, and data.in_chans is 3"
+
+
+def test_images_that_are_composed_anew_are_not_compared(capsys):
+    from vitlab.data import DigitLines
+
+    pools = DigitLines(num_lines=3, num_evaluated=2, min_length=1, max_length=2, height=16).open()
+    print_overlap({name: split_of(pool) for name, pool in pools.items()})
+    assert capsys.readouterr().out == ""

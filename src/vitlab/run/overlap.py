@@ -14,7 +14,10 @@ SHOWN = 3
 
 @rank_zero_only
 def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
-    """Print one line, and below it the first images that stand in two splits."""
+    """Print one line, and below it the first images that stand in two splits; nothing where images are composed anew in
+    each epoch."""
+    if any(split.pool.draws for split in splits.values()):
+        return
     found = overlap(splits)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{'overlap':<8}{sentence(found)}")
