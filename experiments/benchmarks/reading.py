@@ -1,13 +1,12 @@
 """How well lines of digits and numbers in words are read: three seeds with their intervals, lengths that were never
-seen, kinds of positions, and what is lost without 1/√d, without the mask, and without positions.
+seen, and kinds of positions. What is lost without 1/√d, mask or positions is told by curves_of_studies.py.
 
     python experiments/benchmarks/reading.py            # everything, into experiments/benchmarks/reading.md
-    python experiments/benchmarks/reading.py lines      # of: lines, positions, words, switches
+    python experiments/benchmarks/reading.py lines      # of: lines, positions, words
 
 Run it alone on the machine. A run that is there already, below runs/reading, is not done again.
 """
 
-import csv
 import json
 import subprocess
 import sys
@@ -33,12 +32,6 @@ POSITIONS = {
         *["model.encoder.position=sincos_2d", WIDE],
         *["model.decoder.position=sincos_1d", "model.decoder.scale_embedding=true"],
     ],
-}
-SWITCHES = {
-    "as in the paper": [],
-    "without 1/√d": ["model.encoder.scaled_attention=false", "model.decoder.scaled_attention=false"],
-    "without the mask": ["model.decoder.causal=false"],
-    "without positions": ["model.encoder.position=none", "model.decoder.position=none"],
 }
 
 
@@ -103,46 +96,7 @@ def words() -> list[str]:
     return [*rows, "", f"Training and test: {', '.join(f'{minutes:.1f}' for _, minutes in runs)} minutes."]
 
 
-def switches() -> list[str]:
-    rows = ["## Three switches, on numbers in words", "", "| | exact match, % | each seed |", "|---|---|---|"]
-    curves = {}
-    for name, options in SWITCHES.items():
-        runs = [trained(f"words {name}" if options else "words", seed, [*WORDS, *options])[0] for seed in SEEDS]
-        rows.append(f"| {name} | {told([tested(run) for run in runs])} |")
-        curves[name] = [curve(run) for run in runs]
-    draw(curves)
-    return [*rows, "", "![training loss](reading_switches.png)"]
-
-
-def curve(folder: Path) -> dict[int, float]:
-    """The training loss by its step."""
-    with open(folder / "metrics.csv", newline="") as file:
-        return {int(row["step"]): float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]}
-
-
-def draw(curves: dict[str, list[dict[int, float]]]) -> None:
-    """Means over the seeds, and their 95 % intervals."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for name, runs in curves.items():
-        steps = sorted(set.intersection(*(set(run) for run in runs)))
-        middle = [mean(run[step] for run in runs) for step in steps]
-        half = [half_width([run[step] for run in runs]) for step in steps]
-        axes.plot(steps, middle, label=name)
-        axes.fill_between(
-            steps,
-            [m - h for m, h in zip(middle, half, strict=True)],
-            [m + h for m, h in zip(middle, half, strict=True)],
-            alpha=0.2,
-        )
-    axes.set(xlabel="optimizer step", ylabel="training loss, nats a token", yscale="log")
-    axes.legend()
-    figure.savefig(Path(__file__).with_name("reading_switches.png"), dpi=110)
-
-
-PARTS = {"lines": lines, "positions": positions, "words": words, "switches": switches}
+PARTS = {"lines": lines, "positions": positions, "words": words}
 
 
 if __name__ == "__main__":
