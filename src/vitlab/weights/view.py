@@ -68,7 +68,7 @@ def of_timm(config: dict[str, Any]) -> View:
 
 def of_folder(folder: Path) -> View:
     """Read what timm's config.json, or Hugging Face's preprocessor_config.json says."""
-    config, processor = (read(folder / name) for name in ("config.json", PROCESSOR))
+    config, processor = (read_object(folder / name) for name in ("config.json", PROCESSOR))
     if config.get("pretrained_cfg"):
         return of_timm(config["pretrained_cfg"])
     vision = config.get("vision_config")
@@ -89,7 +89,7 @@ def checked(mean: Any, std: Any, image_size: Any, interpolation: Any) -> View:
     return View(mean, std, size, interpolation if interpolation in RESAMPLING.values() else None)
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """Read the object in a JSON file; nothing where there is none, or a damaged one, which loading tells."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
