@@ -243,7 +243,6 @@ def test_weights_that_are_not_there_are_told_before_any_image_is_read(cli, tmp_p
     assert "measuring" not in run.out
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_what_the_weights_know_otherwise_is_told(cli, digits_run, tmp_path):
     options = ["model.pretrained=" + str(digits_run), "trainer.max_steps=1", "data.mean=[0.5]"]

@@ -61,7 +61,6 @@ def test_torch_compile_leaves_no_trace_in_the_checkpoint(cli):
     assert cli("evaluate", "run=compiled").status == 0
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_the_digits_run_at_the_size_and_patches_of_vit_b16(cli):
     shape = ["model=vit_b16", "model.depth=1", "model.embed_dim=24"]

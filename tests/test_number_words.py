@@ -119,7 +119,6 @@ def test_where_words_look_is_drawn_into_the_run_or_elsewhere(cli, writer, tmp_pa
     assert len(list(writer.glob("visualize/*/reading_1.png"))) == 1
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_check_measures_texts_and_a_batch_is_found(cli):
     run = cli("check", *WRITER, "global_batch_size=auto", "seconds=0.05")

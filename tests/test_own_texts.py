@@ -90,7 +90,6 @@ def test_it_is_evaluated_on_its_own_and_on_another_table_and_predicts(cli, own):
     assert refuses(refused, "other.csv, line 2: the character 'x' of the text 'abx' is not among the 5"), refused.err
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_it_goes_on_as_if_never_ended(cli, own):
     longer = cli("train", "resume=run", "trainer.max_steps=6", tiny=False)
@@ -101,7 +100,6 @@ def test_it_goes_on_as_if_never_ended(cli, own):
     assert all(np.array_equal(one, ends[1][key]) for key, one in ends[0].items())
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_tokenizer_is_kept_whole_in_the_run(cli, own, tmp_path_factory):
     folder = folder_of(tmp_path_factory, "data.source.tokenizer=letters.json", "data.loading.num_workers=1")

@@ -280,7 +280,6 @@ def test_resume_keeps_the_average_and_the_parameter_groups(cli):
         assert word in run.err
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_path):
     """What a choice takes from other keys, it takes from the run's, not from the defaults."""

@@ -172,7 +172,6 @@ def test_an_evaluation_builds_no_cache(cli, tmp_path):
     assert not Path("cache").exists()
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_names_that_are_not_utf8_are_written_with_their_bytes(cli, tmp_path):
     for split in ("train", "val", "test"):

@@ -26,7 +26,6 @@ def digit(tmp_path):
     return tmp_path / "1.png"
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_the_callback_draws_after_the_test_and_changes_nothing(cli):
     viewed = cli("train", *VIEWED, "callbacks.model_views.num_images=2", folder="viewed")

@@ -69,7 +69,6 @@ def test_training_is_what_it_would_be_without(cli, workers):
     assert re.search(r"val/5shot_acc1 \d+\.\d\d%", probed.out)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "order", ["default,ema,feature_probe", pytest.param("feature_probe,default,ema", marks=pytest.mark.slow)]
@@ -118,7 +117,6 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
     assert figures(run.folder)[4][1] == pytest.approx(right.mean(), abs=1.5 * step)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_every_second_epoch_and_not_shown_in_between(cli):
     run = cli(

@@ -56,7 +56,6 @@ def test_without_the_package_one_sentence_names_the_extra(cli, monkeypatch):
     assert "pip install 'vitlab[tensorboard]'" in run.err
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_several_at_once(cli):
     run = cli("train", "logger=[wandb,tensorboard]", *FEW, "trainer.max_epochs=1", folder="run")

@@ -226,7 +226,6 @@ def test_it_runs_in_bfloat16():
     torch.testing.assert_close(rounded.float(), model(x, keep=keep), atol=0.05, rtol=0.05)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_it_learns_what_hidden_patches_look_like():
     """Images that grow brighter in one direction, another for each: what is seen tells all. To predict the means of

@@ -143,7 +143,6 @@ def test_more_words_than_there_are_places_for_are_refused():
         transformer(memory_dim=24)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_it_learns_to_read_a_sequence_and_write_it_backwards():
     """Words 2 to 9; 0 begins what is written. Only attention to the right place can tell the next word."""
