@@ -13,8 +13,8 @@ from vitlab.config.resume import movable
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refusing
-from vitlab.programs.predict import otherwise
 from vitlab.run import console
+from vitlab.run.changed_writing import changed_writing
 from vitlab.run.fitting_batch import too_many
 from vitlab.run.result import partial_use
 from vitlab.run.saved_run import SavedRun
@@ -31,7 +31,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.trainer.get("limit_test_batches") in (0, False):
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
-    saved = SavedRun.open(cfg.run, given | otherwise(cfg))
+    saved = SavedRun.open(cfg.run, given | changed_writing(cfg))
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
         saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
     check_kept(plain(saved.config)["data"], "data")
@@ -79,7 +79,7 @@ def place_for(cfg: DictConfig, saved: SavedRun, fingerprint: str) -> Path:
     same -= {key for key in same if key.startswith("data.source.")}  # elsewhere it may hold other pixels by its names
     changed = {key: value for key, value in given if key not in same}
     changed |= {key: value for key, value in plain(cfg)["trainer"].items() if key.startswith(("limit_", "fast_dev"))}
-    changed |= otherwise(cfg)
+    changed |= changed_writing(cfg)
     if fingerprint != saved.checkpoint["run"]["fingerprint"]:
         changed["fingerprint"] = fingerprint
     tested = saved.path.name == "best.ckpt" or not saved.path.with_name("best.ckpt").exists()

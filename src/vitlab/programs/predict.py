@@ -22,6 +22,7 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
+from vitlab.run.changed_writing import changed_writing
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
@@ -39,7 +40,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     written of it, with that of each token."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    saved = SavedRun.open(cfg.run, otherwise(cfg))
+    saved = SavedRun.open(cfg.run, changed_writing(cfg))
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary)
     paths = find_images(named(cfg, "images"))
@@ -102,16 +103,6 @@ def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: st
         output = saved.new_folder("predict") / "predictions.csv"
     write_csv(output, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
     show(rows, count, output)
-
-
-def otherwise(cfg: DictConfig) -> dict[str, Any]:
-    """What the command changes of how a run writes, or compares with texts; a run that does not refuses it."""
-    given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
-    given = {key: value for key, value in given.items() if value is not None}
-    changed: dict[str, Any] = {"decoding": given} if given else {}
-    if cfg.templates is not None:
-        changed["templates"] = [str(template) for template in cfg.templates]
-    return {"task": changed} if changed else {}
 
 
 def names_of(cfg: DictConfig, names: list[str]) -> list[str]:

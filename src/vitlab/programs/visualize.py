@@ -3,9 +3,11 @@
 B images, C channels, H W image height and width
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
@@ -34,6 +36,7 @@ from vitlab.views import (
     trained_for,
     why_no_relevance,
 )
+from vitlab.vocabulary import Vocabulary
 
 READING, SIMILARITIES = "reading", "similarities"  # views of models that write, and of those of images and texts
 KNOWN = (*VIEWS, READING, SIMILARITIES)
@@ -81,15 +84,21 @@ def visualize(cfg: DictConfig) -> list[Path]:
     trained = trained_for(int(saved.checkpoint["global_step"]))
     said = [f"said {', '.join(map(str, one))}" for one in classes] if classes else []
     titles = ["\n".join([path.name, *said[i : i + 1], trained]) for i, path in enumerate(chosen)]
+    files = written(cfg, saved, gallery(model, inputs, images / 255, titles, views, classes))
+    tell_of_others(len(paths), len(chosen), "images")
+    return files
+
+
+def written(cfg: DictConfig, saved: SavedRun, pictures: Iterable[tuple[str, Figure | None]]) -> list[Path]:
+    """Write pictures by their names, and print the files."""
     folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
     files = []
-    for name, figure in gallery(model, inputs, images / 255, titles, views, classes):
+    for name, figure in pictures:
         if figure is None:
             print(f"no picture of {name}: the model has none")
             continue
         files.append(write_figure(figure, folder / f"{name}.png"))
         print(files[-1])
-    tell_of_others(len(paths), len(chosen), "images")
     return files
 
 
@@ -100,18 +109,17 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[
     datamodule, task = saved.datamodule(), task.to(device).eval()
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
     images = readable_images(chosen, datamodule)
-    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
-    files = []
-    for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
-        view = prepared([image], datamodule, device)
-        with torch.inference_mode():
-            written = task.written(*view.arguments(), looks=True)
-        tokens = [task.vocabulary.decode([token]) or "end" for token in written.tokens[0].tolist()]
-        title = f"{path.name}: {task.vocabulary.decode(written.tokens[0].tolist())}"
-        grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
-        figure = reading_figure(image / 255, grid, written.looks, tokens, title)
-        files.append(write_figure(figure, folder / f"{READING}_{number}.png"))
-        print(files[-1])
+
+    def pictures() -> Iterator[tuple[str, Figure]]:
+        for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
+            view = prepared([image], datamodule, device)
+            with torch.inference_mode():
+                text = task.written(*view.arguments(), looks=True)
+            tokens, title = told(task.vocabulary, path.name, text.tokens[0])
+            grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
+            yield f"{READING}_{number}", reading_figure(image / 255, grid, text.looks, tokens, title)
+
+    files = written(cfg, saved, pictures())
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
@@ -123,21 +131,26 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
     device = fastest_device()
     task = task.to(device).eval()
     found = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
-    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
-    files = []
-    for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
-        words, present = text_view([found[place]], vocabulary, device).arguments()
-        with torch.inference_mode():
-            written = task.written(words, present, looks=True)
-            encoder = task.model.encoder.looks(words, present)
-        seen = [vocabulary.decode([token]) or "end" for token in words[0].tolist()]
-        tokens = [task.vocabulary.decode([token]) or "end" for token in written.tokens[0].tolist()]
-        title = f"{found[place]}: {task.vocabulary.decode(written.tokens[0].tolist())}"
-        figure = texts_figure(written.looks, encoder, seen, tokens, title)
-        files.append(write_figure(figure, folder / f"{READING}_{number}.png"))
-        print(files[-1])
+
+    def pictures() -> Iterator[tuple[str, Figure]]:
+        for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
+            words, present = text_view([found[place]], vocabulary, device).arguments()
+            with torch.inference_mode():
+                text = task.written(words, present, looks=True)
+                encoder = task.model.encoder.looks(words, present)
+            seen, _ = told(vocabulary, "", words[0])
+            tokens, title = told(task.vocabulary, found[place], text.tokens[0])
+            yield f"{READING}_{number}", texts_figure(text.looks, encoder, seen, tokens, title)
+
+    files = written(cfg, saved, pictures())
     tell_of_others(len(found), len(files), "texts")
     return files
+
+
+def told(vocabulary: Vocabulary, name: str, tokens: Tensor) -> tuple[list[str], str]:
+    """Give the words of each token of a text (M,), and a title of its name and all of it."""
+    numbers = tokens.tolist()
+    return [vocabulary.decode([number]) or "end" for number in numbers], f"{name}: {vocabulary.decode(numbers)}"
 
 
 def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
@@ -156,11 +169,9 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
     with torch.inference_mode():
         seen = task.model.of_images(*prepared(images, datamodule, device).arguments())
         cosines = (seen @ task.of_classes(texts).T).cpu()
-    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
-    figure = similarity_figure([image / 255 for image in images], texts, cosines)
-    print(file := write_figure(figure, folder / f"{SIMILARITIES}.png"))
+    files = written(cfg, saved, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))])
     tell_of_others(len(paths), len(chosen), "images")
-    return [file]
+    return files
 
 
 def readable_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:

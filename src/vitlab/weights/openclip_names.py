@@ -7,6 +7,14 @@ from vitlab.weights.form import Form
 from vitlab.weights.renaming import Rules, Tensors, batched, rename
 
 TOWER = "visual."
+BLOCK: Rules = (  # of either tower
+    (r"\.ln_([12])\.", r".norm\1."),
+    (r"\.attn\.in_proj_", ".attn.qkv."),
+    (r"\.attn\.out_proj\.", ".attn.proj."),
+    (r"\.mlp\.c_fc\.", ".mlp.fc1."),
+    (r"\.mlp\.c_proj\.", ".mlp.fc2."),
+    (r"\.ls_([12])\.", r".ls\1."),
+)
 RULES: Rules = (
     (r"^class_embedding$", "cls_token"),
     (r"^positional_embedding$", "pos_embed"),
@@ -14,13 +22,8 @@ RULES: Rules = (
     (r"^ln_pre\.", "norm_pre."),
     (r"^ln_post\.", "norm."),
     (r"^transformer\.resblocks\.(\d+)\.", r"blocks.\1."),
-    (r"\.ln_([12])\.", r".norm\1."),
-    (r"\.attn\.in_proj_", ".attn.qkv."),
-    (r"\.attn\.out_proj\.", ".attn.proj."),
-    (r"\.mlp\.c_fc\.", ".mlp.fc1."),
-    (r"\.mlp\.c_proj\.", ".mlp.fc2."),
-    (r"\.ls_([12])\.", r".ls\1."),
     (r"^proj$", "head.weight"),
+    *BLOCK,
 )
 
 

@@ -37,11 +37,7 @@ OPENCLIP: Rules = (
     (r"^(text\.)?ln_final\.", "text.norm."),
     (r"^(text\.)?text_projection$", "text_projection.T"),
     (r"^text\.text_projection\.", "text_projection."),
-    (r"\.ln_([12])\.", r".norm\1."),
-    (r"\.attn\.in_proj_", ".attn.qkv."),
-    (r"\.attn\.out_proj\.", ".attn.proj."),
-    (r"\.mlp\.c_fc\.", ".mlp.fc1."),
-    (r"\.mlp\.c_proj\.", ".mlp.fc2."),
+    *openclip_names.BLOCK,
 )
 UNLEARNED = ("position_ids", "attn_mask")  # tables that some files hold, of what is known
 TRUNK = "visual.trunk."  # OpenCLIP's image tower where it is timm's
