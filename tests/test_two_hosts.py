@@ -47,7 +47,7 @@ def ip(*words):
 def hosts():
     """The names of two namespaces with an address each."""
     if shutil.which("ip") is None:
-        pytest.skip("there is no command ip")
+        pytest.skip("needs the command ip, of iproute2")
     names = [f"vitlab{os.getpid()}{letter}" for letter in "ab"]
     made = [ip("netns", "add", name) for name in names]
     made.append(ip("link", "add", "e0", "netns", names[0], "type", "veth", "peer", "name", "e0", "netns", names[1]))
