@@ -94,7 +94,7 @@ def test_what_is_missing_or_damaged_is_passed_over(copied, tmp_path):
 def test_the_start_names_the_first_images(copied, capsys):
     print_overlap({"train": split_of(in_memory(copied[0])), "test": split_of(in_memory(copied[1]))})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("overlap WARNING: images stand in two splits (2 of test are in train)")
+    assert lines[0].startswith("overlap  WARNING: images stand in two splits (2 of test are in train)")
     assert lines[1].endswith(
         "train: noise image 2 = train: noise image 7 = train: noise image 15 = test: noise image 1"
     )

@@ -30,7 +30,7 @@ def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Train
     parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
-        "data": f"{sizes} {datamodule.things}" + (f"; {tail} of each epoch's order are left out" if tail else ""),
+        "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, others each time" if tail else ""),
         "classes": classes(datamodule),
         **({"found": options_found(datamodule)} if datamodule.found else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "

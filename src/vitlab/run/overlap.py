@@ -20,9 +20,9 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
         return
     found = overlap(splits)
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(f"{'overlap':<8}{sentence(found)}")
+    console.print(f"{'overlap':<9}{sentence(found)}")
     for group in found.groups[:SHOWN]:
-        console.print(f"{'':<8}{named(group, splits)}", style="yellow")
+        console.print(f"{'':<9}{named(group, splits)}", style="yellow")
 
 
 def sentence(found: Overlap) -> str:
