@@ -10,7 +10,12 @@ from conftest import BARE, finished, refuses
 from PIL import Image
 from reading import TOWERS
 
+import vitlab
+from vitlab.config.nodes import node_of
 from vitlab.data import Digits
+from vitlab.errors import ConfigError, DataError
+from vitlab.run.console import print_result
+from vitlab.run.result import commands
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,34 @@ def test_labels_are_told_apart_by_their_names(cli, towers, digits):
     }
 
 
+def test_python_tells_labels_apart_as_the_command_does(cli, towers, digits):
+    own = vitlab.load(towers, device="cpu")
+    for labels in (["seven", "two", "nought"], None):
+        words = [] if labels is None else [f"labels=[{','.join(labels)}]"]
+        done = cli("predict", f"run={towers}", f"images={digits}", f"output={len(words)}.csv", *words)
+        assert done.status == 0, done.err
+        found = own.predict(digits, labels=labels, batch_size=2)
+        assert [str(one.image) for one in found] == [row["image"] for row in rows(f"{len(words)}.csv")]
+        for one, row in zip(found, rows(f"{len(words)}.csv"), strict=True):
+            assert one.top[0] == (one.class_name, one.probability)
+            for rank, (name, probability) in enumerate(one.top, start=1):
+                assert name == row[f"class_{rank}"]
+                assert probability == pytest.approx(float(row[f"probability_{rank}"]), abs=1e-5)
+    with pytest.raises(ConfigError, match="it takes two to tell images apart"):
+        own.predict(digits, labels="seven")
+    with pytest.raises(DataError, match="the word 'cat' of the text 'cat' is not among"):
+        own.predict(digits, labels=["cat", "two"])
+    own._saved.checkpoint["run"]["class_names"] = []
+    with pytest.raises(ConfigError, match="has learned from texts, and no names of classes; set labels="):
+        own.predict(digits)
+
+
+def test_the_command_to_ask_for_labels_is_printed_whole(towers, capsys):
+    task = vitlab.load(towers, device="cpu")._task
+    print_result({}, {}, commands(towers, node_of({"max_steps": 3}), task))
+    assert "images=<file, folder or glob> 'labels=[cat,dog]'" in capsys.readouterr().out
+
+
 def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
     run = cli("visualize", f"run={towers}", f"images={digits}", "views=similarities", "output=seen")
     assert run.status == 0, run.err
@@ -81,6 +114,14 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
     ("entry", "words", "sentence"),
     [
         ("predict", ["images=.", "labels=[seven]"], "labels=['seven']: it takes two to tell images apart"),
+        ("predict", ["images=.", "labels=[]"], "labels=[]: it takes two to tell images apart"),
+        ("predict", ["images=.", "labels=seven"], "labels seven is not a list"),
+        ("predict", ["images=.", "labels=[two,seven,two]"], "'two' stands there twice; give each once"),
+        ("predict", ["images=.", "labels=[two,'']"], "labels ['two', ''] is not a list of names"),
+        ("predict", ["images=.", "labels=[two,' ']"], "labels=['two', ' ']: one of them is empty"),
+        ("predict", ["images=.", "labels=[two,null]"], "labels"),
+        ("predict", ["images=.", "labels=[two,cat]"], "the word 'cat' of the text 'cat' is not among the 23"),
+        ("predict", ["images=.", "labels=[two,above above above above above above above above]"], "has more than the"),
         ("predict", ["images=.", "beam_width=2"], "decoding"),
         ("visualize", ["views=similarities"], "the view similarities needs images="),
         ("visualize", ["views=[similarities,position]"], "views=similarities is of a run of images and texts, and by"),

@@ -202,6 +202,11 @@ def test_a_count_below_one_is_refused(run, photos, wrong):
         run.predict(photos, **wrong)
 
 
+def test_a_run_of_classes_takes_no_labels(run, photos):
+    with pytest.raises(ConfigError, match="tells what it has learned, and no labels=; give a run of task=contrastive"):
+        run.predict(photos, labels=["cat", "dog"])
+
+
 def test_evaluation_gives_what_the_run_itself_tested(run):
     metrics = run.evaluate("test", trainer={"precision": "32-true"})
     assert metrics == pytest.approx(run.result["test"])

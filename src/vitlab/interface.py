@@ -27,7 +27,8 @@ from vitlab.reports.run import result_of
 from vitlab.run.given_images import listed, pixels_of, prepared
 from vitlab.run.model import build_model, load_pretrained
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import TextGeneration
+from vitlab.run.told_apart import best_names, classifier, names_for
+from vitlab.tasks import Contrastive, TextGeneration
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import attention_of
 
@@ -112,22 +113,22 @@ class Run:
         return self._datamodule.preprocessing.to(self.device).normalize(pixels.to(self.device))
 
     @refusals()
-    def predict(self, images: Images, *, top_k: int = 5, batch_size: int = 32) -> list[Prediction]:
-        """Classify images: a prediction for each, with its `top_k` best classes."""
+    def predict(
+        self, images: Images, *, labels: Sequence[str] | None = None, top_k: int = 5, batch_size: int = 32
+    ) -> list[Prediction]:
+        """Classify images: a prediction for each, with its `top_k` best classes. `labels` are names to tell them apart
+        by, for a run of images and texts; None: the classes of the run."""
+        names = names_for(self._saved, labels)
         if isinstance(self._task, TextGeneration):
             raise ConfigError(f"{self.path} writes texts, and tells no classes; use the command predict")
-        if not isinstance(self._task, Supervised):
+        if not isinstance(self._task, Supervised | Contrastive):
             raise ConfigError(f"{self.path} has learned without classes; fine-tune a model from it")
         if top_k < 1:
             raise ConfigError(f"top_k {top_k} is not at least 1")
-        names, given = self.class_names, listed(images)
-        logits = self._computed(self.model, given, batch_size)
-        values, places = self._task.probabilities(logits).topk(min(top_k, len(names)))
-        found = []
-        for image, best, classes in zip(given, values.tolist(), places.tolist(), strict=True):
-            top = tuple((names[place], value) for place, value in zip(classes, best, strict=True))
-            found.append(Prediction(image if isinstance(image, Path) else None, *top[0], top))
-        return found
+        given, told = listed(images), classifier(self._task, names)
+        best = best_names(told.probabilities(self._computed(told, given, batch_size)), names, top_k)
+        files = [image if isinstance(image, Path) else None for image in given]
+        return [Prediction(file, *top[0], top) for file, top in zip(files, best, strict=True)]
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:

@@ -27,7 +27,8 @@ from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import Contrastive, TextGeneration
+from vitlab.run.told_apart import best_names, classifier, names_for
+from vitlab.tasks import TextGeneration
 from vitlab.tasks.contrastive import ZeroShot
 from vitlab.tasks.supervised import Supervised
 from vitlab.vocabulary import Vocabulary
@@ -41,19 +42,13 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
     saved = SavedRun.open(cfg.run, changed_writing(cfg))
+    names = names_for(saved, cfg.labels)
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary)
     paths = find_images(named(cfg, "images"))
-    names = saved.checkpoint["run"]["class_names"]
     device = fastest_device()
     speed_up_float32_products(device)
-    datamodule, task = saved.datamodule(), saved.task().to(device).eval()
-    if isinstance(task, Contrastive):
-        names = names_of(cfg, names)
-        with torch.inference_mode():
-            task = task.zero_shot(names)
-    elif cfg.labels is not None:
-        raise ConfigError(f"run={cfg.run} tells what it has learned, and no labels=; give a run of task=contrastive")
+    datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)
     if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
@@ -105,21 +100,11 @@ def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: st
     show(rows, count, output)
 
 
-def names_of(cfg: DictConfig, names: list[str]) -> list[str]:
-    """The labels that are given, else the classes of the run. Raises ConfigError for less than two."""
-    labels = names if cfg.labels is None else [str(label) for label in cfg.labels]
-    if len(labels) < 2:
-        raise ConfigError(f"labels={labels}: it takes two to tell images apart; set labels=[cat,dog]")
-    return labels
-
-
 def classes(task: Supervised | ZeroShot, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
-    probabilities = task.probabilities(task(*view.arguments()))  # (B, K)
-    values, which = probabilities.topk(min(top_k, len(names)), dim=1)
-    for best, own in zip(values.tolist(), which.tolist(), strict=True):
+    for best in best_names(task.probabilities(task(*view.arguments())), names, top_k):
         row: dict[str, Any] = {}
-        for rank, (value, name) in enumerate(zip(best, own, strict=True), start=1):
-            row |= {f"class_{rank}": names[name], f"probability_{rank}": round(value, 6)}
+        for rank, (name, probability) in enumerate(best, start=1):
+            row |= {f"class_{rank}": name, f"probability_{rank}": round(probability, 6)}
         yield row
 
 

@@ -26,7 +26,7 @@ def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Train
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
-    console = Console(soft_wrap=True, record=True)
+    console = Console(soft_wrap=True, record=True, markup=False)
     parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
@@ -81,7 +81,7 @@ def between(numbers: Any) -> str:
 @rank_zero_only
 def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
     """Print metrics, then where things are, then the commands to go on with."""
-    console = Console(soft_wrap=True, record=True)
+    console = Console(soft_wrap=True, record=True, markup=False)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
         table.add_row(name, in_words(name, value))

@@ -1,0 +1,52 @@
+"""Tell images apart by a finished run: by the classes it has learned, or by any names where it compares images with
+texts.
+
+B batch, K classes
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitlab.errors import ConfigError
+from vitlab.run.saved_run import SavedRun
+from vitlab.tasks import Contrastive
+
+Best = tuple[tuple[str, float], ...]
+
+
+def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
+    """Take the `labels` that are given, else the run's classes. Raises ConfigError for labels of a run that compares
+    nothing with texts, for less than two of them, and for one that is empty or stands there twice."""
+    learned, compares = list(saved.checkpoint["run"]["class_names"]), "templates" in saved.config.task
+    if labels is None:
+        if compares and not learned:
+            raise ConfigError(f"{saved.path} has learned from texts, and no names of classes; set labels=[cat,dog]")
+        return learned
+    if not compares:
+        raise ConfigError(f"{saved.path} tells what it has learned, and no labels=; give a run of task=contrastive")
+    names = [labels] if isinstance(labels, str) else [str(label) for label in labels]
+    if len(names) < 2:
+        raise ConfigError(f"labels={names}: it takes two to tell images apart; set labels=[cat,dog]")
+    if not all(name.strip() for name in names):
+        raise ConfigError(f"labels={names}: one of them is empty; set labels=[cat,dog]")
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ConfigError(f"labels={names}: '{twice[0]}' stands there twice; give each once")
+    return names
+
+
+def classifier(task: Any, names: Sequence[str]) -> Any:
+    """Let a task tell names apart: as it has learned, or, where it compares images with texts, by theirs."""
+    if not isinstance(task, Contrastive):
+        return task
+    with torch.no_grad():
+        return task.zero_shot(names)
+
+
+def best_names(probabilities: Tensor, names: Sequence[str], top_k: int) -> list[Best]:
+    """Give the `top_k` most probable names of each image with their probabilities, the best first. (B, K) -> B"""
+    values, places = probabilities.topk(min(top_k, len(names)), dim=1)
+    both = zip(values.tolist(), places.tolist(), strict=True)
+    return [tuple((names[place], value) for value, place in zip(*row, strict=True)) for row in both]
