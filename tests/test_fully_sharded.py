@@ -64,7 +64,7 @@ def test_every_optimizer_with_sharded_weights_is_itself(cli, tmp_path):
     all_alike(cli, tmp_path, {name: [*SHORT, f"optimizer={name}"] for name in OPTIMIZERS}, 1e-5)
 
 
-OF_ANOTHER_SIZE = ("multilabel", "captioning", "sequence")  # data that have no labels_per_class
+OF_ANOTHER_SIZE = ("multilabel", "captioning", "sequence", "contrastive")  # data that have no labels_per_class
 OPTIONS = {
     "activation_checkpointing": ["activation_checkpointing=true"],
     "compile": ["compile=true"],  # block by block
@@ -81,7 +81,7 @@ OPTIONS = {
         (("unfreezing",), 2e-4, COMPARED, (2,)),  # Muon orthogonalises in bfloat16, where the order of a sum shows
         (("masked_autoencoding",), 1e-5, "val/", (2, 4)),  # in training each rank has its own masks
         pytest.param(
-            ("multilabel", "distillation", "self_distillation", "captioning", "sequence", *OPTIONS),
+            ("multilabel", "distillation", "self_distillation", "captioning", "contrastive", "sequence", *OPTIONS),
             *(1e-5, COMPARED, (4,)),
             marks=pytest.mark.exhaustive,
         ),
@@ -95,6 +95,23 @@ def test_every_regime_with_sharded_weights_is_itself(cli, digits_run, tmp_path, 
         words = [word for word in words if name != "sequence" or "loading" not in word]  # texts have no workers
         runs[name] = words + [word.replace("RUN", str(digits_run)) for word in (REGIMES | OPTIONS)[name]]
     all_alike(cli, tmp_path, runs, tolerance, compared, processes)
+
+
+@pytest.mark.slow
+def test_towers_with_sharded_weights_are_themselves_and_go_on_with_one_process(cli, tmp_path):
+    """The pairs of a batch are compared across processes, classes are told by texts that each of them reads."""
+    own = [*[word for word in SHORT if "labels_per_class" not in word], *REGIMES["contrastive"]]
+    runs = {"softmax": own, "sigmoid": [*own, "task.contrast=sigmoid", "model.bias=-10"]}
+    all_alike(cli, tmp_path, runs, 1e-5)
+    for name in runs:
+        test = json.loads((tmp_path / f"2_{name}" / "result.json").read_text())["test"]
+        assert cli("evaluate", f"run=2_{name}", f"output=scored_{name}").status == 0
+        found = json.loads((tmp_path / f"scored_{name}" / "evaluation_test.json").read_text())
+        assert {key: found[key] for key in test} == pytest.approx(test, abs=1e-5)
+        for folder in (f"one_{name}", f"2_{name}"):
+            again = cli("train", f"resume={folder}", "trainer.max_steps=6", "trainer=cpu", tiny=False)
+            assert again.status == 0, again.err
+        assert_same(tmp_path / f"one_{name}", tmp_path / f"2_{name}", 1e-5)
 
 
 CURVE = [*TINY, *BARE, "trainer.log_every_n_steps=1", "global_batch_size=128", "data.device_batch_size=32"]

@@ -102,7 +102,7 @@ def test_parameters_are_in_one_group_each_and_layers_of_both_towers_end_together
     assert sorted(name for group in groups for name in group["names"]) == sorted(names)
 
 
-@pytest.mark.parametrize(("loss", "bias"), [(softmax_contrastive, None), (sigmoid_contrastive, -5.0)])
+@pytest.mark.parametrize(("loss", "bias"), [(softmax_contrastive, None), (sigmoid_contrastive, -5)])
 def test_pairs_are_learned(loss, bias):
     model = model_of(bias=bias)
     images, (tokens, lengths) = torch.randn(6, 1, 32, 32), words(3, 4, 5, 6, 7, 8)

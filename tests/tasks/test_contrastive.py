@@ -1,5 +1,6 @@
 """Contrast: metrics of a whole split whatever its batches, classes by their names, what is kept and refused."""
 
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,10 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import vit_options
+from one_process import one_process
 from texts import OPTIONS
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.targets import Captions, Texts
+from vitlab.distributed.sharding import whole
 from vitlab.errors import ConfigError, DataError
 from vitlab.layers import patchify
 from vitlab.losses import Pairs, softmax_contrastive
@@ -142,14 +147,21 @@ def test_texts_without_meanings_and_classes_are_compared_too():
     assert 0 <= found["text_recall1"] <= found["text_recall5"] <= 1
 
 
-def test_the_scale_stays_at_most_100():
+@pytest.mark.parametrize("sharded", [False, True])
+def test_the_scale_stays_at_most_100(sharded, monkeypatch):
+    monkeypatch.setattr("vitlab.tasks.task.Task.optimizer_step", lambda self, *args, **kwargs: None, raising=False)
     task = task_of()
     with torch.no_grad():
         task.model.logit_scale.fill_(9.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vitlab.tasks.task.Task.optimizer_step", lambda self, *args, **kwargs: None, raising=False)
+    with one_process() if sharded else nullcontext() as mesh:
+        if sharded:
+            fully_shard(task.model, mesh=mesh)
+        task.training_losses(batch_of([0, 1, 3])).mean().backward()
         task.optimizer_step()
-    assert task.model.logit_scale.item() == pytest.approx(MOST)
+        assert isinstance(task.model.logit_scale, DTensor) == sharded
+        assert whole(task.model.logit_scale).item() == pytest.approx(MOST)
+        with torch.no_grad():
+            assert task(batch_of([0])).scale.item() == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class ImageTextModel(nn.Module):
         if bias is None:
             self.register_buffer("logit_bias", torch.zeros(1), persistent=False)
         else:
-            self.logit_bias = nn.Parameter(torch.full((1,), bias))
+            self.logit_bias = nn.Parameter(torch.full((1,), float(bias)))
         self.encoder.head = nn.Identity()  # type: ignore[assignment]  # it would get no gradient
 
     def forward(self, words: Tensor, lengths: Tensor, x: Tensor, grid: Grids | None = None) -> Features:

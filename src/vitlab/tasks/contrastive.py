@@ -14,7 +14,6 @@ from torchmetrics import MetricCollection
 
 from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import Captions, Texts
-from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import all_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.models import ImageTextModel
@@ -93,7 +92,7 @@ class Contrastive(Task):
         """Keep the scale at 100 at most (CLIP, section 2.5)."""
         super().optimizer_step(*args, **kwargs)
         with torch.no_grad():
-            own_parameters(self.model)["logit_scale"].clamp_(max=MOST)
+            self.model.logit_scale.clamp_(max=MOST)  # of a sharded model this device's part, after a backward pass
 
     # -- evaluation
 
