@@ -9,6 +9,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import coloured
 import pytest
 from conftest import image_folder
 from hydra import compose, initialize_config_dir
@@ -106,6 +107,8 @@ def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
     shutil.copytree(digits_run, tmp_path / "run")
     picture(tmp_path / "photo.png")
     image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
+    coloured.draw(tmp_path) if "captions.csv" in command else None
+    coloured.save_pieces(tmp_path) if "tokenizer.json" in command else None
     entry, words = entry_and_words(command.replace("<run>", "run").replace("<file, folder or glob>", "photo.png"))
     if entry == "train":
         words += ["trainer.fast_dev_run=true", "trainer.max_epochs=1", "global_batch_size=8", "logger=none"]

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from vitlab.data.batches.batch import Batch, View
-from vitlab.data.targets import Captions, Texts
+from vitlab.data.targets import Captions, SeveralTexts, Texts
 from vitlab.distributed.sharding import whole
 from vitlab.errors import ConfigError, DataError
 from vitlab.layers import patchify
@@ -92,26 +92,51 @@ def test_the_loss_is_that_of_the_pairs_in_their_order():
     assert scored(task, [[5, 4], [0, 1, 2, 3, 6, 7]])["loss"] == pytest.approx(float(expected))
 
 
+AXES = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0.8, 0.6]])
+ONE = torch.ones(1)
+
+
+def recalled(image, text, codes, meanings, images, right=None, order=None):
+    """What the metric gives of features that are named by their places in AXES."""
+    metric, n = Retrieval(softmax_contrastive, 1, 3), len(image)
+    right = torch.full((n,), float("nan")) if right is None else torch.tensor(right)
+    numbers = [torch.tensor(values) for values in (meanings, images)]
+    scored = Scored(AXES[image], AXES[text], torch.tensor(codes)[:, None], *numbers, torch.arange(n), right)
+    metric.update(Scored(*(value[order or list(range(n))] for value in scored)), ONE, ONE)
+    return {name: float(value) for name, value in metric.compute().items()}
+
+
 def test_recall_is_of_meanings_among_different_texts():
-    metric = Retrieval(softmax_contrastive, 2, 3)
-    axes = torch.eye(3)
-    image = axes[[0, 0, 1, 2]]
-    text = axes[[1, 1, 0, 2]]  # two images are most like a text of another meaning, which is the second's own
-    codes = torch.tensor([[5, 2], [5, 2], [6, 2], [7, 2]])
-    one = torch.ones(1)
-    right = torch.tensor([1.0, 0.0, float("nan"), 0.0])
-    metric.update(Scored(image, text, codes, torch.tensor([0, 0, 1, 2]), torch.arange(4), right), one, one)
-    found = {name: float(value) for name, value in metric.compute().items()}
+    """Two images are most like a text of another meaning, which is the second's own."""
+    pairs = ([0, 0, 1, 2], [1, 1, 0, 2], [5, 5, 6, 7])
+    found = recalled(*pairs, [0, 0, 1, 2], [0, 1, 2, 3], [1.0, 0.0, float("nan"), 0.0])
     assert found["text_recall1"] == 0.25
     assert found["image_recall1"] == pytest.approx(1 / 3)
     assert found["text_recall5"] == found["image_recall5"] == 1
     assert found["zero_shot"] == pytest.approx(1 / 3)
-    unknown = Retrieval(softmax_contrastive, 2, 3)
-    unknown.update(Scored(image, text, codes, torch.full((4,), -1), torch.arange(4), right), one, one)
-    assert {name: float(value) for name, value in unknown.compute().items()} == found
-    nothing = Retrieval(softmax_contrastive, 2, 3).compute()
+    each = recalled(*pairs, [0, 1, 2, 3], [0, 1, 2, 3], [1.0, 0.0, float("nan"), 0.0])  # the text is what it means
+    assert each == found
+    nothing = Retrieval(softmax_contrastive, 1, 3).compute()
     assert nothing.keys() == found.keys()
     assert all(value.isnan() for value in nothing.values())
+
+
+def test_an_image_with_several_texts_is_one_and_finds_any_of_them():
+    """Three images, the first with the texts 5 and 6, the second with 6 and 7, the third with 8."""
+    pairs = ([0, 0, 1, 1, 2], [2, 0, 0, 1, 3], [5, 6, 6, 7, 8])
+    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 1, 2]):
+        found = recalled(*pairs, [0, 0, 2, 2, 4], [0, 0, 2, 2, 4], order=order)
+        assert found["text_recall1"] == pytest.approx(2 / 3)  # 6 is of the first, 7 of the second, 5 not of the third
+        assert found["image_recall1"] == pytest.approx(2 / 4)  # of 6 and 7; 5 finds the third, and 8 the second
+        assert found["text_recall5"] == found["image_recall5"] == 1
+
+
+def test_texts_of_one_image_stand_in_different_blocks_where_they_can(monkeypatch):
+    monkeypatch.setattr("vitlab.tasks.retrieval.BLOCK", 2)
+    image, text, codes = [0, 0, 1, 1], [0, 0, 1, 1], [5, 6, 7, 8]
+    images = [0, 0, 2, 2]
+    apart = softmax_contrastive(Pairs(AXES[:2], AXES[:2]), ONE, ONE).mean()
+    assert recalled(image, text, codes, images, images)["loss"] == pytest.approx(float(apart))
 
 
 def test_classes_are_told_by_the_mean_of_their_templates():
@@ -143,8 +168,11 @@ def test_zero_shot_counts_images_with_one_class():
 def test_texts_without_meanings_and_classes_are_compared_too():
     texts = Texts(CAPTIONS.values, WORDS)
     found = scored(task_of(), [[0, 1, 2], [3, 4, 5, 6, 7]], texts, [])
-    assert np.isnan(found["zero_shot"])
+    assert found.keys() == {"loss", "text_recall1", "text_recall5", "image_recall1", "image_recall5"}
     assert 0 <= found["text_recall1"] <= found["text_recall5"] <= 1
+    several = SeveralTexts(CAPTIONS.values, WORDS, np.array([0, 0, 0, 0, 0, 0, 0, 7]))
+    found = scored(task_of(), [[0, 1, 2], [3, 4, 5, 6, 7]], several, [])
+    assert found["text_recall1"] in (0, 0.5, 1)  # of two images
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -192,7 +220,15 @@ def test_what_does_not_fit_is_refused(changes, sentence):
     ],
 )
 def test_pairs_that_would_not_meet_are_refused(trainer, policy, sentence):
-    datamodule = SimpleNamespace(images=SimpleNamespace(num_views=1), targets=CAPTIONS)
+    datamodule = SimpleNamespace(images=SimpleNamespace(num_views=1), targets=CAPTIONS, class_names=NAMES)
     datamodule.trainer, datamodule.loading = SimpleNamespace(**trainer), SimpleNamespace(on_bad_image=policy)
     with pytest.raises(ConfigError, match=sentence):
         task_of().plan(1, datamodule, {})
+
+
+def test_data_without_classes_are_not_judged_by_them():
+    task, trainer = task_of(), SimpleNamespace(accumulate_grad_batches=1, world_size=1)
+    assert "val/zero_shot" in task.monitors()
+    images = SimpleNamespace(num_views=1)
+    task.plan(1, SimpleNamespace(images=images, targets=CAPTIONS, class_names=[], trainer=trainer), {})
+    assert "val/zero_shot" not in task.monitors()

@@ -159,8 +159,10 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
         raise ConfigError(f"the view {SIMILARITIES} needs images=<file, folder or glob>")
     paths = find_images(cfg.images)
     texts = saved.checkpoint["run"]["class_names"]
-    if cfg.texts is not None or not texts:
-        texts = find_texts(str(cfg.texts or ""), task.vocabulary, task.max_length)
+    if cfg.texts is None and not texts:
+        raise ConfigError(f"run={cfg.run} has learned from texts, and no names of classes; set texts=<a file of lines>")
+    if cfg.texts is not None:
+        texts = find_texts(str(cfg.texts), task.vocabulary, task.max_length)
     device = fastest_device()
     datamodule, task = saved.datamodule(), task.to(device).eval()
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]

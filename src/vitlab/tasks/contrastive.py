@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.targets import Captions, Texts
+from vitlab.data.targets import CaptionBatch, ImageTextBatch, Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import all_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.models import ImageTextModel
@@ -37,6 +37,7 @@ class Contrastive(Task):
     """
 
     model: ImageTextModel
+    has_classes = True  # as far as is known before `plan`
 
     def __init__(self, *, model: nn.Module, vocabulary: Vocabulary, contrast: str, templates: list[str], **others: Any):
         if not isinstance(model, ImageTextModel):
@@ -57,7 +58,8 @@ class Contrastive(Task):
         self.known: Tensor | None = None  # features of the classes of the data, (K, F)
 
     def monitors(self) -> list[str]:
-        return ["val/loss", "val/zero_shot", *(f"val/{recall}" for recall in RECALLS)]
+        zero_shot = ["val/zero_shot"] if self.has_classes else []
+        return ["val/loss", *zero_shot, *(f"val/{recall}" for recall in RECALLS)]
 
     def new_metrics(self, stage: str) -> MetricCollection:
         if stage == "fit":
@@ -68,6 +70,7 @@ class Contrastive(Task):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         assert isinstance(datamodule.targets, Texts)
+        self.has_classes = bool(datamodule.class_names)
         parts = datamodule.trainer.accumulate_grad_batches
         if parts > 1:
             raise ConfigError(
@@ -107,18 +110,22 @@ class Contrastive(Task):
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         """The loss is known once all pairs are: the metric gives it."""
         found, codes = self(batch), self.whole(batch.target.codes)
-        own = isinstance(self.trainer.datamodule.targets, Captions)
-        meanings = batch.target.meanings if own else torch.full_like(batch.index, -1)
-        names = self.trainer.datamodule.class_names
+        images = batch.target.images if isinstance(batch.target, ImageTextBatch) else batch.index
+        told = isinstance(batch.target, CaptionBatch)
+        meanings, names = (batch.target.meanings, self.trainer.datamodule.class_names) if told else (images, [])
         right = torch.full_like(batch.index, float("nan"), dtype=torch.float32)
         if names:
             if self.known is None:
                 self.known = self.of_classes(names)
             said = (found.image @ self.known.T).argmax(dim=1)
             right = (said == meanings).float().where((meanings >= 0) & (meanings < len(names)), right)
-        scored = Scored(found.image, found.text, codes, meanings, batch.index, right)
+        scored = Scored(found.image, found.text, codes, meanings, images, batch.index, right)
         self.metrics[stage]["pairs"].update(scored, found.scale, found.bias)
         return torch.zeros_like(batch.index, dtype=torch.float32), {}
+
+    def scores(self, stage: str) -> dict[str, Tensor]:
+        values = super().scores(stage)
+        return values if self.trainer.datamodule.class_names else {k: v for k, v in values.items() if k != "zero_shot"}
 
     def of_classes(self, names: Sequence[str]) -> Tensor:
         """The features of classes: of each the mean over its name in all templates, of length 1 (CLIP, section 3.1.4).

@@ -1,6 +1,6 @@
 """Measure over a whole split how well images and texts find each other, whatever the batches and devices.
 
-n samples, T different texts, B batch, M tokens of a text, F features
+n samples, I different images, T different texts, B batch, M tokens of a text, F features
 """
 
 from collections.abc import Callable
@@ -16,27 +16,28 @@ BEST = (1, 5)
 RECALLS = tuple(f"{kind}_recall{k}" for kind in ("text", "image") for k in BEST)
 BLOCK = 256  # pairs that a loss is measured of at once, in the order of the split
 ROWS = 1024  # of similarities that are held at once
-STATES = ("image", "text", "codes", "meanings", "places", "right", "logits")
+STATES = ("image", "text", "codes", "meanings", "images", "places", "right", "logits")
 
 
 class Scored(NamedTuple):
-    """Features of images and texts (B, F), the texts' tokens (B, M), what they mean (B,), the samples' places in the
-    split (B,), and whether zero-shot classification is right: 1, 0, or NaN where there is no class (B,)."""
+    """Features of images and texts (B, F), the texts' tokens (B, M), what they mean (B,), numbers of the images (B,),
+    the samples' places in the split (B,), and whether zero-shot classification is right: 1, 0, or NaN where there is no
+    class (B,)."""
 
     image: Tensor
     text: Tensor
     codes: Tensor
     meanings: Tensor
+    images: Tensor
     places: Tensor
     right: Tensor
 
 
 class Retrieval(Metric):
-    """`loss`: the mean of `loss` over blocks of `BLOCK` pairs. `text_recall1`, `text_recall5`: the share of images that
-    have a text of their own meaning among the most similar one or five of all different texts; `image_recall1`,
-    `image_recall5`: the share of different texts that have an image of their meaning. A meaning below 0 is not known:
-    then the text itself is what it means. `zero_shot`: the share of images that are `right`, among those of which it is
-    a number.
+    """`loss`: the mean of `loss` over blocks of `BLOCK` pairs. `text_recall1`, `text_recall5`: the share of different
+    images that have a text of their own meaning among the most similar one or five of all different texts;
+    `image_recall1`, `image_recall5`: the share of different texts that have an image of their meaning. A text has each
+    meaning that it comes with. `zero_shot`: the share of images that are `right`, among those of which it is a number.
     """
 
     def __init__(self, loss: Callable[[Pairs, Tensor, Tensor], Tensor], max_length: int, feature_dim: int) -> None:
@@ -56,44 +57,63 @@ class Retrieval(Metric):
         if isinstance(self.places, list) and not self.places:
             features = torch.empty(0, self.feature_dim, device=self.device)
             numbers = torch.empty(0, dtype=torch.long, device=self.device)
-            nothing = Scored(
-                features, features, numbers.new_empty(0, self.max_length), numbers, numbers, features[:, 0]
-            )
+            codes = numbers.new_empty(0, self.max_length)
+            nothing = Scored(features, features, codes, numbers, numbers, numbers, features[:, 0])
             self.update(nothing, *features.new_zeros(2, 1))
         super().sync(*args, **kwargs)
 
     def compute(self) -> dict[str, Tensor]:
         """NaN without any sample."""
         states = (getattr(self, name) for name in STATES)
-        image, text, codes, meanings, places, right, logits = (
+        image, text, codes, meanings, images, places, right, logits = (
             torch.cat(s) if isinstance(s, list) else s for s in states
         )
-        order = places.argsort()  # whatever rank had which
-        image, text, codes, meanings = (value[order] for value in (image, text, codes, meanings))
-        if not len(order):
+        if not len(places):
             nan = torch.tensor(float("nan"))
             return dict.fromkeys(["loss", "zero_shot", *RECALLS], nan)
-        blocks = zip(image.split(BLOCK), text.split(BLOCK), strict=True)
+        order = places.argsort()  # whatever rank had which
+        image, text, codes, meanings, images = (value[order] for value in (image, text, codes, meanings, images))
+        turns = earlier(images).argsort(stable=True)  # a block seldom has two texts of one image
+        blocks = zip(image[turns].split(BLOCK), text[turns].split(BLOCK), strict=True)
         losses = torch.cat([self.pair_loss(Pairs(*block), *logits[0]) for block in blocks])
-        _, which = codes.unique(dim=0, return_inverse=True)
-        meanings = meanings.where(meanings >= 0, which)
-        first = first_places(which)
+        which, shown, means = (numbered(value) for value in (codes, images, meanings))
+        texts, pictures = first_places(which), first_places(shown)
+        T, own = len(texts), means[pictures]
+        said = means * T + which  # a number for each meaning and text that come together
+        number = torch.arange(T, device=which.device)
         found = {"loss": losses.mean(), "zero_shot": right.nanmean()}
-        found |= recalls("text", image, meanings, text[first], meanings[first])
-        return found | recalls("image", text[first], meanings[first], image, meanings)
+        best = most_similar(image[pictures], text[texts])  # (I, 5)
+        found |= recalls("text", torch.isin(own[:, None] * T + best, said))
+        best = most_similar(text[texts], image[pictures])  # (T, 5)
+        return found | recalls("image", torch.isin(own[best] * T + number[:, None], said))
 
 
-def recalls(name: str, asked: Tensor, wanted: Tensor, among: Tensor, meanings: Tensor) -> dict[str, Tensor]:
-    """The shares of the features asked for (n, F) that find one of the meaning `wanted` (n,) `among` others (T, F), by
-    their names."""
+def most_similar(asked: Tensor, among: Tensor) -> Tensor:
+    """Where those `among` others (m, F) stand that are most similar to each that is asked for (n, F), the most similar
+    first. -> (n, 5), or fewer columns"""
     most = min(max(BEST), len(among))
-    best = torch.cat([(rows @ among.T).topk(most, dim=1).indices for rows in asked.split(ROWS)])
-    right = meanings[best] == wanted[:, None]  # (n, most)
+    return torch.cat([(rows @ among.T).topk(most, dim=1).indices for rows in asked.split(ROWS)])
+
+
+def recalls(name: str, right: Tensor) -> dict[str, Tensor]:
+    """The shares of rows (n, 5) with something right among the first ones, by their names."""
     return {f"{name}_recall{k}": right[:, :k].any(dim=1).float().mean() for k in BEST}
+
+
+def numbered(values: Tensor) -> Tensor:
+    """Number different values, or rows of them, from 0 on. (n, ...) -> (n,)"""
+    return values.unique(dim=0, return_inverse=True)[1]
+
+
+def earlier(numbers: Tensor) -> Tensor:
+    """Count how often each number has come before. (n,) -> (n,)"""
+    order = numbers.argsort(stable=True)
+    ordered = numbers[order]
+    counts = torch.arange(len(numbers), device=numbers.device) - torch.searchsorted(ordered, ordered)
+    return torch.empty_like(counts).scatter(0, order, counts)
 
 
 def first_places(numbers: Tensor) -> Tensor:
     """Where each number from 0 on stands first. (n,) -> (T,)"""
     order = numbers.argsort(stable=True)
-    ends = numbers[order].diff(prepend=numbers.new_full((1,), -1))
-    return order[ends.bool()]
+    return order[earlier(numbers)[order] == 0]

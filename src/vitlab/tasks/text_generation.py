@@ -65,6 +65,11 @@ class TextGeneration(Task):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         assert isinstance(datamodule.targets, Texts)
+        if self.vocabulary.special.end == self.vocabulary.special.padding:
+            raise ConfigError(
+                "the token that ends a text also fills it up, and its end would not be learned; give another of the "
+                "tokenizer's as the third of data.source.special_tokens"
+            )
 
     def loss(self, logits: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
         """(B, M, V), (B, M) -> (B,)"""

@@ -10,6 +10,7 @@ from alphabets import letters
 from pyarrow import parquet
 
 from vitlab.data import Listing
+from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, DataError
 
 SUFFIXES = [".csv", ".parquet"]
@@ -249,6 +250,18 @@ def test_a_column_holds_the_text_of_each_image(table, suffix):
     given = listing(file, text_column="text", split_column="split", characters="xba 51")
     assert given.open()["val"].targets.vocabulary.pieces == list("xba 51")
     assert given.found == {}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_image_may_have_several_texts(table, suffix):
+    paths, texts = ["1", "2", "./1", "3", "2"], ["a", "b", "ab", "b", "b"]
+    file = table(suffix, path=paths, text=texts, split=["train", "train", "train", "val", "train"])
+    pools = listing(file, text_column="text", split_column="split", allow_two_labels=True).open()
+    assert pools["train"].targets.tolist() == ["a", "b", "ab", "b"]
+    assert pools["train"].targets.images.tolist() == [0, 1, 0, 1]
+    assert pools["val"].targets.images.tolist() == [3]
+    one = table(suffix, path=["1", "2"], text=["a", "a"])
+    assert type(listing(one, text_column="text").open()["train"].targets) is Texts
 
 
 def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):

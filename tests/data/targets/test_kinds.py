@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitlab.data.pools.splits import carve
-from vitlab.data.targets import Nothing, Outputs, Texts
+from vitlab.data.targets import Nothing, Outputs, SeveralTexts, Texts
 from vitlab.errors import ConfigError
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -42,6 +42,20 @@ def test_what_has_no_classes_is_divided_at_random(targets):
     assert parts["train"].tolist() != list(range(35))
     with pytest.raises(ConfigError, match=r"cannot be mixed; set mixing=none"):
         targets.shares(targets.collate(), 10)
+
+
+def test_all_texts_of_an_image_are_in_one_split():
+    images = np.random.RandomState(1).randint(0, 40, 120)
+    texts = SeveralTexts([str(i) for i in range(120)], None, images)
+    parts = carve(texts, {"train": 0.7, "val": 0.1, "test": 0.2})
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(120))
+    shown = [set(images[part]) for part in parts.values()]
+    assert sum(map(len, shown)) == len(set(images))
+    assert len(shown[1]) == round(0.1 * len(set(images)))
+    some = texts[parts["test"]]
+    assert some.values.tolist() == [str(i) for i in parts["test"]]
+    assert some.collate().images.tolist() == images[parts["test"]].tolist()
+    assert some.tobytes() != SeveralTexts(some.values, None, some.images + 1).tobytes()
 
 
 def test_the_fingerprint_covers_where_a_text_ends():

@@ -13,7 +13,7 @@ from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.sources.tables import READERS, place_of, read_table
 from vitlab.data.sources.vocabularies import vocabulary_for
-from vitlab.data.targets import OneClass, Targets, Texts, multi_hot
+from vitlab.data.targets import OneClass, SeveralTexts, Targets, Texts, multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -32,9 +32,9 @@ class Listing:
     several classes, which stand in its label with that between them, or none. A file that is missing is met when it is
     read. `in_chans` is None: files may differ, so data.images.mode says what they are converted to.
 
-    `text_column` in place of `label_column`: the text that is to be written of each image, in the pieces of a
-    `tokenizer`, a file of that library with these `special_tokens`, or in `characters`; null: those that occur in the
-    rows for training, which `found` then holds.
+    `text_column` in place of `label_column`: a text of each image, which is to be written or compared with it, in the
+    pieces of a `tokenizer`, a file of that library with these `special_tokens`, or in `characters`; null: those that
+    occur in the rows for training, which `found` then holds.
     """
 
     in_chans = None
@@ -98,8 +98,8 @@ class Listing:
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
         names = [self._names(words) for words in told]
-        self._check_paths(paths, names)
-        targets = self._texts(splits, told) if self.told == "text" else self._classes(splits, names)
+        images = self._images(paths, names)
+        targets = self._texts(splits, told, images) if self.told == "text" else self._classes(splits, names)
         return {
             split: FilePool.listed([paths[row] for row in rows], targets[split], self.root)
             for split, rows in splits.items()
@@ -121,7 +121,7 @@ class Listing:
                 targets[split] = OneClass(np.array(classes, np.int64)[:, 0])
         return targets
 
-    def _texts(self, splits: Mapping[str, np.ndarray], texts: Sequence[str]) -> dict[str, Targets]:
+    def _texts(self, splits: Mapping[str, np.ndarray], texts: Sequence[str], images: np.ndarray) -> dict[str, Targets]:
         """Say in which tokens the texts are written, and refuse one that they cannot write."""
         vocabulary = vocabulary_for(
             (texts[row] for row in splits["train"]),
@@ -136,7 +136,12 @@ class Listing:
                 vocabulary.encode(texts[row])
             except DataError as error:
                 raise DataError(f"{place_of(self.file, row)}: {error}; {self._remedy()}") from error
-        return {split: Texts([texts[row] for row in rows], vocabulary) for split, rows in splits.items()}
+        several = len(np.unique(images)) < len(images)
+        targets: dict[str, Targets] = {}
+        for split, rows in splits.items():
+            own = [texts[row] for row in rows]
+            targets[split] = SeveralTexts(own, vocabulary, images[rows]) if several else Texts(own, vocabulary)
+        return targets
 
     def _remedy(self) -> str:
         """Say what could be done about a text that cannot be written."""
@@ -151,10 +156,12 @@ class Listing:
             return (label,)
         return tuple(name for part in label.split(self.separator) if (name := part.strip()))
 
-    def _check_paths(self, paths: Sequence[str], names: Sequence[tuple[str, ...]]) -> None:
-        """Raise DataError for a path that leads out of the root, and for a file that has two labels."""
+    def _images(self, paths: Sequence[str], names: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """Find the first row of the file in each row, (n,) int64. Raises DataError for a path that leads out of the
+        root, and for a file that has two labels."""
         roots = [os.path.join(root, "") for root in (os.path.abspath(self.root), os.path.realpath(self.root))]
         rows: dict[str, int] = {}
+        images = np.empty(len(paths), np.int64)
         for row, path in enumerate(paths):
             place = os.path.normpath(path)
             if place.startswith(os.sep):
@@ -164,13 +171,14 @@ class Listing:
                     f"{place_of(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
                     "data.source.root to a folder that holds all images, or data.source.allow_outside=true"
                 )
-            earlier = rows.setdefault(place, row)
+            earlier = images[row] = rows.setdefault(place, row)
             if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
                 one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
                 raise DataError(
                     f"{place_of(self.file, row)}: {path} has the {self.told} {one}, and {other} at "
                     f"{place_of(self.file, earlier)}; remove one, or set data.source.allow_two_labels=true"
                 )
+        return images
 
     def _splits(self, column: Sequence[str] | None, length: int) -> dict[str, np.ndarray]:
         """Find the rows of each split."""

@@ -4,6 +4,7 @@ from vitlab.data.targets.captions import CaptionBatch, Captions
 from vitlab.data.targets.classes import Classes, OneClass, SeveralClasses, classes_in, multi_hot
 from vitlab.data.targets.nothing import Nothing
 from vitlab.data.targets.outputs import Outputs
+from vitlab.data.targets.several_texts import ImageTextBatch, SeveralTexts
 from vitlab.data.targets.targets import Targets
 from vitlab.data.targets.texts import TextBatch, Texts
 
@@ -11,10 +12,12 @@ __all__ = [
     "CaptionBatch",
     "Captions",
     "Classes",
+    "ImageTextBatch",
     "Nothing",
     "OneClass",
     "Outputs",
     "SeveralClasses",
+    "SeveralTexts",
     "Targets",
     "TextBatch",
     "Texts",
