@@ -55,6 +55,7 @@ STEPS = (
     Step("timeline", "timeline:record", 60, 20),
     Step("attention", "speed:attention_kernels", 45, 10),
     Step("memory", "memory:stays_flat", 110, 30),
+    Step("float8", "training:float8", 200, 60),
     Step("progressive", "training:progressive", 120, 40),
     Step("beside_timm", "speed:beside_timm", 150, 40),
     Step("cifar10", "cifar10:learn", 600, 60),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes of `model`, the large one, are those of every training run that is measured; `small` is for runs that only
-    have to go through something."""
+    """Sizes of `model`, the large one, are those of every training run that is measured, float8's apart; `small` is for
+    runs that only have to go through something."""
 
     device: str  # cuda or cpu
     trainer: tuple[str, ...]  # overrides of every run
@@ -14,6 +14,7 @@ class Scale:
     compiler: str  # torch.compile's backend
     model: tuple[str, ...]
     small: tuple[str, ...]
+    wide: tuple[str, ...]  # whose layers gain from float8
     image_size: int
     batch: int
     num_images: int
@@ -37,6 +38,7 @@ GPU = Scale(
     compiler="inductor",
     model=("model=vit_b16",),
     small=("model=vit_s16", "model.depth=4"),
+    wide=("model=vit_l16", "model.depth=8"),
     image_size=224,
     batch=256,
     num_images=4096,
@@ -60,6 +62,7 @@ CPU = Scale(
     compiler="aot_eager",
     model=("model=vit_mu4", "model.depth=1"),
     small=("model=vit_mu4", "model.depth=1"),
+    wide=("model=vit_mu4", "model.depth=1"),
     image_size=16,
     batch=16,
     num_images=256,

@@ -32,6 +32,7 @@ class Train:
     monitor: str
     global_batch_size: Batch
     compile: bool
+    float8: bool
     activation_checkpointing: bool
     sweep: str | None
     resume: str | None

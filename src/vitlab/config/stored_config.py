@@ -31,6 +31,7 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
         "special_tokens": ["<s>", "</s>", "<pad>"],
     },
 }
+ADDED_AT_THE_TOP = {"float8": False}  # and those that runs did not always have
 HARMLESS = frozenset({better.__name__})  # resolvers that a saved config may call: which way a metric is better
 OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found
 
@@ -73,7 +74,7 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
         found = config.get("found") or {}
         if not isinstance(found, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
-        cfg = with_found(OmegaConf.create(config), found)
+        cfg = with_found(OmegaConf.create({**ADDED_AT_THE_TOP, **config}), found)
         check_references(cfg, deep=True)
         for _, node in parts(cfg, "config"):
             for key, value in ADDED.get(node["_target_"], {}).items():

@@ -109,6 +109,10 @@ def begin(start: Start, parts: Parts) -> None:
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
+    if cfg.float8:
+        from vitlab.run.float8 import use_float8
+
+        use_float8(model)
     if cfg.compile:
         sharded = isinstance(trainer.strategy, FullySharded)
         compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)

@@ -91,6 +91,10 @@ def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Traine
     late = max(group["from_step"] for group in task.groups)
     if late >= task.num_steps and not trainer.fast_dev_run:
         raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
+    if cfg.float8:
+        from vitlab.run.float8 import check_float8
+
+        check_float8(task.model, trainer.strategy.root_device, trainer.precision)
     if cfg.compile and not task.compilable:
         raise ConfigError(
             f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
