@@ -1,4 +1,5 @@
-"""A reader of digit lines, one of numbers in words, and one of images beside texts, small enough for a test."""
+"""A reader of digit lines, one of numbers in words, one of images beside texts, and two that are asked, small enough
+for a test."""
 
 SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
 SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]
@@ -10,3 +11,9 @@ READER += ["trainer=cpu", "trainer.precision=32-true", "logger=none"]
 TOWERS = ["model=clip_xs8", *SIZES[:3], "model.text.embed_dim=16", "model.text.depth=1", "model.text.num_heads=2"]
 TOWERS += ["task=contrastive", "data=digit_scenes", "data.source.num_scenes=320", "data.source.num_evaluated=51"]
 TOWERS += ["global_batch_size=32", "trainer=cpu", "trainer.precision=32-true", "logger=none"]
+QUESTIONS = ["task=answering", "data=digit_questions", "data.source.num_scenes=320", "data.source.num_evaluated=51"]
+QUESTIONS += ["global_batch_size=32", "trainer=cpu", "trainer.precision=32-true", "logger=none"]
+ASKED = {
+    "single_stream": ["model=single_stream_xs8", *SIZES[:3], *QUESTIONS],
+    "asked_reader": ["model=asked_reader_xs8", *SIZES, *QUESTIONS],
+}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import BARE, SRC, TINY
-from reading import READER, TOWERS, WRITER
+from reading import ASKED, READER, TOWERS, WRITER
 
 from vitlab.checkpoints import file
 
@@ -43,6 +43,7 @@ REGIMES = {
         *["optimizer.lr=1e-12", "callbacks=[default]"],
     ],
     "captioning": [*READER[:-3], "callbacks=[default,ema]", "callbacks.ema.decay=0.5", "data.source.num_evaluated=51"],
+    "answering": [*ASKED["single_stream"][:-3], "callbacks=[default,ema]", "callbacks.ema.decay=0.5"],
     "contrastive": [*TOWERS[:-3], "callbacks=[default,ema]", "callbacks.ema.decay=0.5"],
     "sequence": [*WRITER[:-3], "callbacks=[default]", "data.source.num_numbers=501"],
     "unfreezing": ["optimizer=muon", "optimizer.trained=head", "optimizer.unfreeze_step=2", "model.drop_rate=0"],

@@ -64,7 +64,13 @@ def test_every_optimizer_with_sharded_weights_is_itself(cli, tmp_path):
     all_alike(cli, tmp_path, {name: [*SHORT, f"optimizer={name}"] for name in OPTIMIZERS}, 1e-5)
 
 
-OF_ANOTHER_SIZE = ("multilabel", "captioning", "sequence", "contrastive")  # data that have no labels_per_class
+OF_ANOTHER_SIZE = (
+    "multilabel",
+    "captioning",
+    "answering",
+    "sequence",
+    "contrastive",
+)  # data that have no labels_per_class
 OPTIONS = {
     "activation_checkpointing": ["activation_checkpointing=true"],
     "compile": ["compile=true"],  # block by block
@@ -77,7 +83,7 @@ OPTIONS = {
     ("names", "tolerance", "compared", "processes"),
     [
         (("multilabel", "distillation", "self_distillation", "probing_while_training"), 1e-5, COMPARED, (2,)),
-        (("captioning", "sequence", *OPTIONS), 1e-5, COMPARED, (2,)),
+        (("captioning", "answering", "sequence", *OPTIONS), 1e-5, COMPARED, (2,)),
         (("unfreezing",), 2e-4, COMPARED, (2,)),  # Muon orthogonalises in bfloat16, where the order of a sum shows
         (("masked_autoencoding",), 1e-5, "val/", (2, 4)),  # in training each rank has its own masks
         pytest.param(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from texts import VARIANTS, captioner, decoder, randomized, transformer
 
 from vitlab.decoding import BeamSearch, Greedy
-from vitlab.models.writing import CachedWriting, Writing
+from vitlab.models.writing import CachedWriting, DecoderWriting
 from vitlab.vocabulary import SpecialTokens
 
 SPECIAL = SpecialTokens(begin=1, end=2, padding=0)
@@ -75,7 +75,7 @@ def lists(texts):
 def test_greedy_takes_the_most_probable_token_each_time(variant, max_length, seed):
     model, memory = model_and_memory(seed, **VARIANTS[variant])
     expected = [plain_greedy(model, row[None], max_length) for row in memory]
-    for kind in (Writing, CachedWriting) if model.causal else (Writing,):
+    for kind in (DecoderWriting, CachedWriting) if model.causal else (DecoderWriting,):
         assert lists(Greedy(max_length=max_length)(kind(model, memory), SPECIAL)) == expected
 
 
@@ -91,7 +91,7 @@ def test_beam_search_is_the_plain_one(variant, width, length_penalty, max_length
     model, memory = model_and_memory(seed, rows=2, **VARIANTS[variant])
     way = BeamSearch(max_length=max_length, width=width, length_penalty=length_penalty)
     expected = [plain_beam(model, row[None], way) for row in memory]
-    for kind in (Writing, CachedWriting):
+    for kind in (DecoderWriting, CachedWriting):
         assert lists(way(kind(model, memory), SPECIAL)) == expected
 
 
@@ -181,7 +181,7 @@ def test_it_says_where_it_looked(way, cached):
     """Each row, as the model looked when it knew the text up to there."""
     model, memory = model_and_memory(rows=2)
     mask = (torch.arange(5) < torch.tensor([[5], [3]]))[:, None, None]
-    kind = CachedWriting if cached else Writing
+    kind = CachedWriting if cached else DecoderWriting
     texts = WAYS[way](kind(model, memory, mask), SPECIAL, looks=True)
     M = texts.tokens.shape[1]
     assert texts.looks.memory.shape == (2, 2, 4, M, 5)
@@ -218,7 +218,7 @@ def test_models_of_images_and_of_words_begin_texts():
         cached, anew = (Greedy(max_length=5)(model.writing(*inputs, cached=c), SPECIAL) for c in (True, False))
         assert lists(cached) == lists(anew)
         assert type(model.writing(*inputs)) is CachedWriting
-    assert type(transformer(causal=False).writing(words)) is Writing
+    assert type(transformer(causal=False).writing(words)) is DecoderWriting
 
 
 def test_what_cannot_be_decoded_is_refused():
@@ -232,7 +232,7 @@ def test_what_cannot_be_decoded_is_refused():
         with pytest.raises(ValueError, match=sentence):
             call()
     model, memory = model_and_memory()
-    with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the decoder can write"):
+    with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the model can write"):
         Greedy(max_length=10)(CachedWriting(model, memory), SPECIAL)
     with pytest.raises(ValueError, match="the vocabulary's token 11 is none of the 11 that the decoder tells apart"):
         Greedy(max_length=3)(CachedWriting(model, memory), SpecialTokens(1, 11, 0))

@@ -90,7 +90,7 @@ def test_activations_of_both_parts_may_be_computed_again():
 def test_what_cannot_read_or_write_together_is_refused():
     vit = VisionTransformer(**vit_options())
     for encoder, writer, sentence in (
-        (torch.nn.Linear(2, 2), decoder(memory_dim=32), "encoder is a Linear; a captioner reads with a Vision Transf"),
+        (torch.nn.Linear(2, 2), decoder(memory_dim=32), "encoder is a Linear; images are read by a Vision Transformer"),
         (vit, torch.nn.Linear(2, 2), "decoder is a Linear; a captioner writes with a Decoder"),
         (vit, decoder(memory_dim=16), "decoder.memory_dim is 16, and the encoder's embed_dim 32; give one"),
         (VisionTransformer(**vit_options(pool="map")), decoder(memory_dim=32), "encoder.pool 'map' has weights that"),

@@ -11,7 +11,7 @@ from texts import VARIANTS, captioner, decoder, randomized, transformer
 
 from vitlab.layers import Memory, RotaryPosition, Whole, padding_mask
 from vitlab.layers.sequence_position import RotarySequencePosition
-from vitlab.models.writing import CachedWriting, Writing
+from vitlab.models.writing import CachedWriting, DecoderWriting
 
 CAUSAL = [name for name, changes in VARIANTS.items() if changes.get("causal", True)]
 
@@ -117,14 +117,14 @@ def test_a_cache_changes_no_logit(variant, rows, length, memories, seed):
     model = randomized(decoder(**VARIANTS[variant]))
     tokens, memory = text(rows, length, seed), memory_of(model, rows, memories + 2, seed)
     expected = model(tokens, *memory)
-    for kind in (Writing, CachedWriting):
+    for kind in (DecoderWriting, CachedWriting):
         writing = kind(model, *memory)
         writing.reserve(length)
         found = torch.stack([writing.following(tokens[:, i]) for i in range(length)], dim=1)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [Writing, CachedWriting])
+@pytest.mark.parametrize("kind", [DecoderWriting, CachedWriting])
 @pytest.mark.parametrize("variant", ["first_paper", "rotary"])
 def test_several_texts_of_one_memory_go_on_in_any_order(variant, kind):
     """Two texts of each of two memories; those of the first change places, those of the second become one."""
@@ -150,7 +150,7 @@ def test_a_longer_text_than_there_are_places_for_is_refused():
     memory = memory_of(model)
     with pytest.raises(ValueError, match="a text of 10 tokens is longer than max_length 9"):
         model(text(3, 10), *memory)
-    with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the decoder can write"):
+    with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the model can write"):
         CachedWriting(model, *memory).reserve(10)
 
 

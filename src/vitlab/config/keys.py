@@ -88,6 +88,7 @@ class Predict:
     images: str | None
     texts: str | None
     top_k: Count
+    question: str | None
     labels: list[str] | None
     templates: list[str] | None
     beam_width: Count | None
@@ -102,6 +103,7 @@ class Visualize:
     run: str
     images: str | None
     texts: str | None
+    question: str | None
     num_images: Count
     views: list[str] | str | None
     output: str | None

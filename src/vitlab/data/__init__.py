@@ -28,6 +28,7 @@ from vitlab.data.order.order import Order
 from vitlab.data.pools.splits import Splits
 from vitlab.data.sources.arrays import Arrays
 from vitlab.data.sources.digit_lines import DigitLines, DigitSums
+from vitlab.data.sources.digit_questions import DigitQuestions
 from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.folder import Folder
 from vitlab.data.sources.huggingface import HuggingFace
@@ -47,6 +48,7 @@ __all__ = [
     "CenterCrop",
     "DataModule",
     "DigitLines",
+    "DigitQuestions",
     "DigitSums",
     "Digits",
     "Folder",

@@ -83,7 +83,7 @@ def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes
 
 def longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -> int:
     """The most tokens that a text has, its end among them. Raises DataError, which names it, for one with more than
-    `max_length`, which stands at the `key` of data, and for a character that the vocabulary does not know."""
+    `max_length`, which stands at the `key`, and for a character that the vocabulary does not know."""
     longest, most = "", 0
     for texts in targets:
         assert isinstance(texts, Texts)
@@ -93,7 +93,7 @@ def longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -
                 longest, most = text, length
     if max_length is not None and most > max_length:
         raise DataError(
-            f"the text '{longest}' has {most} tokens with its end, and data.{key} is {max_length}; set it to {most}"
+            f"the text '{longest}' has {most} tokens with its end, and {key} is {max_length}; set it to {most}"
         )
     return most
 

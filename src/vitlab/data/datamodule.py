@@ -122,7 +122,7 @@ class DataModule(pl.LightningDataModule):
         them open."""
         if vocabulary is not None:
             given = {key: getattr(self, key) for key in keys}
-            counted = zip(keys, (len(vocabulary), longest_text(texts, given[keys[1]], keys[1])), strict=True)
+            counted = zip(keys, (len(vocabulary), longest_text(texts, given[keys[1]], f"data.{keys[1]}")), strict=True)
             self.found |= {key: count for key, count in counted if given[key] is None}
 
     def _check_batches(self) -> None:

@@ -29,7 +29,7 @@ from vitlab.layers.relative_position import RelativePosition, offsets
 from vitlab.layers.rotary_position import CenteredRotaryPosition, RegisterRotaryPosition, RotaryPosition
 from vitlab.layers.sequence_attention import CausalAttention, MemoryAttention, SequenceAttention
 from vitlab.layers.sequence_block import DecoderBlock, EncoderBlock, PreNormDecoderBlock, PreNormEncoderBlock
-from vitlab.layers.sequence_position import SEQUENCE_POSITIONS, SEQUENCE_TURNS, NoTurn
+from vitlab.layers.sequence_position import SEQUENCE_POSITIONS, SEQUENCE_TURNS, LearnedSequencePosition, NoTurn
 from vitlab.layers.token_embedding import TokenEmbedding
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
@@ -63,6 +63,7 @@ __all__ = [
     "LayerScale",
     "Learned1D",
     "Learned2D",
+    "LearnedSequencePosition",
     "MeanPooling",
     "Memory",
     "MemoryAttention",

@@ -1,14 +1,17 @@
 """Architectures, one file each."""
 
+from vitlab.models.asked_captioner import AskedCaptioner
 from vitlab.models.captioner import Captioner
 from vitlab.models.decoder import Decoder, Looks
 from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.image_text_model import ImageTextModel
+from vitlab.models.looking import noting_looks
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
 from vitlab.models.self_distilled import SelfDistilled
+from vitlab.models.single_stream import SingleStream, StreamLooks
 from vitlab.models.small_resnet import small_resnet
 from vitlab.models.stages import stages
 from vitlab.models.timm_model import timm_model
@@ -17,6 +20,7 @@ from vitlab.models.transformer import TextEncoder, Transformer
 from vitlab.models.vit import VisionTransformer
 
 __all__ = [
+    "AskedCaptioner",
     "Captioner",
     "Decoder",
     "DistilledVisionTransformer",
@@ -26,12 +30,15 @@ __all__ = [
     "MaskedAutoencoder",
     "ParameterKinds",
     "SelfDistilled",
+    "SingleStream",
+    "StreamLooks",
     "TextEncoder",
     "Transformer",
     "VisionTransformer",
     "encoder_of",
     "head_names",
     "heads_of",
+    "noting_looks",
     "parameter_kinds",
     "represent",
     "small_resnet",

@@ -25,10 +25,9 @@ class Captioner(EncoderDecoder):
 
     def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: int | None):
         super().__init__()
-        self.encoder, self.decoder = checked(encoder, decoder, patch_size)
-        for name in ("head", "head_dist"):
-            if hasattr(self.encoder, name):  # a distilled encoder has two
-                setattr(self.encoder, name, nn.Identity())  # they would get no gradient
+        self.encoder = reading_encoder(encoder, patch_size)
+        self.decoder = writing_decoder(decoder, self.encoder.head.in_features)
+        take_heads_off(self.encoder)
 
     def read(self, x: Tensor, grid: Grids | None = None) -> Read:
         """Images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another one than the encoder was
@@ -50,19 +49,32 @@ class Captioner(EncoderDecoder):
         return self.encoder.represent(x, grid)
 
 
-def checked(encoder: nn.Module, decoder: nn.Module, patch_size: int | None) -> tuple[VisionTransformer, Decoder]:
+def reading_encoder(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
+    """Take an encoder whose tokens are all read. Raises ValueError for one that is no Vision Transformer, or has other
+    weights than its head's that no text trains."""
     if not isinstance(encoder, VisionTransformer):
-        raise ValueError(f"encoder is a {type(encoder).__name__}; a captioner reads with a Vision Transformer")
+        raise ValueError(f"encoder is a {type(encoder).__name__}; images are read by a Vision Transformer")
     own = encoder.patch_embed.patch_size
     if patch_size not in (None, own):  # null: it is given pixels
         raise ValueError(f"patch_size is {patch_size}, and the encoder's {own}; set encoder.patch_size alone")
-    if not isinstance(decoder, Decoder):
-        raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")
     if any(True for _ in encoder.attn_pool.parameters()):
         raise ValueError("encoder.pool 'map' has weights that no text trains; use cls or mean")
     if not isinstance(encoder.pre_logits, nn.Identity):
         raise ValueError("encoder.representation_dim makes a layer that no text trains; set it to null")
-    width = encoder.head.in_features
+    return encoder
+
+
+def take_heads_off(encoder: VisionTransformer) -> None:
+    """Heads would get no gradient; a distilled encoder has two."""
+    for name in ("head", "head_dist"):
+        if hasattr(encoder, name):
+            setattr(encoder, name, nn.Identity())
+
+
+def writing_decoder(decoder: nn.Module, width: int) -> Decoder:
+    """Take a decoder that looks at an encoder of such a width. Raises ValueError for another."""
+    if not isinstance(decoder, Decoder):
+        raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")
     if decoder.memory_dim != width:
         raise ValueError(f"decoder.memory_dim is {decoder.memory_dim}, and the encoder's embed_dim {width}; give one")
-    return encoder, decoder
+    return decoder

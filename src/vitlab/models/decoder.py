@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import DecoderBlock, Memory, MemoryAttention, PreNormDecoderBlock, SequenceAttention, Whole
+from vitlab.models.looking import noting_looks
 from vitlab.models.options import at_least
 from vitlab.models.text_parts import TextModule, TextParts
 
@@ -122,7 +123,7 @@ class Decoder(TextModule):
     def looks(self, tokens: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> Looks:
         """Where the decoder looks while it writes what comes after each of `tokens` (B, M). A causal one looked there
         when it wrote token by token."""
-        with self.noting_looks() as found:
+        with noting_looks(self.blocks) as found:
             self.forward(tokens, memory, memory_mask)
         kinds = (SequenceAttention, MemoryAttention)
         return Looks(*(torch.stack([A for layer, A in found.items() if isinstance(layer, k)], dim=1) for k in kinds))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from vitlab.models.decoder import Decoder, Looks
-from vitlab.models.writing import CachedWriting, Writing
+from vitlab.models.writing import CachedWriting, DecoderWriting
 
 
 class Read(NamedTuple):
@@ -32,15 +32,24 @@ class EncoderDecoder(nn.Module):
     def read(self, *inputs: Any) -> Read:
         raise NotImplementedError
 
-    def writing(self, *inputs: Any, cached: bool = True) -> Writing:
+    def writing(self, *inputs: Any, cached: bool = True) -> DecoderWriting:
         """Begin a text of each input. Not `cached`, or with a decoder that is not causal, whose earlier tokens look at
         later ones, all of it is computed anew with each token."""
-        kind = CachedWriting if cached and self.decoder.causal else Writing
+        kind = CachedWriting if cached and self.decoder.causal else DecoderWriting
         return kind(self.decoder, *self.read(*inputs))
 
     def looks(self, written: Tensor, *inputs: Any) -> Looks:
         """Where the decoder looks while it writes what comes after each token of `written` (B, M)."""
         return self.decoder.looks(written, *self.read(*inputs))
+
+    @property
+    def vocab_size(self) -> int:
+        return self.decoder.head.out_features
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens that a text has, its end among them."""
+        return self.decoder.max_length
 
     @property
     def depth(self) -> int:

@@ -12,9 +12,10 @@ from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.image_text_model import ImageTextModel
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.self_distilled import SelfDistilled
+from vitlab.models.single_stream import SingleStream
 from vitlab.models.vit import VisionTransformer
 
-OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel)
+OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel, SingleStream)
 OURS = (VisionTransformer, *OF_AN_ENCODER)
 
 

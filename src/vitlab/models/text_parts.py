@@ -1,11 +1,9 @@
 """The layers that an encoder and a decoder of texts are both built of, by the options of either."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from vitlab.layers import (
     MLPS,
@@ -97,20 +95,3 @@ class TextModule(nn.Module):
         if name.startswith("blocks."):
             return int(name.split(".")[1]) + 1
         return 0 if name.startswith("embed.") else self.depth + 1
-
-    @contextmanager
-    def noting_looks(self) -> Iterator[dict[nn.Module, Tensor]]:
-        """While it lasts, each attention layer notes how much everything it is given looks at everything else: computed
-        anew, in float32, since a fused kernel holds no weights."""
-        layers = [layer for layer in self.blocks.modules() if isinstance(layer, SequenceAttention | MemoryAttention)]
-        found: dict[nn.Module, Tensor] = {}
-
-        def note(layer: Any, args: tuple[Any, ...]) -> None:
-            found[layer] = layer.weights(*args).float()
-
-        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-        try:
-            yield found
-        finally:
-            for hook in hooks:
-                hook.remove()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vitlab.layers import EncoderBlock, PreNormEncoderBlock, Whole, padding_mask
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
+from vitlab.models.looking import noting_looks
 from vitlab.models.text_parts import TextModule, TextParts
 
 
@@ -87,7 +88,7 @@ class TextEncoder(TextModule):
     @torch.no_grad()
     def looks(self, words: Tensor, present: Tensor | None = None) -> Tensor:
         """How much each word looks at each other one, in each layer. -> (B, L, h, N, N)"""
-        with self.noting_looks() as found:
+        with noting_looks(self.blocks) as found:
             self.forward(words, present)
         return torch.stack(list(found.values()), dim=1)
 

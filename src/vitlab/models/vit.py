@@ -134,6 +134,7 @@ class VisionTransformer(nn.Module):
             norm=make_norm,
             layer_scale=nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
         )
+        self.tells_blocks = in_attention is not None or position_place != "stem"
         self.norm, self.attn_pool, self.fc_norm = build_pool(  # timm's names
             POOLS[pool], fc_norm, num_prefix_tokens=prefix, mlp=make_mlp, norm=make_norm, **heads
         )

@@ -1,8 +1,10 @@
-"""Write a text step by step: the decoder is given the last token, and gives the logits of the next.
+"""Write a text step by step: a model is given the last token, and gives the logits of the next.
 
-B memories, N tokens of a memory, E memory_dim, R texts (B, or a multiple: several of each memory, one after the other),
-V vocab_size
+B inputs, N tokens of a memory, E memory_dim, Q tokens of a question, R texts (B, or a multiple: several of each input,
+one after the other), M tokens of a text, V vocab_size
 """
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,37 +15,60 @@ from vitlab.models.decoder import Decoder, Looks
 
 
 class Writing:
-    """One text for each memory (B, N, E), of which the decoder reads all tokens anew before each of the next."""
+    """One text for each of `num_texts` inputs, of at most `longest` tokens, all of which are read anew before each of
+    the next. A kind says how it reads them."""
 
-    def __init__(self, decoder: Decoder, memory: Tensor, memory_mask: Tensor | None = None):
-        self.decoder = decoder
-        self.memory = Memory(memory, memory_mask)
-        self.num_texts, self.device = memory.shape[0], memory.device
-        self.vocab_size = decoder.head.out_features
-        self.tokens = torch.empty(self.num_texts, 0, dtype=torch.long, device=self.device)
+    def __init__(self, num_texts: int, vocab_size: int, longest: int, device: torch.device):
+        self.num_texts, self.vocab_size, self.longest, self.device = num_texts, vocab_size, longest, device
+        self.tokens = torch.empty(num_texts, 0, dtype=torch.long, device=device)
 
     def reserve(self, max_length: int) -> None:
-        """Reserve room for that many tokens of each text. Raises ValueError for more than the decoder has places
-        for."""
-        if max_length > self.decoder.max_length:
-            raise ValueError(
-                f"max_length {max_length} is more than the {self.decoder.max_length} tokens that the decoder can write"
-            )
+        """Reserve room for that many tokens of each text. Raises ValueError for more than the model has places for."""
+        if max_length > self.longest:
+            raise ValueError(f"max_length {max_length} is more than the {self.longest} tokens that the model can write")
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Give the logits of the token after each of texts (R, M). -> (R, M, V)"""
+        raise NotImplementedError
 
     def following(self, tokens: Tensor) -> Tensor:
         """Give the logits of the next token (R, V) from the last token of each text (R,)."""
         self.tokens = torch.cat([self.tokens, tokens[:, None]], dim=1)
-        depth = self.decoder.depth
-        return self.decoder.extend(self.tokens, [Whole()] * depth, [self.memory] * depth)[:, -1]
+        return self.logits(self.tokens)[:, -1]
 
     def take(self, rows: Tensor) -> None:
-        """Go on with texts by their numbers (R'), in any order and as often as they occur, equally many for each
-        memory, one memory's after the other's."""
+        """Go on with texts by their numbers (R'), in any order and as often as they occur, equally many for each input,
+        one input's after the other's."""
         self.tokens = self.tokens[rows]
 
+    def looks(self, tokens: Tensor) -> Any:
+        """Tell where the model looked while it wrote what follows each of `tokens` (B, M)."""
+        raise NotImplementedError
+
+
+class DecoderWriting(Writing):
+    """What a decoder writes of memories (B, N, E), behind a `question` (B, Q) each, if there is one."""
+
+    def __init__(
+        self, decoder: Decoder, memory: Tensor, memory_mask: Tensor | None = None, question: Tensor | None = None
+    ):
+        self.decoder, self.memory = decoder, Memory(memory, memory_mask)
+        self.question = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)
+        self.question = self.question if question is None else question
+        longest = decoder.max_length - self.question.shape[1]
+        super().__init__(len(memory), decoder.head.out_features, longest, memory.device)
+
+    def asked(self, tokens: Tensor) -> Tensor:
+        """Put the questions before texts. (R, M) -> (R, Q + M)"""
+        return torch.cat([self.question.repeat_interleave(len(tokens) // self.num_texts, dim=0), tokens], dim=1)
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        depth = self.decoder.depth
+        return self.decoder.extend(self.asked(tokens), [Whole()] * depth, [self.memory] * depth)
+
     def looks(self, tokens: Tensor) -> Looks:
-        """Tell where the decoder looked while it wrote what follows each of `tokens` (B, M), before it knew any later
-        ones."""
+        """Tell it of the question's tokens too, before they knew any later ones."""
+        tokens = self.asked(tokens)
         lengths = range(1, tokens.shape[1] + 1)
         steps = [self.decoder.looks(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
         filled = [
@@ -52,13 +77,15 @@ class Writing:
         return Looks(torch.cat(filled, dim=-2), torch.cat([step.memory[..., -1:, :] for step in steps], dim=-2))
 
 
-class CachedWriting(Writing):
+class CachedWriting(DecoderWriting):
     """The same with a causal decoder, whose blocks keep keys and values of the memory and of earlier tokens."""
 
     def reserve(self, max_length: int) -> None:
         super().reserve(max_length)
-        self.sequences = [Growing(max_length) for _ in self.decoder.blocks]
+        self.sequences = [Growing(self.question.shape[1] + max_length) for _ in self.decoder.blocks]
         self.memories = [KeptMemory(self.memory) for _ in self.decoder.blocks]
+        if self.question.shape[1]:
+            self.decoder.extend(self.question, self.sequences, self.memories)
 
     def following(self, tokens: Tensor) -> Tensor:
         return self.decoder.extend(tokens[:, None], self.sequences, self.memories)[:, -1]
@@ -68,4 +95,4 @@ class CachedWriting(Writing):
             sequence.take(rows)
 
     def looks(self, tokens: Tensor) -> Looks:
-        return self.decoder.looks(tokens, self.memory.tokens, self.memory.attn_mask)
+        return self.decoder.looks(self.asked(tokens), self.memory.tokens, self.memory.attn_mask)

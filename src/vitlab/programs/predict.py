@@ -24,16 +24,18 @@ from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
 from vitlab.run.changed_writing import changed_writing
 from vitlab.run.given_images import pixels_of, prepared
-from vitlab.run.given_texts import find_texts, named, text_view
+from vitlab.run.given_texts import asked, find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.told_apart import best_names, classifier, names_for
 from vitlab.tasks import TextGeneration
+from vitlab.tasks.answering import Asking
 from vitlab.tasks.contrastive import ZeroShot
 from vitlab.tasks.supervised import Supervised
 from vitlab.vocabulary import Vocabulary
 
 SHOWN = 20
+WRITERS = (TextGeneration, Asking)  # what writes texts, and needs no names
 
 
 def predict(cfg: DictConfig) -> list[dict[str, Any]]:
@@ -53,6 +55,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
+    task = asked(cfg, task)
     rows: list[dict[str, Any]] = []
     skipped = 0
     for start in track(range(0, len(paths), cfg.batch_size), description="predicting", transient=True):
@@ -67,7 +70,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
         if good:
             view = prepared([image for _, image in good], datamodule, device)
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
-                said = texts(task, view) if isinstance(task, TextGeneration) else classes(task, view, names, cfg.top_k)
+                said = texts(task, view) if isinstance(task, WRITERS) else classes(task, view, names, cfg.top_k)
                 rows += [{"image": readable(str(path))} | row for (path, _), row in zip(good, said, strict=True)]
     save(cfg, saved, rows, f"{len(rows)} images, {skipped} skipped")
     return rows
@@ -78,7 +81,7 @@ def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -
     read = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
     device = fastest_device()
     speed_up_float32_products(device)
-    task = saved.task().to(device).eval()
+    task = asked(cfg, saved.task().to(device).eval())
     rows: list[dict[str, Any]] = []
     for start in range(0, len(read), cfg.batch_size):
         part = read[start : start + cfg.batch_size]
@@ -108,7 +111,7 @@ def classes(task: Supervised | ZeroShot, view: View, names: list[str], top_k: in
         yield row
 
 
-def texts(task: TextGeneration, view: View | TextView) -> Iterator[dict[str, Any]]:
+def texts(task: TextGeneration | Asking, view: View | TextView) -> Iterator[dict[str, Any]]:
     """Write texts, and give each with its probability, and that of each of its tokens, the last of which is its end."""
     written = task.written(*view.arguments())
     vocabulary = task.vocabulary

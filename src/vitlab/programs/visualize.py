@@ -5,6 +5,7 @@ B images, C channels, H W image height and width
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -16,11 +17,12 @@ from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
-from vitlab.models import VisionTransformer, encoder_of
+from vitlab.models import StreamLooks, VisionTransformer, encoder_of
 from vitlab.run.given_images import pixels_of, prepared
-from vitlab.run.given_texts import find_texts, named, text_view
+from vitlab.run.given_texts import asked, find_texts, named, text_view
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import Contrastive, Task, TextGeneration
+from vitlab.tasks.answering import FILL, Asking
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import (
     OF_IMAGES,
@@ -29,6 +31,7 @@ from vitlab.views import (
     evaluating,
     gallery,
     likely,
+    modalities_figure,
     pick,
     reading_figure,
     similarity_figure,
@@ -38,7 +41,8 @@ from vitlab.views import (
 )
 from vitlab.vocabulary import Vocabulary
 
-READING, SIMILARITIES = "reading", "similarities"  # views of models that write, and of those of images and texts
+READING, MODALITIES = "reading", "modalities"  # views of models that write, and of those among them that are asked
+SIMILARITIES = "similarities"  # of images and texts in one space
 KNOWN = (*VIEWS, READING, SIMILARITIES)
 
 
@@ -103,10 +107,11 @@ def written(cfg: DictConfig, saved: SavedRun, pictures: Iterable[tuple[str, Figu
 
 
 def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
-    """Draw where the decoder looks in each image while it writes. Raises as `visualize`."""
+    """Draw where the model looks in each image while it writes, and, where it is asked, while it reads the question;
+    how image and text look at each other where they are one sequence. Raises as `visualize`."""
     paths = find_images(named(cfg, "images"))
     device = fastest_device()
-    datamodule, task = saved.datamodule(), task.to(device).eval()
+    datamodule, writer = saved.datamodule(), asked(cfg, task.to(device).eval())
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
     images = readable_images(chosen, datamodule)
 
@@ -114,10 +119,16 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[
         for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
             view = prepared([image], datamodule, device)
             with torch.inference_mode():
-                text = task.written(*view.arguments(), looks=True)
-            tokens, title = told(task.vocabulary, path.name, text.tokens[0])
+                text = writer.written(*view.arguments(), looks=True)
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
-            yield f"{READING}_{number}", reading_figure(image / 255, grid, text.looks, tokens, title)
+            name = f"{path.name}: {cfg.question}" if cfg.question else path.name
+            tokens, title = told(task.vocabulary, name, text.tokens[0])
+            tokens = [*writer.words, *tokens] if isinstance(writer, Asking) else tokens
+            rows = [place for place, token in enumerate(tokens) if token != FILL]
+            memory = text.looks.memory[..., rows, :]
+            yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, [tokens[i] for i in rows], title)
+            if isinstance(text.looks, StreamLooks):
+                yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, tokens, title)
 
     files = written(cfg, saved, pictures())
     tell_of_others(len(paths), len(chosen), "images")
@@ -130,6 +141,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
     assert vocabulary is not None
     device = fastest_device()
     task = task.to(device).eval()
+    reader: Any = task.model.encoder
     found = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
 
     def pictures() -> Iterator[tuple[str, Figure]]:
@@ -137,7 +149,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
             words, present = text_view([found[place]], vocabulary, device).arguments()
             with torch.inference_mode():
                 text = task.written(words, present, looks=True)
-                encoder = task.model.encoder.looks(words, present)
+                encoder = reader.looks(words, present)
             seen, _ = told(vocabulary, "", words[0])
             tokens, title = told(task.vocabulary, found[place], text.tokens[0])
             yield f"{READING}_{number}", texts_figure(text.looks, encoder, seen, tokens, title)

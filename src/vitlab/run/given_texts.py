@@ -1,6 +1,7 @@
 """Take texts that a user names, alone or in a file, and turn them into what the model of a run reads."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from vitlab.data.batches.batch import TextView
 from vitlab.data.targets import Texts
 from vitlab.data.text_datamodule import collated, finished
 from vitlab.errors import ConfigError, DataError
+from vitlab.tasks import Answering
 from vitlab.vocabulary import Vocabulary
 
 
@@ -21,6 +23,18 @@ def named(cfg: Node, key: str) -> str:
     if cfg[key] is None:
         raise ConfigError(f"{key} has no value; set {key}=... to what run={cfg.run} is to read")
     return str(cfg[key])
+
+
+def asked(cfg: Node, task: Any) -> Any:
+    """Give a task that is asked questions with the one that the command has, and any other as it is. Raises ConfigError
+    where the question is wanting, or one too many, and DataError for one that the model cannot read."""
+    if isinstance(task, Answering):
+        if cfg.question is None:
+            raise ConfigError(f"run={cfg.run} answers questions; set question='how many?' or another of its kind")
+        return task.asking(str(cfg.question))
+    if cfg.question is not None:
+        raise ConfigError(f"run={cfg.run} is asked no questions; leave question= out, or give a run of task=answering")
+    return task
 
 
 def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]:

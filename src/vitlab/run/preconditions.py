@@ -63,7 +63,7 @@ def check_targets(cfg: Node, datamodule: DataModule) -> None:
         raise ConfigError(f"the task compares images with texts, and {other}")
     if "templates" in cfg.task and "text" not in cfg.model:
         raise ConfigError("the task compares images with texts, and the model reads none; choose model=clip_xs8")
-    if "decoding" in cfg.task and "decoder" not in cfg.model:
+    if "decoding" in cfg.task and not {"decoder", "question_length"} & set(cfg.model):
         raise ConfigError("the task writes texts, and the model has no decoder; choose a reader, as model=reader_xs8")
 
 

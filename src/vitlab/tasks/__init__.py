@@ -1,5 +1,6 @@
 """What is minimised, and how it is judged: one LightningModule for each way to train."""
 
+from vitlab.tasks.answering import Answering
 from vitlab.tasks.classification import Classification
 from vitlab.tasks.contrastive import Contrastive
 from vitlab.tasks.distillation import Distillation
@@ -12,6 +13,7 @@ from vitlab.tasks.task import Task
 from vitlab.tasks.text_generation import TextGeneration
 
 __all__ = [
+    "Answering",
     "Classification",
     "Contrastive",
     "Distillation",

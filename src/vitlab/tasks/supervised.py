@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.targets import Captions, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
+from vitlab.data.targets import Answers, Captions, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
 from vitlab.errors import ConfigError
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
 from vitlab.tasks.task import Task
@@ -22,6 +22,7 @@ TASKS: dict[type[Targets], str] = {
     Texts: "task=captioning",
     Captions: "task=contrastive",
     SeveralTexts: "task=contrastive",
+    Answers: "task=answering",
 }
 UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 

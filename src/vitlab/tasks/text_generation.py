@@ -13,7 +13,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import next_token_cross_entropy, teacher_forced
-from vitlab.models import EncoderDecoder
+from vitlab.models import EncoderDecoder, SingleStream
 from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 from vitlab.tasks.text_errors import TextErrors
@@ -29,7 +29,8 @@ class TextGeneration(Task):
     vocabulary of another size than the model's.
     """
 
-    model: EncoderDecoder
+    model: EncoderDecoder | SingleStream
+    asks = False  # whether the model is given a question beside what it reads
 
     def __init__(
         self,
@@ -40,15 +41,18 @@ class TextGeneration(Task):
         decoding: Any,
         **others: Any,
     ):
-        if not isinstance(model, EncoderDecoder):
+        if not isinstance(model, EncoderDecoder | SingleStream):
             raise ValueError(f"the model is a {type(model).__name__}, and writes no texts; choose model=reader_xs8")
-        decoder = model.decoder
-        if decoder.head.out_features != len(vocabulary):
+        if hasattr(model, "question_length") != self.asks:
+            told = "is asked no questions; choose model=single_stream_xs8 or asked_reader_xs8"
+            told = told if self.asks else "wants a question beside each image; set task=answering"
+            raise ValueError(f"the model is a {type(model).__name__}, and {told}")
+        if model.vocab_size != len(vocabulary):
             raise ConfigError(
-                f"model.decoder.vocab_size is {decoder.head.out_features}, and the texts are written in "
-                f"{len(vocabulary)} tokens; leave it to data.vocab_size=null"
+                f"the model's vocab_size is {model.vocab_size}, and the texts are written in {len(vocabulary)} tokens; "
+                "leave it to data.vocab_size=null"
             )
-        self.vocabulary, self.max_length = vocabulary, decoder.max_length
+        self.vocabulary, self.max_length = vocabulary, model.max_length
         super().__init__(model=model, **others)
         self.label_smoothing = label_smoothing
         self.decoding = decoding
@@ -76,6 +80,10 @@ class TextGeneration(Task):
         padding = self.vocabulary.special.padding
         return next_token_cross_entropy(logits, target, padding=padding, label_smoothing=label_smoothing)
 
+    def inputs(self, batch: Batch) -> tuple[Any, ...]:
+        """What the model is given to read."""
+        return batch.view.arguments()
+
     def forward(self, target: Tensor, *inputs: Any) -> Tensor:
         """The logits of each token of a target (B, M), told those before it, and what the model reads. -> (B, M, V)"""
         present = target != self.vocabulary.special.padding
@@ -83,13 +91,13 @@ class TextGeneration(Task):
 
     def training_losses(self, batch: Batch) -> Tensor:
         target = batch.target.codes
-        return self.loss(self(target, *batch.view.arguments()), target, self.label_smoothing)
+        return self.loss(self(target, *self.inputs(batch)), target, self.label_smoothing)
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        target, inputs = batch.target.codes, batch.view.arguments()
+        target, inputs = batch.target.codes, self.inputs(batch)
         loss = self.loss(self(target, *inputs), target, 0.0)
         written = self.written(*inputs)
-        self.metrics[stage].update(written.tokens, target)
+        self.metrics[stage]["text"].update(written.tokens, target)
         return loss, {"predictions": Predictions(written, loss)}
 
     def written(self, *inputs: Any, looks: bool = False) -> Any:

@@ -5,6 +5,7 @@ from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
 from vitlab.views.likely import Likely, likely, trained_for
+from vitlab.views.modalities import modalities_figure
 from vitlab.views.mosaic import pick, shown
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
 from vitlab.views.reading import reading_figure, texts_figure
@@ -24,6 +25,7 @@ __all__ = [
     "gallery",
     "likely",
     "mean_distance",
+    "modalities_figure",
     "patch_distances",
     "pick",
     "pooling_of",

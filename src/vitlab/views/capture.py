@@ -5,13 +5,12 @@ B batch, C channels, H W image height and width, P prefix tokens, N patches, T t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import Attention, Grid
-from vitlab.models import VisionTransformer
+from vitlab.layers import Grid
+from vitlab.models import VisionTransformer, noting_looks
 
 
 @contextmanager
@@ -32,22 +31,10 @@ def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = N
     is a distribution.
 
     `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
-    The weights are computed anew from what each layer is given, as fused kernels keep none.
     """
-    layers: list[Tensor] = []
-
-    def note(attention: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        layers.append(attention.weights(*args, **kwargs).float().cpu())
-
-    attentions = [module for module in model.blocks.modules() if isinstance(module, Attention)]
-    hooks = [attention.register_forward_pre_hook(note, with_kwargs=True) for attention in attentions]
-    try:
-        with evaluating(model):
-            model.forward_features(images, grid)  # not model(...), which may be compiled, and pass the hooks by
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return layers
+    with evaluating(model), noting_looks(model.blocks) as found:
+        model.forward_features(images, grid)  # not model(...), which may be compiled, and pass the hooks by
+    return [weights.cpu() for weights in found.values()]
 
 
 def pooling_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:

@@ -19,12 +19,13 @@ from vitlab.views.mosaic import Scale, mosaic_figure, numbers, pick
 MOST_LAYERS = 6
 
 
-def reading_figure(image: Tensor, grids: Grids, looks: Looks, written: Sequence[str], title: str) -> Figure:
+def reading_figure(image: Tensor, grids: Grids, memory: Tensor, written: Sequence[str], title: str) -> Figure:
     """A row for each token that was `written`, and columns of layers, the mean over their heads, and that of all: how
-    much of an image (C, H, W) it saw. The first tokens of the memory, which are no patches, are left out."""
+    much of an image (C, H, W) it saw, (1, L, h, M, ·). The first tokens of the memory, which are no patches, are left
+    out."""
     grid = grids.grids[0] if isinstance(grids, MixedGrids) else grids
     N = grid[0] * grid[1]
-    seen = looks.memory[0, ..., -N:].mean(dim=1).cpu()  # (L, M, N)
+    seen = memory[0, ..., -N:].mean(dim=1).cpu()  # (L, M, N)
     layers = pick(len(seen), MOST_LAYERS)
     seen = torch.cat([seen.mean(dim=0, keepdim=True), seen[layers]]).transpose(0, 1) * N  # (M, 1 + L, N)
     scale = Scale(PowerNorm(0.5, 0, max(3.0, float(seen.max())), clip=True), HEAT, "times even attention")

@@ -13,6 +13,7 @@ from vitlab.models import (
     EncoderDecoder,
     ImageTextModel,
     MaskedAutoencoder,
+    SingleStream,
     VisionTransformer,
     head_names,
 )
@@ -38,7 +39,7 @@ def load(model: nn.Module, source: str, *, partial: bool, vocabularies: Mapping[
     """
     vit = isinstance(model, VisionTransformer)
     found = find(source, rename=vit)
-    if isinstance(model, EncoderDecoder) and not partial:
+    if isinstance(model, EncoderDecoder | SingleStream) and not partial:
         check_vocabularies(vocabularies or {}, found.vocabularies, found.origin)
     if isinstance(model, VisionTransformer):
         if not partial:
@@ -55,7 +56,7 @@ def load(model: nn.Module, source: str, *, partial: bool, vocabularies: Mapping[
     if isinstance(model, ImageTextModel):
         return transfer(model, found, fit_towers(model, found), partial)
     fitted = Fitted(dict(found.tensors))
-    heads = set() if isinstance(model, EncoderDecoder) else head_names(model)
+    heads = set() if isinstance(model, EncoderDecoder | SingleStream) else head_names(model)
     fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
     return transfer(model, found, fitted, partial)
 

@@ -10,13 +10,12 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
-from vitlab.data.sources.handwriting import OF_A_HAND, in_another_hand
+from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Texts
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
@@ -30,7 +29,6 @@ SIGNS = {  # as a hand would draw them in 8x8 pixels, each dark pixel by its row
 }
 
 ALIKE = 64  # lines of one length that data.order.shuffle_window holds together
-BORDER = ((0, 0), (1, 1), (1, 1))  # of a glyph, so that its strokes end softly
 
 Glyphs = dict[str, np.ndarray]  # the pictures of each character, (m, 10, 10) uint8
 
@@ -186,25 +184,6 @@ def line_of(laid_out: Line, H: int) -> np.ndarray:
     return line
 
 
-def drawn(
-    glyph: np.ndarray, across: float, down: float, lean: float, angle: float, x: float, y: float, size: tuple[int, int]
-) -> np.ndarray:
-    """A glyph (10, 10), or the same in more pixels, stretched `across` and `down`, turned by an angle in radians and
-    leaning to the right, with its middle at (x, y). Pillow wants to know of each pixel where it comes from: all that
-    undone. -> (H, W) uint8"""
-    fine, cos, sin = len(glyph) / 10, math.cos(angle), math.sin(angle)
-    a, b = fine * cos / across, fine * (cos * lean + sin) / across
-    d, e = -fine * sin / down, fine * (cos - sin * lean) / down
-    coefficients = (a, b, 5 * fine - a * x - b * y, d, e, 5 * fine - d * x - e * y)
-    image = Image.fromarray(glyph)
-    return np.asarray(image.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
-
-
 def signs() -> Glyphs:
     pixels = {sign: [[255 * (dot == "#") for dot in row] for row in rows] for sign, rows in SIGNS.items()}
     return {sign: np.array([rows], dtype=np.uint8) for sign, rows in pixels.items()}
-
-
-def between(number: float, least: float, most: float) -> float:
-    """A number in [0, 1) stretched over a range."""
-    return least + number * (most - least)

@@ -1,11 +1,15 @@
 """Glyphs as another hand would have written them: few digits are many, once each is bent a little anew.
 
-k glyphs, m knots
+k glyphs, m knots, H W image height and width
 """
 
+import math
+
 import numpy as np
+from PIL import Image
 
 SIDE = 10  # pixels of a glyph
+BORDER = ((0, 0), (1, 1), (1, 1))  # of a glyph, so that its strokes end softly
 KNOTS = np.array([(y, x) for y in (0.5, 4.5, 8.5) for x in (0.5, 4.5, 8.5)])  # row and column, (m, 2)
 OF_A_HAND = 4 + KNOTS.size  # numbers that decide how a glyph is changed
 BEND = 0.7  # pixels that a knot moves at most, either way
@@ -37,3 +41,22 @@ def bent(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
         glyphs[which, row + i, column] * (1 - right) + glyphs[which, row + i, column + 1] * right for i in (0, 1)
     )
     return above * (1 - down) + below * down
+
+
+def drawn(
+    glyph: np.ndarray, across: float, down: float, lean: float, angle: float, x: float, y: float, size: tuple[int, int]
+) -> np.ndarray:
+    """A glyph (10, 10), or the same in more pixels, stretched `across` and `down`, turned by an angle in radians and
+    leaning to the right, with its middle at (x, y). Pillow wants to know of each pixel where it comes from: all that
+    undone. -> (H, W) uint8"""
+    fine, cos, sin = len(glyph) / 10, math.cos(angle), math.sin(angle)
+    a, b = fine * cos / across, fine * (cos * lean + sin) / across
+    d, e = -fine * sin / down, fine * (cos - sin * lean) / down
+    coefficients = (a, b, 5 * fine - a * x - b * y, d, e, 5 * fine - d * x - e * y)
+    image = Image.fromarray(glyph)
+    return np.asarray(image.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
+
+
+def between(number: float, least: float, most: float) -> float:
+    """A number in [0, 1) stretched over a range."""
+    return least + number * (most - least)

@@ -1,5 +1,6 @@
 """What images are labelled with: a file for each kind, which says how targets collate, divide a pool and mix."""
 
+from vitlab.data.targets.answers import AnswerBatch, Answers
 from vitlab.data.targets.captions import CaptionBatch, Captions
 from vitlab.data.targets.classes import Classes, OneClass, SeveralClasses, classes_in, multi_hot
 from vitlab.data.targets.nothing import Nothing
@@ -9,6 +10,8 @@ from vitlab.data.targets.targets import Targets
 from vitlab.data.targets.texts import TextBatch, Texts
 
 __all__ = [
+    "AnswerBatch",
+    "Answers",
     "CaptionBatch",
     "Captions",
     "Classes",

@@ -1,0 +1,167 @@
+"""Questions about handwritten digits: scenes of several, composed on the spot of scikit-learn's, and what is to be
+answered about them.
+
+n scenes, k glyphs, B batch
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.split_names import SPLITS
+from vitlab.data.pools.splits import divide
+from vitlab.data.sources.digits import Digits
+from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
+from vitlab.data.targets import Answers
+from vitlab.errors import ConfigError
+from vitlab.seeding import counted_numbers
+from vitlab.vocabulary import CharacterVocabulary
+
+VAL, TEST = 0.1, 0.2  # of the digits, and of the compositions
+SIDE, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
+CELLS = SIDE * SIDE
+LEAST, MOST = 2, CELLS  # digits in a scene
+KINDS = ("how_many", "largest", "smallest", "sum", "beside")
+STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}  # rows and columns away
+CHARACTERS = " ?0123456789abefghilmnorstuvwy"
+TOLD = 4 + 2 * CELLS  # numbers that decide what a scene holds and what is asked
+OF_A_GLYPH = 7  # numbers that decide how it is drawn
+
+
+class DigitQuestions:
+    """Scenes of two to four digits in 2x2 cells, a question about each, and its answer: how many there are, the largest
+    or smallest, their sum, or which one stands left of, right of, above or below another.
+
+    A composition is which digits a scene holds, in any order. A scene for training shows the same composition and asks
+    the same in each epoch, in other pictures and another hand. Scenes of val and test are half of compositions that
+    training has ("seen"), half of such as no other split has ("held_out"), in pictures of no other split. Raises
+    ConfigError for numbers of scenes out of range.
+    """
+
+    in_chans = 1
+
+    def __init__(self, *, num_scenes: int, num_evaluated: int):
+        if min(num_scenes, num_evaluated) < 1:
+            raise ConfigError(
+                f"data.source: num_scenes {num_scenes} or num_evaluated {num_evaluated} is not at least 1"
+            )
+        self.class_names: list[str] = []
+        self.counts = {"train": num_scenes, "val": num_evaluated, "test": num_evaluated}
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def open(self) -> dict[str, Pool]:
+        vocabulary = CharacterVocabulary(CHARACTERS)
+        parts = divide(Digits().open(), VAL, TEST)
+        pools: dict[str, Pool] = {}
+        for split, (digits, places) in parts.items():
+            assert digits.pixels is not None
+            classes = digits.targets.values[places]
+            glyphs = [np.pad(digits.pixels[places[classes == k]], BORDER) for k in range(10)]
+            scenes, held_out, numbers = self.scenes(split)
+            asked = [question(scene, row) for scene, row in zip(scenes, numbers, strict=True)]
+            kinds, questions, answers = zip(*asked, strict=True)
+            groups = {"seen": ~held_out, "held_out": held_out}
+            groups |= {kind: np.array([own == kind for own in kinds]) for kind in KINDS}
+            targets = Answers(answers, vocabulary, questions, groups)
+            pools[split] = QuestionPool(scenes, targets, glyphs, varied=split == "train")
+        return pools
+
+    def scenes(self, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Lay out the scenes of a split, always the same: the digit in each cell, row by row, or `EMPTY` (n, 4); whose
+        composition is held out (n,), and the numbers that decide what is asked (n, 3)."""
+        n = self.counts[split]
+        counters = np.stack([np.full(n, SPLITS.index(split)), np.arange(n)], axis=1)
+        which, size, *_ = (numbers := counted_numbers("digit questions", counters, TOLD)).T
+        held_out = (np.arange(n) % 2 == 1) & (split != "train")
+        sizes = LEAST + (size * (MOST - LEAST + 1)).astype(int)
+        scenes = np.full((n, CELLS), EMPTY)
+        for own, count in ((own, count) for own in ("train", split) for count in range(LEAST, MOST + 1)):
+            rows = np.flatnonzero((sizes == count) & (held_out == (own != "train")))
+            some = compositions(own, count)
+            digits = some[(which[rows] * len(some)).astype(int)]
+            order = numbers[rows, 4 : 4 + count].argsort(axis=1)
+            cells = numbers[rows, 4 + CELLS :].argsort(axis=1)[:, :count]
+            scenes[rows[:, None], cells] = np.take_along_axis(digits, order, axis=1)
+        return scenes, held_out, numbers[:, 2:4]
+
+
+def compositions(split: str, count: int) -> np.ndarray:
+    """All sets of so many digits, each as often as it occurs, that belong to a split. -> (compositions, count)"""
+    every = np.array(list(combinations_with_replacement(range(10), count)))
+    number = counted_numbers("digit compositions", every, 1)[:, 0]
+    return every[np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)]
+
+
+def question(scene: np.ndarray, numbers: np.ndarray) -> tuple[str, str, str]:
+    """Ask something about the cells of a scene (4,), by two numbers: its kind, the question, and the answer."""
+    digits = scene[scene != EMPTY].tolist()
+    beside = neighbours(scene)
+    kind = KINDS[int(numbers[0] * (len(KINDS) if beside else len(KINDS) - 1))]
+    if kind == "beside":
+        return kind, *beside[int(numbers[1] * len(beside))]
+    answers = {"how_many": len(digits), "largest": max(digits), "smallest": min(digits), "sum": sum(digits)}
+    return kind, f"{kind.replace('_', ' ')}?", str(answers[kind])
+
+
+def neighbours(scene: np.ndarray) -> list[tuple[str, str]]:
+    """All questions after the neighbour of a digit that stands in the scene once, with their answers."""
+    grid = scene.reshape(SIDE, SIDE)
+    found = []
+    for row, column in np.argwhere(grid != EMPTY).tolist():
+        digit = grid[row, column]
+        for place, (down, right) in STEPS.items():
+            other = (row + down, column + right)
+            if min(other) >= 0 and max(other) < SIDE and grid[other] != EMPTY and (scene == digit).sum() == 1:
+                found.append((f"{place} the {digit}?", str(grid[other])))
+    return found
+
+
+class QuestionPool(Pool):
+    """Scenes (n, 4) of glyphs, drawn when they are asked for; `varied`: anew in every epoch, each glyph in another
+    hand."""
+
+    def __init__(self, scenes: np.ndarray, targets: Answers, glyphs: Sequence[np.ndarray], *, varied: bool):
+        digest = hashlib.blake2b(targets.tobytes() + scenes.tobytes(), digest_size=8)
+        for pictures in glyphs:
+            digest.update(pictures.tobytes())
+        super().__init__(targets, digest.hexdigest())
+        self.scenes, self.glyphs = scenes, glyphs
+        self.draws = CELLS * (OF_A_GLYPH + OF_A_HAND) if varied else 0
+
+    def load(self, i: int) -> np.ndarray:
+        numbers = counted_numbers("fixed question", np.array([[i]]), CELLS * OF_A_GLYPH)
+        return self.drawn([i], numbers.reshape(1, CELLS, -1), None)[0]
+
+    def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
+        numbers = numbers.reshape(len(indices), CELLS, -1)
+        return list(self.drawn(indices, numbers[..., :OF_A_GLYPH], numbers[..., OF_A_GLYPH:]))
+
+    def drawn(self, indices: Sequence[int], numbers: np.ndarray, hands: np.ndarray | None) -> np.ndarray:
+        """Draw scenes by the numbers of each cell (B, 4, 7), and, where they are given, in other hands.
+        -> (B, H, W) uint8"""
+        scenes = self.scenes[list(indices)]
+        filled = np.nonzero(scenes != EMPTY)
+        own = [self.glyphs[k] for k in scenes[filled]]
+        glyphs = np.stack(
+            [some[int(which * len(some))] for some, which in zip(own, numbers[filled][:, 0], strict=True)]
+        )
+        if hands is not None:
+            glyphs = in_another_hand(glyphs, hands[filled])
+        images = np.zeros((len(scenes), SIDE * CELL, SIDE * CELL), np.uint8)
+        for glyph, which, cell, row in zip(glyphs, *filled, numbers[filled].tolist(), strict=True):
+            _, wide, high, lean, angle, x, y = row
+            size = between(wide, 1.3, 1.9), between(high, 1.5, 2.0)  # of 8 pixels, in a cell of 16
+            turned = between(lean, -0.4, 0.4), between(angle, -0.15, 0.15)
+            middle = CELL / 2 + between(x, -1.5, 1.5), CELL / 2 + between(y, -1.0, 1.0)
+            top, left = CELL * (cell // SIDE), CELL * (cell % SIDE)
+            images[which, top : top + CELL, left : left + CELL] = drawn(glyph, *size, *turned, *middle, (CELL, CELL))
+        return images
+
+    def name(self, i: int) -> str:
+        targets: Answers = self.targets  # type: ignore[assignment]
+        return f"scene {i}: {targets.questions.values[i]}"

@@ -1,0 +1,60 @@
+"""An encoder-decoder that is asked: the decoder reads a question before it writes (Kim et al., 2022, arXiv:2111.15664,
+Donut, section 3.2).
+
+B batch, C channels, H W image height and width, P patch_size, N patches, Q question_length, M tokens of an answer, V
+vocab_size
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.layers import Grids
+from vitlab.models.captioner import Captioner
+from vitlab.models.decoder import Looks
+from vitlab.models.options import at_least
+from vitlab.models.writing import CachedWriting, DecoderWriting
+
+
+class AskedCaptioner(Captioner):
+    """Questions (B, Q), and what a `Captioner` takes -> logits of the token after each of an answer's (B, M, V).
+
+    The decoder's first `question_length` places are the question's, which is filled up to them; the others are the
+    answer's. Raises ValueError as `Captioner`, and for a decoder without a place for an answer.
+    """
+
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: int | None, question_length: int):
+        super().__init__(encoder=encoder, decoder=decoder, patch_size=patch_size)
+        at_least(1, question_length=question_length)
+        self.question_length = question_length
+        if self.max_length < 1:
+            raise ValueError(
+                f"decoder.max_length {self.decoder.max_length} leaves no place for an answer behind questions of "
+                f"{question_length} tokens; make it larger"
+            )
+
+    @property
+    def max_length(self) -> int:
+        return self.decoder.max_length - self.question_length
+
+    def forward(  # type: ignore[override]  # the question comes first
+        self,
+        written: Tensor,
+        question: Tensor,
+        x: Tensor,
+        grid: Grids | None = None,
+        written_present: Tensor | None = None,
+    ) -> Tensor:
+        if written_present is not None:
+            written_present = torch.cat([torch.ones_like(question, dtype=torch.bool), written_present], dim=1)
+        whole = torch.cat([question, written], dim=1)
+        return self.decoder(whole, *self.read(x, grid), written_present)[:, self.question_length :]
+
+    def writing(  # type: ignore[override]  # the question comes first
+        self, question: Tensor, x: Tensor, grid: Grids | None = None, *, cached: bool = True
+    ) -> DecoderWriting:
+        kind = CachedWriting if cached and self.decoder.causal else DecoderWriting
+        return kind(self.decoder, *self.read(x, grid), question)
+
+    def looks(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> Looks:  # type: ignore[override]
+        """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""
+        return self.writing(question, x, grid).looks(written)

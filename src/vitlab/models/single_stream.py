@@ -1,0 +1,172 @@
+"""One Transformer for images and texts: patches, a question and its answer are one sequence, which one set of blocks
+reads (Kim et al., 2021, arXiv:2102.03334, ViLT, section 3.1) and writes on as a prefix language model does (Dong et
+al., 2019, arXiv:1905.03197, UniLM, section 2.3).
+
+B batch, C channels, H W image height and width, P patch_size, N patches, Q question_length, S tokens that are given
+(those before the patches, patches, and the question), R texts (B, or a multiple), M tokens of an answer, D embed_dim, V
+vocab_size, L layers, h heads
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, without_fill
+from vitlab.models.captioner import reading_encoder, take_heads_off
+from vitlab.models.looking import noting_looks
+from vitlab.models.options import at_least
+from vitlab.models.writing import Writing
+
+IMAGE, TEXT = 0, 1  # rows of type_embed
+
+
+class Given(NamedTuple):
+    """Tokens of an image and a question (B, S, D), and an `attn_mask`, as in `Attention`, that hides what only fills an
+    image up."""
+
+    tokens: Tensor
+    attn_mask: Tensor | None
+
+
+class StreamLooks(NamedTuple):
+    """Where each token of the question and the answer looks in an image, in each layer, (B, L, h, Q + M, S - Q), and
+    how much everything looks at everything, (B, L, h, S + M, S + M)."""
+
+    memory: Tensor
+    whole: Tensor
+
+
+class SingleStream(nn.Module):
+    """Answers so far (B, M), questions (B, Q), and images (B, C, H, W) or patches (B, N, C·P·P) -> logits of the token
+    after each of an answer's (B, M, V).
+
+    `encoder` is a Vision Transformer, whose blocks are all there are; its head is taken off. A question is filled up to
+    `question_length` tokens, an answer has at most `max_length`, its end among them. Each token is told whether it is
+    of an image or of a text. Image and question look at each other, an answer's tokens at these and at those before
+    them. The rows that embed a token also score it. Raises ValueError for an encoder that is no Vision Transformer, has
+    other weights than its head's that no text trains, or tells its blocks where patches lie.
+    """
+
+    def __init__(
+        self, *, encoder: nn.Module, vocab_size: int, question_length: int, max_length: int, patch_size: int | None
+    ):
+        super().__init__()
+        at_least(2, vocab_size=vocab_size)
+        at_least(1, question_length=question_length, max_length=max_length)
+        self.encoder = reading_encoder(encoder, patch_size)
+        width = self.encoder.head.in_features
+        if self.encoder.tells_blocks:
+            raise ValueError(
+                "encoder.position or position_place tells each block where patches lie, and texts have no place among "
+                "them; use learned_1d, learned_2d or sincos_2d at the stem"
+            )
+        take_heads_off(self.encoder)
+        self.vocab_size, self.question_length, self.max_length = vocab_size, question_length, max_length
+        self.embed = TokenEmbedding(
+            vocab_size=vocab_size,
+            embed_dim=width,
+            scaled=False,
+            position=LearnedSequencePosition(embed_dim=width, max_length=question_length + max_length),
+            norm=nn.Identity(),
+            drop_rate=self.encoder.pos_drop.p,
+        )
+        self.type_embed = nn.Parameter(torch.empty(2, width))
+        self.head = nn.Linear(width, vocab_size, bias=False)
+        self.head.weight = self.embed.tokens.weight
+        self.embed.initialize()
+        nn.init.normal_(self.type_embed, std=0.02)
+
+    def read(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> Given:
+        """Questions (B, Q), and images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another
+        one than the encoder was made for, or differ -> what is given, not yet seen by any block."""
+        image, grid = self.encoder.embed(x, grid)
+        mask = without_fill(None, grid, self.encoder.num_prefix_tokens)
+        tokens = [image + self.type_embed[IMAGE], self.embed(question) + self.type_embed[TEXT]]
+        return Given(
+            torch.cat(tokens, dim=1), None if mask is None else F.pad(mask, (0, question.shape[1]), value=True)
+        )
+
+    def continued(self, written: Tensor, given: Given) -> Tensor:
+        """Answers so far (R, M), and what was given -> logits of the token after each (R, M, V)."""
+        R, M = written.shape
+        times = R // len(given.tokens)
+        text = self.embed(written, self.question_length) + self.type_embed[TEXT]
+        x = torch.cat([given.tokens.repeat_interleave(times, dim=0), text], dim=1)
+        mask = prefix_mask(x.shape[1] - M, M, x.device)
+        if given.attn_mask is not None:
+            mask = mask & F.pad(given.attn_mask.repeat_interleave(times, dim=0), (0, M), value=True)
+        x = self.encoder.encode(x, attn_mask=mask)
+        return self.head(self.encoder.fc_norm(x[:, -M:]))  # the last norm, wherever pooling puts it
+
+    def forward(
+        self,
+        written: Tensor,
+        question: Tensor,
+        x: Tensor,
+        grid: Grids | None = None,
+        written_present: Tensor | None = None,
+    ) -> Tensor:
+        """(B, M), and what `read` takes -> (B, M, V). What fills an answer up stands behind it, and so is hidden from
+        it already."""
+        return self.continued(written, self.read(question, x, grid))
+
+    def writing(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> "StreamWriting":
+        """Begin an answer to each question."""
+        return StreamWriting(self, self.read(question, x, grid))
+
+    @torch.no_grad()
+    def looks(self, written: Tensor, given: Given) -> StreamLooks:
+        """Where everything looks while what comes after each token of `written` (B, M) is written."""
+        with noting_looks(self.encoder.blocks) as found:
+            self.continued(written, given)
+        whole = torch.stack(list(found.values()), dim=1)
+        image = given.tokens.shape[1] - self.question_length
+        return StreamLooks(whole[..., image:, :image], whole)
+
+    def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+        """What the blocks make of images alone (B, C, H, W) or patches (B, N, C·P·P). -> (B, D)"""
+        return self.encoder.represent(x, grid)
+
+    @property
+    def depth(self) -> int:
+        return self.encoder.depth
+
+    def heads(self) -> list[nn.Linear]:
+        return [self.head]
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of the parameters that take no weight decay: biases, norms, tokens, type and position embeddings."""
+        return {f"encoder.{name}" for name in self.encoder.no_weight_decay()} | {
+            "type_embed",
+            "embed.position.pos_embed",
+        }
+
+    def layer_of(self, name: str) -> int:
+        """The layer a parameter belongs to: 0 the embeddings, those that also score among them, 1 to depth the blocks,
+        depth+1 what follows them."""
+        part, _, within = name.partition(".")
+        return self.encoder.layer_of(within) if part == "encoder" else 0
+
+
+class StreamWriting(Writing):
+    """Answers to what is given, one each, by a model that reads all of it anew before each token."""
+
+    def __init__(self, model: SingleStream, given: Given):
+        super().__init__(len(given.tokens), model.vocab_size, model.max_length, given.tokens.device)
+        self.model, self.given = model, given
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        return self.model.continued(tokens, self.given)
+
+    def looks(self, tokens: Tensor) -> StreamLooks:
+        return self.model.looks(tokens, self.given)
+
+
+def prefix_mask(given: int, written: int, device: torch.device | None = None) -> Tensor:
+    """True where a token may look: what is given at all of that, what is written at that and at what was written
+    before. -> (given + written, given + written)"""
+    mask = torch.ones(given + written, given + written, dtype=torch.bool, device=device).tril()
+    mask[:, :given] = True
+    return mask

@@ -1,0 +1,97 @@
+"""Questions about images, and answers that a model writes (Antol et al., 2015, arXiv:1505.00468, VQA).
+
+B batch, M tokens of the longest answer, Q of the longest question
+"""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitlab.data.batches.batch import Batch
+from vitlab.data.checks import longest_text
+from vitlab.data.targets import Answers, Texts
+from vitlab.errors import ConfigError, DataError
+from vitlab.tasks.grouped_exact import GroupedExact
+from vitlab.tasks.text_generation import TextGeneration
+from vitlab.tasks.training_data import TrainingData
+
+FILL = "·"  # stands for a token that only fills a question up
+
+
+class Answering(TextGeneration):
+    """The answer to a question about an image is written. What `TextGeneration` measures is measured of the answers,
+    and of each group that the data name `exact_<group>`, the share of right ones.
+
+    Raises ValueError for a model that is asked no questions, and ConfigError for data that ask none.
+    """
+
+    model: Any  # one with a question_length
+    asks = True
+
+    def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
+        super().plan(num_steps, datamodule, record)
+        self.questions_of(datamodule)
+
+    def questions_of(self, datamodule: TrainingData) -> Answers:
+        """The training questions. Raises ConfigError for data without any, and DataError, which names it, for a
+        question of any split that is longer than the model reads."""
+        if not isinstance(datamodule.targets, Answers):
+            raise ConfigError(f"the task answers questions, and this data has images {datamodule.targets.kind}")
+        asked = [split.targets.questions for split in datamodule.splits.values()]
+        longest_text(asked, self.model.question_length, "model.question_length")
+        return datamodule.targets
+
+    def inputs(self, batch: Batch) -> tuple[Any, ...]:
+        return self.filled(batch.target.questions), *batch.view.arguments()
+
+    def filled(self, questions: Tensor) -> Tensor:
+        """Fill questions up to the length that the model was made for. (B, Q) -> (B, question_length)"""
+        missing = self.model.question_length - questions.shape[1]
+        return F.pad(questions, (0, missing), value=self.vocabulary.special.padding)
+
+    # -- evaluation
+
+    def on_validation_epoch_start(self) -> None:
+        super().on_validation_epoch_start()
+        self.name_groups("val")
+
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self.name_groups("test")
+
+    def name_groups(self, stage: str) -> None:
+        """Score the groups of the data, on all devices, whatever their samples."""
+        names = list(self.questions_of(self.trainer.datamodule).groups)
+        self.metrics[stage].add_metrics({"groups": GroupedExact(names).to(self.device)})
+
+    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        loss, outputs = super().evaluated(batch, stage)
+        text = self.metrics[stage]["text"]
+        written, wanted = (text.filled(tokens) for tokens in (outputs["predictions"].logits.tokens, batch.target.codes))
+        self.metrics[stage]["groups"].update((written == wanted).all(dim=1), batch.target.groups)
+        return loss, outputs
+
+    # -- a question by itself
+
+    def asking(self, question: str) -> "Asking":
+        """Ask one question of every image. Raises DataError for one that is longer than the model reads, or has
+        characters that it does not know."""
+        return Asking(self, question)
+
+
+class Asking:
+    """Answer one question about any image. Raises as `Answering.asking`."""
+
+    def __init__(self, task: Answering, question: str):
+        self.task, self.text, self.vocabulary = task, question, task.vocabulary
+        most = task.model.question_length
+        if (length := len(self.vocabulary.encode(question))) > most:
+            raise DataError(f"the question '{question}' has {length} tokens with its end, and the model reads {most}")
+        self.question = task.filled(Texts([question], self.vocabulary).collate().codes)  # (1, Q)
+        self.words = [self.vocabulary.decode([token]) or FILL for token in self.question[0].tolist()]
+
+    def written(self, *inputs: Any, looks: bool = False) -> Any:
+        """What the model answers to images, or to patches and their grid."""
+        question = self.question.to(inputs[0].device).expand(len(inputs[0]), -1)
+        return self.task.written(question, *inputs, looks=looks)

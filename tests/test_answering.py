@@ -1,0 +1,108 @@
+"""Runs that answer questions about images: trained, evaluated, asked, looked at, refused where they do not fit."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from conftest import BARE, finished, refuses
+from PIL import Image
+from reading import ASKED, READER
+
+from vitlab.data import DigitQuestions
+
+GROUPS = {"seen", "held_out", "how_many", "largest", "smallest", "sum", "beside"}
+
+
+@pytest.fixture(scope="module", params=ASKED)
+def asked(request, tmp_path_factory):
+    """A finished run of a few steps, and what kind of model it is of."""
+    steps = ["trainer.max_steps=12", "trainer.max_epochs=9", "optimizer.lr=3e-3"]
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    return request.param, finished(folder, *ASKED[request.param], *BARE[1:], *steps, tiny=False)
+
+
+@pytest.fixture
+def scenes(tmp_path):
+    """Three scenes of the test, as files."""
+    pool = DigitQuestions(num_scenes=1, num_evaluated=3).open()["test"]
+    for i in range(3):
+        Image.fromarray(np.asarray(pool.load(i))).save(tmp_path / f"scene_{i}.png")
+    return tmp_path
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_groups_are_scored_by_themselves_and_evaluation_says_the_same(cli, asked, tmp_path):
+    _, run = asked
+    test = json.loads((run / "result.json").read_text())["test"]
+    assert test.keys() == {"test/loss", "test/exact", "test/cer", *(f"test/exact_{name}" for name in GROUPS)}
+    said = rows(run / "test_predictions.csv")
+    assert len(said) == 51
+    right = np.array([row["true"] == row["written"] for row in said])
+    assert test["test/exact"] == pytest.approx(right.mean())
+    groups = DigitQuestions(num_scenes=320, num_evaluated=51).open()["test"].targets.groups
+    for name, own in groups.items():
+        assert test[f"test/exact_{name}"] == pytest.approx(right[own].mean())
+    assert said[0]["name"].startswith("scene 0: ")
+    for batch in (1, 51):  # of any size
+        words = [f"+data.device_batch_size={batch}", "+data.global_batch_size=51", f"output=by_{batch}"]
+        again = cli("evaluate", f"run={run}", *words)
+        assert again.status == 0, again.err
+        found = json.loads((tmp_path / f"by_{batch}" / "evaluation_test.json").read_text())
+        assert {name: found[name] for name in test} == pytest.approx(test, abs=1e-5)
+
+
+def test_any_question_is_answered_about_any_image(cli, asked, scenes):
+    _, run = asked
+    for question in ("how many?", "left of the 3?"):
+        told = cli("predict", f"run={run}", f"images={scenes}", f"question='{question}'", "output=said.csv")
+        assert told.status == 0, told.err
+        for row in rows("said.csv"):
+            assert "".join(part for part, _ in json.loads(row["tokens"])) == row["text"]
+
+
+def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
+    kind, run = asked
+    seen = cli("visualize", f"run={run}", f"images={scenes}", "question='sum?'", "num_images=1", "output=seen")
+    assert seen.status == 0, seen.err
+    names = {"reading_1.png"} | ({"modalities_1.png"} if kind == "single_stream" else set())
+    assert {path.name for path in (scenes / "seen").iterdir()} == names
+
+
+@pytest.mark.parametrize(
+    ("entry", "words", "sentence"),
+    [
+        ("predict", ["images=."], "answers questions; set question='how many?' or another of its kind"),
+        ("visualize", ["images=."], "answers questions; set question="),
+        (
+            "predict",
+            ["images=.", "question='how many are there?'"],
+            "has 20 tokens with its end, and the model",
+        ),
+        ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
+        ("train", ["model.question_length=9"], "and model.question_length is 9; set it to 16"),
+        ("train", ["task=captioning"], "wants a question beside each image; set task=answering"),
+        ("train", ["data=digit_lines"], "the task answers questions, and this data has images with a text each"),
+        ("train", ["data.max_length=2"], "tokens with its end, and data.max_length is 2; set it to 3"),
+        ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not at least 1"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["single_stream"], indirect=True)
+def test_what_does_not_fit_is_refused_in_a_sentence(cli, asked, scenes, entry, words, sentence):
+    kind, folder = asked
+    given = [f"run={folder}"]
+    if entry == "train":
+        given = [word for word in ASKED[kind] if words != ["data=digit_lines"] or not word.startswith("data")]
+    run = cli(entry, *given, *words, tiny=False, **({"folder": "run"} if entry == "train" else {}))
+    assert refuses(run, sentence), run.err
+
+
+def test_a_reader_is_asked_nothing(cli):
+    run = cli("train", *READER, "task=answering", tiny=False, folder="run")
+    assert refuses(run, "is asked no questions; choose model=single_stream_xs8 or asked_reader_xs8"), run.err
+    run = cli("train", "data=digit_questions", "trainer=cpu", "logger=none", tiny=False, folder="run")
+    assert refuses(run, "images with a question and its answer each; set task=answering"), run.err
