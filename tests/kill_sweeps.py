@@ -136,7 +136,10 @@ def main(folder: Path, number: int, seed: int, *words: str) -> None:
                 continue
             if (pid := victim(kind, sweeper.pid, sweep)) is None:
                 continue
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has ended by itself meanwhile
+                continue
             done[kind] += 1
             left -= 1
             if kind == "sweeper":
