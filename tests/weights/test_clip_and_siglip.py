@@ -3,15 +3,17 @@
 import json
 import re
 
+import coloured
 import pytest
 import torch
 import transformers
-from conftest import vit_options
+from conftest import BARE, vit_options
 from foreign import images, randomized
 from safetensors.torch import save_file
 from texts import OPTIONS
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+import vitlab
 from vitlab.errors import CheckpointError
 from vitlab.models import ImageTextModel, TextEncoder, VisionTransformer
 from vitlab.vocabulary import SpecialTokens, vocabulary_of
@@ -204,14 +206,14 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path):
 # -- the tokenizer
 
 
-def of_clip(folder):
+def of_clip(folder, texts=("a photo of a cat", "a photo of a dog")):
     """A small one in the files of CLIP's folders, and in transformers' own hands."""
     trained = Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
     trained.normalizer = normalizers.Lowercase()
     trained.pre_tokenizer = pre_tokenizers.Whitespace()
     special = ["<|startoftext|>", "<|endoftext|>"]
     trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=special, end_of_word_suffix="</w>", show_progress=False)
-    trained.train_from_iterator(["a photo of a cat", "a photo of a dog"], trainer)
+    trained.train_from_iterator(texts, trainer)
     state = json.loads(trained.to_str())["model"]
     merges = [tuple(merge) for merge in state["merges"]]
     other = transformers.CLIPTokenizer(vocab=state["vocab"], merges=merges)
@@ -227,6 +229,34 @@ def test_the_tokenizer_is_theirs(tmp_path):
     for text in ("a photo of a cat", "A  dog"):
         assert vocabulary.encode(text) == other(text).input_ids
     assert vocabulary_of(vocabulary.state()) == vocabulary
+
+
+TINY_CLIP = ["model=clip_b16", "model.feature_dim=16", "model.encoder.patch_size=4", "model.pretrained=clip"]
+TOWER = ("embed_dim=32", "depth=2", "num_heads=2", "mlp_ratio=null", "mlp_dim=48")
+TINY_CLIP += [f"model.{tower}.{key}" for tower in ("encoder", "text") for key in TOWER]
+
+
+@pytest.mark.slow
+def test_captions_of_ones_own_are_read_as_clip_reads_them(cli, tmp_path):
+    coloured.draw(tmp_path)
+    read = ["red", "a blue picture"]
+    words = of_clip(tmp_path / "clip", [*read, "all of it is green"])
+    begin, end = words.convert_tokens_to_ids(["<|startoftext|>", "<|endoftext|>"])
+    sizes = {"vocab_size": len(words), "max_position_embeddings": 40}
+    other = theirs("clip", **sizes, bos_token_id=begin, eos_token_id=end)
+    other.save_pretrained(tmp_path / "clip")
+    options = ["task=contrastive", *TINY_CLIP, "data=listing", "data.source.file=captions.csv", "data.image_size=32"]
+    options += ["data.source.text_column=caption", "data.source.allow_two_labels=true", "data.loading.num_workers=0"]
+    options += ["data.source.tokenizer=clip/tokenizer.json", "data.source.begun=true", "trainer=cpu", "logger=none"]
+    options += ["data.source.special_tokens=['<|startoftext|>','<|endoftext|>','<|endoftext|>']", "optimizer.lr=1e-12"]
+    run = cli("train", *options, *BARE, "trainer.precision=32-true", "trainer.max_steps=1", tiny=False, folder="run")
+    assert run.status == 0, run.err
+    task = vitlab.load(tmp_path / "run", device="cpu")._task
+    assert task.max_length < 40
+    with torch.inference_mode():
+        expected = other.get_text_features(**words(read, padding=True, return_tensors="pt")).pooler_output
+        found = task.of_classes(read)
+    torch.testing.assert_close(found, torch.nn.functional.normalize(expected, dim=1), atol=1e-5, rtol=1e-5)
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_sentence(tmp_path):

@@ -29,6 +29,7 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
         "allow_two_labels": True,
         **dict.fromkeys(("text_column", "characters", "tokenizer")),
         "special_tokens": ["<s>", "</s>", "<pad>"],
+        "begun": False,
     },
 }
 ADDED_AT_THE_TOP = {"float8": False}  # and those that runs did not always have

@@ -18,7 +18,7 @@ from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 from vitlab.tasks.text_errors import TextErrors
 from vitlab.tasks.training_data import TrainingData
-from vitlab.vocabulary import Vocabulary
+from vitlab.vocabulary import BegunVocabulary, Vocabulary
 
 
 class TextGeneration(Task):
@@ -74,6 +74,8 @@ class TextGeneration(Task):
                 "the token that ends a text also fills it up, and its end would not be learned; give another of the "
                 "tokenizer's as the third of data.source.special_tokens"
             )
+        if isinstance(self.vocabulary, BegunVocabulary):
+            raise ConfigError("a text that is written is begun by the decoder itself; set data.source.begun=false")
 
     def loss(self, logits: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
         """(B, M, V), (B, M) -> (B,)"""

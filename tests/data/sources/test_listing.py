@@ -27,6 +27,7 @@ def listing(file, **changes):
         "characters": None,
         "tokenizer": None,
         "special_tokens": ["<s>", "</s>", "<pad>"],
+        "begun": False,
         "split_column": None,
         "class_names": None,
         "allow_outside": False,
@@ -271,6 +272,8 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
     pool = pickle.loads(pickle.dumps(source.open()["train"]))  # as worker processes get it
     assert pool.targets.collate().codes.tolist() == [[4, 5, 6, 2], [7, 8, 2, 1]]
     assert source.found == {}
+    begun = listing(file, text_column="text", tokenizer=str(tmp_path / "letters.json"), begun=True)
+    assert begun.open()["train"].targets.collate().codes.tolist() == [[0, 4, 5, 6, 2], [0, 7, 8, 2, 1]]
 
 
 @pytest.mark.parametrize(
@@ -282,6 +285,7 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
         ({"characters": "ab"}, "data.source.characters is of texts; name their column"),
         ({"tokenizer": "x.json"}, "data.source.tokenizer is of texts; name their column"),
         ({"text_column": "text", "characters": "ab", "tokenizer": "x.json"}, "are two vocabularies; give one"),
+        ({"text_column": "text", "begun": True}, "data.source.begun is of a tokenizer's texts; name its file"),
         ({"text_column": "text", "special_tokens": ["<s>"]}, "data.source.special_tokens are three"),
     ],
 )

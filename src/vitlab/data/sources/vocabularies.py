@@ -4,19 +4,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vitlab.errors import CheckpointError, ConfigError, DataError
-from vitlab.vocabulary import CharacterVocabulary, TokenizerVocabulary, Vocabulary
+from vitlab.vocabulary import BegunVocabulary, CharacterVocabulary, TokenizerVocabulary, Vocabulary
 
 
 def vocabulary_for(
-    texts: Iterable[str], *, characters: str | None, tokenizer: str | None, special_tokens: Sequence[str]
+    texts: Iterable[str], *, characters: str | None, tokenizer: str | None, special_tokens: Sequence[str], begun: bool
 ) -> Vocabulary:
-    """Take the pieces of a tokenizer's file, whose `special_tokens` begin, end and fill up a text; or the characters
-    that are given; or those that occur in the texts. Raises DataError for a file that is no tokenizer, or has no such
-    tokens, and ConfigError for characters that are given twice."""
+    """Take the pieces of a tokenizer's file, whose `special_tokens` begin, end and fill up a text, `begun`: also where
+    it is read; or the characters that are given; or those that occur in the texts. Raises DataError for a file that is
+    no tokenizer, or has no such tokens, and ConfigError for characters that are given twice."""
     if tokenizer is not None:
         begin, end, padding = special_tokens
         try:
-            return TokenizerVocabulary.from_file(Path(tokenizer), begin=begin, end=end, padding=padding)
+            kind = BegunVocabulary if begun else TokenizerVocabulary
+            return kind.from_file(Path(tokenizer), begin=begin, end=end, padding=padding)
         except CheckpointError as error:
             raise DataError(f"data.source.tokenizer={tokenizer}: {error}") from error
     if characters is None:
