@@ -3,6 +3,7 @@ fit."""
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import vitlab
 from vitlab.config.nodes import node_of
 from vitlab.data import Digits
 from vitlab.errors import ConfigError, DataError
-from vitlab.run.console import print_result
+from vitlab.run.console import classes, print_result
 from vitlab.run.result import commands
 
 
@@ -91,6 +92,12 @@ def test_python_tells_labels_apart_as_the_command_does(cli, towers, digits):
     own._saved.checkpoint["run"]["class_names"] = []
     with pytest.raises(ConfigError, match="has learned from texts, and no names of classes; set labels="):
         own.predict(digits)
+
+
+def test_a_start_says_how_classes_are_told():
+    some = {"things": "images", "class_names": ["zero", "one"], "targets": SimpleNamespace(kind="with a caption each")}
+    assert classes(SimpleNamespace(**some)) == "2, told by their names: images with a caption each"
+    assert classes(SimpleNamespace(**some | {"class_names": []})) == "none: images with a caption each"
 
 
 def test_the_command_to_ask_for_labels_is_printed_whole(towers, capsys):

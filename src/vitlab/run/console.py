@@ -65,7 +65,9 @@ def options_found(datamodule: DataModule) -> str:
 def classes(datamodule: DataModule) -> str:
     """Say how many classes there are, and how many training images each has."""
     if not isinstance(datamodule.targets, Classes):
-        return f"none: {datamodule.targets.kind}"
+        told = f"{datamodule.things} {datamodule.targets.kind}"
+        names = datamodule.class_names
+        return f"{len(names):,}, told by their names: {told}" if names else f"none: {told}"
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
     told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
     if isinstance(datamodule.targets, SeveralClasses):
