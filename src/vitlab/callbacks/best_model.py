@@ -1,6 +1,7 @@
 """Keep the best model so far, chosen on the validation split."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 
-from vitlab.callbacks.latest_state import check_finite
+from vitlab.callbacks.latest_state import LatestState, check_finite
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
+from vitlab.checkpoints.background import Background
+from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import whole_state
 from vitlab.errors import CheckpointError
 
@@ -18,7 +21,8 @@ from vitlab.errors import CheckpointError
 class BestModel(Callback):
     """Keeps checkpoints/best.ckpt: weights (averaged ones, with EMA or SWA), the score, and what rebuilds the run.
 
-    `monitor` is a metric of the task; `mode` "min" or "max" says which way is better. A tie keeps the earlier model.
+    `monitor` is a metric of the task; `mode` "min" or "max" says which way is better. A tie keeps the earlier model. A
+    large one is written while training goes on, as the latest state is, and before any state that names it.
     """
 
     def __init__(self, *, monitor: str, mode: str):
@@ -29,6 +33,7 @@ class BestModel(Callback):
         self.score: float | None = None
         self.step = 0
         self.validated_step = -1
+        self.writer: Writer | None = None
 
     def state_dict(self) -> dict[str, Any]:
         state = {"score": self.score, "step": self.step, "validated_step": self.validated_step}
@@ -78,12 +83,14 @@ class BestModel(Callback):
                 "score": {self.monitor: score},
                 "run": pl_module.record,
             }
-            file.write(checkpoint, self.path(trainer))
-        trainer.strategy.barrier("best model written")
+            self.writer = self.writer or Writer(background_of(trainer), held=True)
+            self.writer.write(checkpoint, partial(file.write, path=self.path(trainer)))
 
     def kept_weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Read the best model's weights, on every rank from the first one's folder: others that srun started have
-        folders of their own. Raises CheckpointError."""
+        folders of their own. Raises CheckpointError, and StorageError where they could not be written."""
+        if self.writer is not None:
+            self.writer.finish()
         weights: dict[str, Any] = file.read(Path(trainer.strategy.broadcast(str(self.path(trainer)))))["state_dict"]
         return weights
 
@@ -93,3 +100,8 @@ class BestModel(Callback):
             if isinstance(callback, WeightAverage):
                 weights.update(callback.averages)
         return whole_state(weights)
+
+
+def background_of(trainer: pl.Trainer) -> Background:
+    """What the latest state is written by; every run keeps one."""
+    return next(callback.background for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))

@@ -15,11 +15,10 @@ from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.copies import Copies, link
 from vitlab.checkpoints.room import check_room
 from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
-from vitlab.checkpoints.snapshot import Snapshot, size_of
+from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError
 
-LARGE = 2**26  # bytes of a state that is written while training goes on: a smaller one takes no tenth of a second
 AGREE = 20  # optimizer steps between two looks at the clock, where several processes must see the same
 
 
@@ -56,13 +55,17 @@ class LatestState(Checkpoint):
         self.every_n_minutes = every_n_minutes
         self.keep_every_n_steps = keep_every_n_steps
         self.copies = None if copy_to is None else Copies(copy_to)
-        self.snapshot: Snapshot | None = None
         self.saved_step = 0
         self.saved_at = time.monotonic()
 
     @cached_property
     def background(self) -> Background:
+        """What is written while training goes on, the best model with it."""
         return Background()
+
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self.background)
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -112,7 +115,7 @@ class LatestState(Checkpoint):
     def finish(self) -> None:
         """Wait until all is written and copied. Raises StorageError for what cannot be."""
         self.background.finish()
-        self.snapshot = None
+        self.writer.finish()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Let what is under way come to its end, which raises no other error in place of this one."""
@@ -125,7 +128,7 @@ class LatestState(Checkpoint):
         if step == self.saved_step or trainer.fast_dev_run:
             return
         check_finite(trainer.lightning_module, step)
-        self.background.finish()
+        self.writer.wait()
         latest = Path(trainer.default_root_dir) / CHECKPOINTS / f"{LATEST[0]}.ckpt"
         if trainer.is_global_zero and latest.is_file():
             check_room(Path(trainer.default_root_dir), latest.stat().st_size)
@@ -133,19 +136,10 @@ class LatestState(Checkpoint):
         self.saved_step, self.saved_at = step, time.monotonic()
 
     def _keep(self, step: int, state: dict[str, Any], latest: Path) -> None:
-        """Write a state, a large one while training goes on, and put it where else it goes."""
-        large = size_of(state) >= LARGE
-        if large:
-            self.snapshot = self.snapshot or Snapshot()
-            state = self.snapshot.of(state)
-        write, copy = partial(self._write, step, state, latest), partial(self._copy, latest)
-        if large:
-            self.background.begin(write, copy)
-        else:
-            write()
-            self.background.begin(copy)
+        """Write a state, and put it where else it goes."""
+        self.writer.write(state, partial(self._write, step, latest), partial(self._copy, latest))
 
-    def _write(self, step: int, state: dict[str, Any], latest: Path) -> None:
+    def _write(self, step: int, latest: Path, state: dict[str, Any]) -> None:
         file.write(state, latest, previous=latest.with_name(f"{LATEST[1]}.ckpt"))
         if self.kept(step):
             link(latest, latest.with_name(f"step_{step}.ckpt"))
