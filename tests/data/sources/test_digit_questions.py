@@ -41,11 +41,12 @@ def test_answers_are_right(pools, split):
 def test_kinds_and_numbers_of_digits_are_about_as_frequent(pools):
     shares = {name: own.mean() for name, own in pools["train"].targets.groups.items()}
     assert shares["seen"] == 1
-    assert min(shares[kind] for kind in ("how_many", "largest", "smallest", "sum", "beside")) > 0.13
+    assert min(shares[kind] for kind in ("how_many", "largest", "smallest", "sum", "beside")) > 0.1
     counts = Counter((pools["train"].scenes >= 0).sum(axis=1).tolist())
-    assert set(counts) == {2, 3, 4}
-    assert min(counts.values()) > 900
-    assert (pools["train"].scenes >= 0).mean(axis=0).min() > 0.7  # any cell
+    assert set(counts) == {1, 2, 3, 4}
+    assert min(counts.values()) > 650
+    assert (pools["train"].scenes >= 0).mean(axis=0).min() > 0.55  # any cell
+    assert set((pools["test"].scenes >= 0).sum(axis=1).tolist()) == {2, 3, 4}
 
 
 def test_half_of_an_evaluation_is_held_out(pools):

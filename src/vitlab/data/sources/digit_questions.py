@@ -6,7 +6,7 @@ n scenes, k glyphs, B batch
 
 import hashlib
 from collections.abc import Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from vitlab.vocabulary import CharacterVocabulary
 VAL, TEST = 0.1, 0.2  # of the digits, and of the compositions
 SIDE, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
 CELLS = SIDE * SIDE
-LEAST, MOST = 2, CELLS  # digits in a scene
+MOST = CELLS  # digits in a scene
 KINDS = ("how_many", "largest", "smallest", "sum", "beside")
 STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}  # rows and columns away
 CHARACTERS = " ?0123456789abefghilmnorstuvwy"
@@ -33,7 +33,8 @@ OF_A_GLYPH = 7  # numbers that decide how it is drawn
 
 class DigitQuestions:
     """Scenes of two to four digits in 2x2 cells, a question about each, and its answer: how many there are, the largest
-    or smallest, their sum, or which one stands left of, right of, above or below another.
+    or smallest, their sum, or which one stands left of, right of, above or below another. In training there are scenes
+    of one digit as well, without which learning takes several times as long to begin.
 
     A composition is which digits a scene holds, in any order. A scene for training shows the same composition and asks
     the same in each epoch, in other pictures and another hand. Scenes of val and test are half of compositions that
@@ -78,9 +79,10 @@ class DigitQuestions:
         counters = np.stack([np.full(n, SPLITS.index(split)), np.arange(n)], axis=1)
         which, size, *_ = (numbers := counted_numbers("digit questions", counters, TOLD)).T
         held_out = (np.arange(n) % 2 == 1) & (split != "train")
-        sizes = LEAST + (size * (MOST - LEAST + 1)).astype(int)
+        least = 1 if split == "train" else 2
+        sizes = least + (size * (MOST - least + 1)).astype(int)
         scenes = np.full((n, CELLS), EMPTY)
-        for own, count in ((own, count) for own in ("train", split) for count in range(LEAST, MOST + 1)):
+        for own, count in product(dict.fromkeys(("train", split)), range(least, MOST + 1)):
             rows = np.flatnonzero((sizes == count) & (held_out == (own != "train")))
             some = compositions(own, count)
             digits = some[(which[rows] * len(some)).astype(int)]
@@ -91,8 +93,11 @@ class DigitQuestions:
 
 
 def compositions(split: str, count: int) -> np.ndarray:
-    """All sets of so many digits, each as often as it occurs, that belong to a split. -> (compositions, count)"""
+    """All sets of so many digits, each as often as it occurs, that belong to a split; one alone is of training.
+    -> (compositions, count)"""
     every = np.array(list(combinations_with_replacement(range(10), count)))
+    if count == 1:
+        return every
     number = counted_numbers("digit compositions", every, 1)[:, 0]
     return every[np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)]
 
