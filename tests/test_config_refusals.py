@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SRC, TINY
+from conftest import SRC, TINY, refuses
 
 LEFT = {".hydra", "train.log"}  # what Hydra leaves of a run that was refused
 
@@ -332,3 +332,8 @@ def test_a_typo_is_refused_before_anything_heavy_is_loaded(tmp_path):
         script = f"import sys; sys.argv = {arguments!r}; sys.path.insert(0, {str(SRC)!r})\n{code}"
         done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout.strip() == "2 []", done.stderr
+
+
+def test_a_group_of_other_commands_is_not_told_to_be_misspelt(cli):
+    run = cli("survey", "task=answering", tiny=False)
+    assert refuses(run, "this command takes no task; leave it out"), run.err

@@ -101,6 +101,8 @@ def no_key(key: str, cause: BaseException | None) -> str:
     """Refuse a key that no chosen option has, or a group that does not exist."""
     if not isinstance(cause, ConfigKeyError | ConfigAttributeError):
         groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
+        if key in groups:
+            return f"this command takes no {key}; leave it out"
         return f"there is no key {key}{instead_of(key, groups) if '.' not in key else ''}"
     parent, _, name = str(cause.full_key).rpartition(".")
     if (CONF / parent / f"{name}.yaml").is_file():
