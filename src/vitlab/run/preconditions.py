@@ -197,5 +197,6 @@ def check_launched(node: Node) -> None:
     if node.get("num_nodes", 1) > 1 and not launched():
         raise ConfigError(
             f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "
-            f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES -m vitlab train ..."
+            f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES -m vitlab train ...; or "
+            "set trainer.num_nodes=1"
         )
