@@ -84,10 +84,18 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
             "has 20 tokens with its end, and the model",
         ),
         ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
-        ("train", ["model.question_length=9"], "and model.question_length is 9; set it to 16"),
+        (
+            "train",
+            ["model.question_length=9"],
+            "and model.question_length is 9; shorten it, or train with model.question_length=16",
+        ),
         ("train", ["task=captioning"], "wants a question beside each image; set task=answering"),
         ("train", ["data=digit_lines"], "the task answers questions, and this data has images with a text each"),
-        ("train", ["data.max_length=2"], "tokens with its end, and data.max_length is 2; set it to 3"),
+        (
+            "train",
+            ["data.max_length=2"],
+            "tokens with its end, and data.max_length is 2; shorten it, or train with data.max_length=3",
+        ),
         ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not at least 1"),
     ],
 )

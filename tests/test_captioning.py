@@ -124,7 +124,11 @@ def test_texts_and_classes_are_not_taken_for_each_other(cli, words, sentence):
         ("train", ["task.decoding.width=0"], "width 0 of a beam is not at least 1"),
         ("train", ["task.label_smoothing=1"], "label_smoothing"),
         ("train", ["data.vocab_size=99"], "the model's vocab_size is 99, and the texts are written in 13 tokens"),
-        ("train", ["data.max_length=3"], "has 4 tokens with its end, and data.max_length is 3; set it to 4"),
+        (
+            "train",
+            ["data.max_length=3"],
+            "has 4 tokens with its end, and data.max_length is 3; shorten it, or train with data.max_length=4",
+        ),
         ("train", ["data.source.min_length=0"], "min_length 0"),
         ("train", ["mixing=mixup"], "cannot be mixed"),
         ("train", ["monitor=val/acc1"], "use one of: val/loss, val/exact, val/cer"),

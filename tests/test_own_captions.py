@@ -70,6 +70,16 @@ def test_a_run_tells_labels_apart_and_draws_texts(cli, own):
         assert refuses(refused, sentence), refused.err
 
 
+def test_another_table_is_scored_or_refused(cli, own):
+    draw(own, count=60, ways=1, name="other.csv")
+    scored = cli("evaluate", "run=run", "+data.source.file=other.csv", "output=other")
+    assert scored.status == 0, scored.err
+    table = (own / "other.csv").read_text().replace("all of it is blue", "all of it is blue and blue")
+    (own / "other.csv").write_text(table)
+    refused = cli("evaluate", "run=run", "+data.source.file=other.csv", "output=more")
+    assert refuses(refused, "has 27 tokens with its end, and data.max_length is 19; shorten it, or train"), refused.err
+
+
 @pytest.mark.slow
 def test_captions_may_be_in_the_pieces_of_a_tokenizer(cli, own):
     words = ["data.source.tokenizer=tokenizer.json", f"data.source.special_tokens={BERT}"]
@@ -88,7 +98,10 @@ def test_captions_may_be_in_the_pieces_of_a_tokenizer(cli, own):
     [
         (["data.source.allow_two_labels=false"], "remove one, or set data.source.allow_two_labels=true"),
         (["data.source.tokenizer=tokenizer.json"], "tokenizer.json has no token '<s>'"),
-        (["data.max_length=9"], "has 19 tokens with its end, and data.max_length is 9; set it to 19"),
+        (
+            ["data.max_length=9"],
+            "has 19 tokens with its end, and data.max_length is 9; shorten it, or train with data.max_length=19",
+        ),
         (["monitor=val/zero_shot"], "use one of: val/loss, val/text_recall1"),
         (["model=vit_mu4"], "the model reads none; choose model=clip_xs8"),
     ],

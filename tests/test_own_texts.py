@@ -135,7 +135,10 @@ def test_any_crop_reads(cli, own):
     [
         (["data.source.text_column=words"], "data.source.text_column: lines.csv has no column words; it has path"),
         (["data.source.label_column=text"], "data.source.label_column is of classes; set one of them to null"),
-        (["data.max_length=3"], "has 5 tokens with its end, and data.max_length is 3; set it to 5"),
+        (
+            ["data.max_length=3"],
+            "has 5 tokens with its end, and data.max_length is 3; shorten it, or train with data.max_length=5",
+        ),
         (["data.source.characters=abc"], "data.source.characters: correct the text, or give all characters"),
         (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is no tokenizer.json"),
         (["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"], "special_tokens are three"),

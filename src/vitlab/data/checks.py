@@ -93,7 +93,8 @@ def longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -
                 longest, most = text, length
     if max_length is not None and most > max_length:
         raise DataError(
-            f"the text '{longest}' has {most} tokens with its end, and {key} is {max_length}; set it to {most}"
+            f"the text '{longest}' has {most} tokens with its end, and {key} is {max_length}; shorten it, or train "
+            f"with {key}={most}"
         )
     return most
 
