@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from stub_sweep import COMMAND, frozen
+from stub_sweep import COMMAND, frozen, work_off
 from test_schedule import lines, until
 
 from vitlab.atomic_files import alive
@@ -72,3 +72,14 @@ def test_one_job_has_one_supervisor(sweep):
     assert (first.wait(30), second.wait(30)) == (0, 0)
     assert len(lines(sweep.path / "a" / "starts")) == 1
     assert sweep.state("a").attempts == 1
+
+
+def test_a_job_of_an_earlier_start_keeps_its_slot(tmp_path):
+    """SLURM and Ray go on with jobs whose sweeper was killed; the next start runs no more at once than it has slots."""
+    sweep = frozen(tmp_path / "sweep", ["a_sleep-3", "b"])
+    supervisor = supervised(sweep, "a_sleep-3")
+    until(lambda: lines(sweep.path / "a_sleep-3" / "starts"))
+    assert {state.status for state in work_off(sweep, slots=1).values()} == {"done"}
+    supervisor.wait()
+    ended, started = (sweep.path / path for path in ("a_sleep-3/ends", "b/starts"))
+    assert started.stat().st_mtime > ended.stat().st_mtime

@@ -104,7 +104,8 @@ class Schedule:
             self.queue.append(job.name)
 
     def _submit(self) -> None:
-        while (self.queue or self.source.more) and self.engine.free:
+        """Hand the engine as many jobs as it has room for, beside those that go on from an earlier start."""
+        while (self.queue or self.source.more) and self.engine.free > len(self.elsewhere):
             if not self.queue:
                 self._add(self.source.next())
             name = self.queue.popleft()
