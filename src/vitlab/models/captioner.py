@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from vitlab.layers import Grids, without_fill
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
+from vitlab.models.reading_encoder import reading_encoder, take_heads_off
 from vitlab.models.vit import VisionTransformer
 
 
@@ -47,28 +48,6 @@ class Captioner(EncoderDecoder):
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """What the encoder makes of images (B, C, H, W) or patches (B, N, C·P·P). -> (B, E)"""
         return self.encoder.represent(x, grid)
-
-
-def reading_encoder(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
-    """Take an encoder whose tokens are all read. Raises ValueError for one that is no Vision Transformer, or has other
-    weights than its head's that no text trains."""
-    if not isinstance(encoder, VisionTransformer):
-        raise ValueError(f"encoder is a {type(encoder).__name__}; images are read by a Vision Transformer")
-    own = encoder.patch_embed.patch_size
-    if patch_size not in (None, own):  # null: it is given pixels
-        raise ValueError(f"patch_size is {patch_size}, and the encoder's {own}; set encoder.patch_size alone")
-    if any(True for _ in encoder.attn_pool.parameters()):
-        raise ValueError("encoder.pool 'map' has weights that no text trains; use cls or mean")
-    if not isinstance(encoder.pre_logits, nn.Identity):
-        raise ValueError("encoder.representation_dim makes a layer that no text trains; set it to null")
-    return encoder
-
-
-def take_heads_off(encoder: VisionTransformer) -> None:
-    """Heads would get no gradient; a distilled encoder has two."""
-    for name in ("head", "head_dist"):
-        if hasattr(encoder, name):
-            setattr(encoder, name, nn.Identity())
 
 
 def writing_decoder(decoder: nn.Module, width: int) -> Decoder:
