@@ -58,10 +58,14 @@ def test_groups_are_scored_by_themselves_and_evaluation_says_the_same(cli, asked
 
 def test_any_question_is_answered_about_any_image(cli, asked, scenes):
     _, run = asked
-    for question in ("how many?", "left of the 3?"):
+    tested = {row["name"].partition(": ")[2]: row["written"] for row in rows(run / "test_predictions.csv")[2::-1]}
+    for question, expected in tested.items():  # those of the three scenes
         told = cli("predict", f"run={run}", f"images={scenes}", f"question='{question}'", "output=said.csv")
         assert told.status == 0, told.err
-        for row in rows("said.csv"):
+        said = rows("said.csv")
+        assert len(said) == 3
+        assert expected in {row["text"] for row in said}
+        for row in said:
             assert "".join(part for part, _ in json.loads(row["tokens"])) == row["text"]
 
 
@@ -83,6 +87,7 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
             ["images=.", "question='how many are there?'"],
             "has 20 tokens with its end, and the model",
         ),
+        ("predict", ["images=.", "question=' '"], "question: it is empty, and there is nothing to answer"),
         ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
         (
             "train",
@@ -96,6 +101,8 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
             ["data.max_length=2"],
             "tokens with its end, and data.max_length is 2; shorten it, or train with data.max_length=3",
         ),
+        ("train", ["model.max_length=2"], "task.decoding.max_length is 3, and the model writes 2 tokens at most"),
+        ("train", ["model=vit_mu4"], "the task writes texts, and the model none; choose model=reader_xs8, or single_"),
         ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not at least 1"),
     ],
 )
@@ -104,7 +111,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, asked, scenes, entry, w
     kind, folder = asked
     given = [f"run={folder}"]
     if entry == "train":
-        given = [word for word in ASKED[kind] if words != ["data=digit_lines"] or not word.startswith("data")]
+        own = {"data=digit_lines": "data", "model=vit_mu4": "model"}.get(words[0], "nothing")
+        given = [word for word in ASKED[kind] if not word.startswith(own)]
     run = cli(entry, *given, *words, tiny=False, **({"folder": "run"} if entry == "train" else {}))
     assert refuses(run, sentence), run.err
 
@@ -114,3 +122,29 @@ def test_a_reader_is_asked_nothing(cli):
     assert refuses(run, "is asked no questions; choose model=single_stream_xs8 or asked_reader_xs8"), run.err
     run = cli("train", "data=digit_questions", "trainer=cpu", "logger=none", tiny=False, folder="run")
     assert refuses(run, "images with a question and its answer each; set task=answering"), run.err
+    words = [word for word in READER if not word.startswith("data")]
+    run = cli("train", *words, "data=digit_questions", tiny=False, folder="run")
+    assert refuses(run, "the task reads no questions, and this data has images with a question"), run.err
+
+
+def test_a_run_of_classes_is_asked_nothing(cli, digits_run, scenes):
+    for entry in ("predict", "visualize"):
+        run = cli(entry, f"run={digits_run}", f"images={scenes}", "question='sum?'")
+        assert refuses(run, "is asked no questions; leave question= out"), run.err
+
+
+def test_weights_are_taken_by_models_that_compute_the_same(cli, asked):
+    kind, folder = asked
+    given = [*ASKED[kind], f"model.pretrained={folder}", *BARE[1:], "trainer.max_steps=1", "trainer.max_epochs=1"]
+    run = cli("train", *given, tiny=False, folder="run")
+    assert run.status == 0, run.err
+    place = "model.max_length=4" if kind == "single_stream" else "model.decoder.max_length=24"
+    for word, sentence in (
+        ("model.encoder.num_heads=4", "computes with encoder.num_heads 2, and the model with 4"),
+        ("model.question_length=18", "computes with question_length 16, and the model with 18"),
+    ):
+        run = cli("train", *given, word, place, tiny=False, folder="other")
+        assert refuses(run, sentence), run.err
+    run = cli("train", "model=vit_mu4", "data=digits", f"model.pretrained={folder}", tiny=False, folder="other")
+    other = "is one Transformer for images and texts" if kind == "single_stream" else "is of another model"
+    assert refuses(run, other), run.err

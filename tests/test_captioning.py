@@ -97,7 +97,7 @@ def test_where_it_looks_is_drawn(cli, reader, lines):
         (["task=captioning"], "the task writes texts, and this data has images with one class each; set task=class"),
         (
             ["task=captioning", "data=digit_lines"],
-            "the task writes texts, and the model has no decoder; choose a reader",
+            "the task writes texts, and the model none; choose model=reader_xs8",
         ),
         (["data=digit_lines"], "images with a text each; set task=captioning"),
     ],

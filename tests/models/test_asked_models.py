@@ -7,7 +7,15 @@ from texts import decoder, randomized
 
 from vitlab.decoding import search
 from vitlab.layers import mixed_grids
-from vitlab.models import AskedCaptioner, SingleStream, VisionTransformer, encoder_of, head_names, parameter_kinds
+from vitlab.models import (
+    AskedCaptioner,
+    SingleStream,
+    VisionTransformer,
+    encoder_of,
+    head_names,
+    parameter_kinds,
+    represent,
+)
 from vitlab.models.single_stream import prefix_mask
 from vitlab.vocabulary import SpecialTokens
 
@@ -99,6 +107,21 @@ def test_an_image_among_others_of_other_sizes_is_asked_as_alone():
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
         alone = model(TOKENS[i : i + 1], QUESTION[i : i + 1], x, grid)
         torch.testing.assert_close(logits[i : i + 1], alone, atol=1e-5, rtol=1e-4)
+    beam, special = search(max_length=M, width=3, length_penalty=0.6), SpecialTokens(1, 2, 0)
+    together = beam(model.writing(QUESTION, batch, mixed_grids(grids)), special)
+    for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
+        text = beam(model.writing(QUESTION[i : i + 1], x, grid), special)
+        assert torch.equal(together.tokens[i][together.present[i]], text.tokens[0])
+
+
+@KINDS
+def test_what_has_no_place_is_refused(make):
+    model = make()
+    for question in (QUESTION[:, 1:], QUESTION.repeat(1, 2)):
+        with pytest.raises(ValueError, match=f"a question of {question.shape[1]} tokens is not filled up to {Q}"):
+            model(TOKENS, question, IMAGES)
+    with pytest.raises(ValueError, match="is longer than max_length"):
+        model(torch.cat([TOKENS, TOKENS], dim=1), QUESTION, IMAGES)
 
 
 @KINDS
@@ -117,7 +140,11 @@ def test_it_says_what_its_parameters_are():
     assert kinds.layers["encoder.blocks.1.mlp.fc1.weight"] == 2
     assert kinds.layers["encoder.norm.weight"] == kinds.depth + 1
     assert {kinds.layers[name] for name in ("type_embed", "embed.tokens.weight", "encoder.pos_embed")} == {0}
-    assert encoder_of(model) is model.encoder
+    assert encoder_of(model) is None  # its blocks read texts as well
+    model = randomized(model)
+    tokens = model.encoder.embed(IMAGES)[0] + model.type_embed[0]
+    torch.testing.assert_close(represent(model, IMAGES), model.encoder.pooled(model.encoder.encode(tokens)))
+    assert not torch.allclose(represent(model, IMAGES), model.encoder.represent(IMAGES))
 
 
 @pytest.mark.parametrize(

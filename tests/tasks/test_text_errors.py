@@ -21,13 +21,21 @@ def tokens(texts):
     return pad_sequence([torch.tensor(VOCABULARY.encode(text)) for text in texts], batch_first=True)
 
 
+def new():
+    """One that scores short texts by themselves."""
+    metric = TextErrors(VOCABULARY, max_length=7)
+    metric.groups = ["short"]
+    return metric
+
+
 def scored(pairs, cuts=()):
     """In batches that begin at these places."""
-    metric = TextErrors(VOCABULARY, max_length=7)
+    metric = new()
     bounds = [0, *cuts, len(pairs)]
     for begin, end in pairwise(bounds):
         batch = pairs[begin:end]
-        metric.update(tokens([a for a, _ in batch]), tokens([b for _, b in batch]))
+        short = torch.tensor([[len(b) < 3] for _, b in batch])
+        metric.update(tokens([a for a, _ in batch]), tokens([b for _, b in batch]), short)
     return metric
 
 
@@ -39,21 +47,24 @@ def test_scores_are_those_of_all_texts_at_once(pairs, data):
     expected = char_error_rate([a for a, _ in pairs], [b for _, b in pairs])
     torch.testing.assert_close(scores["cer"], expected)
     assert scores["exact"].item() == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
+    short = [a == b for a, b in pairs if len(b) < 3]
+    expected = sum(short) / len(short) if short else float("nan")
+    assert scores["exact_short"].item() == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("others", [[("ab", "ab"), ("", "ccccc")], []])
 @pytest.mark.parametrize("own", [[("a", "ab"), ("abc", "abc"), ("b", "c")], []])
 def test_of_several_devices_they_are_those_of_all_texts(own, others):
     """One of them may have read none."""
-    metric, beside = (scored(pairs) if pairs else TextErrors(VOCABULARY, max_length=7) for pairs in (own, others))
-    empty = [torch.empty(0, 7, dtype=torch.int32)] * 2
-    theirs = iter([torch.cat(beside.written), torch.cat(beside.wanted)] if others else empty)
+    metric, beside = (scored(pairs) if pairs else new() for pairs in (own, others))
+    empty = [*[torch.empty(0, 7, dtype=torch.int32)] * 2, torch.empty(0, 1, dtype=torch.bool)]
+    theirs = iter([*map(torch.cat, (beside.written, beside.wanted, beside.belongs))] if others else empty)
     metric.distributed_available_fn = lambda: True
     metric.dist_sync_fn = lambda state, group: [state, next(theirs)]
-    together, expected = metric.compute(), TextErrors(VOCABULARY, max_length=7).compute()
+    together, expected = metric.compute(), dict.fromkeys(("exact", "cer", "exact_short"), torch.tensor(torch.nan))
     if own or others:
         expected = scored(own + others).compute()
-    for name in ("exact", "cer"):
+    for name in ("exact", "cer", "exact_short"):
         torch.testing.assert_close(together[name], expected[name], atol=0, rtol=0, equal_nan=True)
 
 

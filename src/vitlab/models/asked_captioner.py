@@ -46,14 +46,20 @@ class AskedCaptioner(Captioner):
     ) -> Tensor:
         if written_present is not None:
             written_present = torch.cat([torch.ones_like(question, dtype=torch.bool), written_present], dim=1)
-        whole = torch.cat([question, written], dim=1)
+        whole = torch.cat([self.checked(question), written], dim=1)
         return self.decoder(whole, *self.read(x, grid), written_present)[:, self.question_length :]
+
+    def checked(self, question: Tensor) -> Tensor:
+        """Raise ValueError for questions that are not filled up."""
+        if question.shape[1] != self.question_length:
+            raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
+        return question
 
     def writing(  # type: ignore[override]  # the question comes first
         self, question: Tensor, x: Tensor, grid: Grids | None = None, *, cached: bool = True
     ) -> DecoderWriting:
         kind = CachedWriting if cached and self.decoder.causal else DecoderWriting
-        return kind(self.decoder, *self.read(x, grid), question)
+        return kind(self.decoder, *self.read(x, grid), self.checked(question))
 
     def looks(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> Looks:  # type: ignore[override]
         """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""

@@ -15,8 +15,8 @@ from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.single_stream import SingleStream
 from vitlab.models.vit import VisionTransformer
 
-OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel, SingleStream)
-OURS = (VisionTransformer, *OF_AN_ENCODER)
+OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel)
+OURS = (VisionTransformer, SingleStream, *OF_AN_ENCODER)
 
 
 def heads_of(model: nn.Module) -> list[nn.Linear]:
@@ -57,6 +57,7 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
 
 
 def encoder_of(model: nn.Module) -> VisionTransformer | None:
-    """The Vision Transformer that a model is, or that it trains as its encoder; None for other models."""
+    """The Vision Transformer that a model is, or that it trains as its encoder; None for other models, and for one
+    whose blocks read texts as well."""
     inner = model.encoder if isinstance(model, OF_AN_ENCODER) else model
     return inner if isinstance(inner, VisionTransformer) else None

@@ -81,17 +81,26 @@ class SingleStream(nn.Module):
     def read(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> Given:
         """Questions (B, Q), and images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another
         one than the encoder was made for, or differ -> what is given, not yet seen by any block."""
-        image, grid = self.encoder.embed(x, grid)
+        if question.shape[1] != self.question_length:
+            raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
+        image, grid = self.embedded(x, grid)
         mask = without_fill(None, grid, self.encoder.num_prefix_tokens)
-        tokens = [image + self.type_embed[IMAGE], self.embed(question) + self.type_embed[TEXT]]
-        return Given(
-            torch.cat(tokens, dim=1), None if mask is None else F.pad(mask, (0, question.shape[1]), value=True)
-        )
+        mask = None if mask is None else F.pad(mask, (0, self.question_length), value=True)
+        return Given(torch.cat([image, self.embed(question) + self.type_embed[TEXT]], dim=1), mask)
+
+    def embedded(self, x: Tensor, grid: Grids | None) -> tuple[Tensor, Grids]:
+        """Images (B, C, H, W) or patches (B, N, C·P·P) -> their tokens (B, S - Q, D), told to be an image's, and their
+        grid."""
+        x, grid = self.encoder.embed(x, grid)
+        return x + self.type_embed[IMAGE], grid
 
     def continued(self, written: Tensor, given: Given) -> Tensor:
-        """Answers so far (R, M), and what was given -> logits of the token after each (R, M, V)."""
+        """Answers so far (R, M), and what was given -> logits of the token after each (R, M, V). Raises ValueError for
+        more tokens than max_length."""
         R, M = written.shape
-        times = R // len(given.tokens)
+        if self.max_length < M:
+            raise ValueError(f"an answer of {M} tokens is longer than max_length {self.max_length}")
+        times = R // given.tokens.shape[0]
         text = self.embed(written, self.question_length) + self.type_embed[TEXT]
         x = torch.cat([given.tokens.repeat_interleave(times, dim=0), text], dim=1)
         mask = prefix_mask(x.shape[1] - M, M, x.device)
@@ -126,8 +135,10 @@ class SingleStream(nn.Module):
         return StreamLooks(whole[..., image:, :image], whole)
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """What the blocks make of images alone (B, C, H, W) or patches (B, N, C·P·P). -> (B, D)"""
-        return self.encoder.represent(x, grid)
+        """Tell what the blocks make of images alone (B, C, H, W) or patches (B, N, C·P·P). -> (B, D)"""
+        x, grid = self.embedded(x, grid)
+        x = self.encoder.encode(x, grid, without_fill(None, grid, self.encoder.num_prefix_tokens))
+        return self.encoder.pooled(x, grid)
 
     @property
     def depth(self) -> int:
@@ -154,7 +165,7 @@ class StreamWriting(Writing):
     """Answers to what is given, one each, by a model that reads all of it anew before each token."""
 
     def __init__(self, model: SingleStream, given: Given):
-        super().__init__(len(given.tokens), model.vocab_size, model.max_length, given.tokens.device)
+        super().__init__(given.tokens.shape[0], model.vocab_size, model.max_length, given.tokens.device)
         self.model, self.given = model, given
 
     def logits(self, tokens: Tensor) -> Tensor:

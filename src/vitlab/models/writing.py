@@ -53,22 +53,22 @@ class DecoderWriting(Writing):
         self, decoder: Decoder, memory: Tensor, memory_mask: Tensor | None = None, question: Tensor | None = None
     ):
         self.decoder, self.memory = decoder, Memory(memory, memory_mask)
-        self.question = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)
+        self.question = torch.empty(memory.shape[0], 0, dtype=torch.long, device=memory.device)
         self.question = self.question if question is None else question
         longest = decoder.max_length - self.question.shape[1]
-        super().__init__(len(memory), decoder.head.out_features, longest, memory.device)
+        super().__init__(memory.shape[0], decoder.head.out_features, longest, memory.device)
 
-    def asked(self, tokens: Tensor) -> Tensor:
+    def whole(self, tokens: Tensor) -> Tensor:
         """Put the questions before texts. (R, M) -> (R, Q + M)"""
-        return torch.cat([self.question.repeat_interleave(len(tokens) // self.num_texts, dim=0), tokens], dim=1)
+        return torch.cat([self.question.repeat_interleave(tokens.shape[0] // self.num_texts, dim=0), tokens], dim=1)
 
     def logits(self, tokens: Tensor) -> Tensor:
         depth = self.decoder.depth
-        return self.decoder.extend(self.asked(tokens), [Whole()] * depth, [self.memory] * depth)
+        return self.decoder.extend(self.whole(tokens), [Whole()] * depth, [self.memory] * depth)
 
     def looks(self, tokens: Tensor) -> Looks:
-        """Tell it of the question's tokens too, before they knew any later ones."""
-        tokens = self.asked(tokens)
+        """Tell it of the question's tokens as well, each before it knew any later one."""
+        tokens = self.whole(tokens)
         lengths = range(1, tokens.shape[1] + 1)
         steps = [self.decoder.looks(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
         filled = [
@@ -95,4 +95,4 @@ class CachedWriting(DecoderWriting):
             sequence.take(rows)
 
     def looks(self, tokens: Tensor) -> Looks:
-        return self.decoder.looks(self.asked(tokens), self.memory.tokens, self.memory.attn_mask)
+        return self.decoder.looks(self.whole(tokens), self.memory.tokens, self.memory.attn_mask)

@@ -59,7 +59,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
 
 def check_kind(model: Node) -> None:
     """Raise ConfigError for a model that writes texts, whose tokens only its data tells."""
-    if "decoder" in model and "vocab_size" in model.decoder:
+    if "vocab_size" in model or "vocab_size" in (model.get("decoder") or ()):
         name = model["_target_"].split(".")[-1]
         raise ConfigError(
             f"a summary is of models that tell classes of images, and {name} writes texts, in as many tokens as its "

@@ -55,6 +55,8 @@ def visualize(cfg: DictConfig) -> list[Path]:
     views = checked_views(cfg.views)
     saved = SavedRun.open(cfg.run)
     task = saved.task()
+    if cfg.question is not None:
+        asked(cfg, task)  # refuses it of a run that is asked nothing
     if isinstance(task, TextGeneration) and views in (None, [READING]):
         return read_images(cfg, saved, task) if saved.input_vocabulary is None else read_texts(cfg, saved, task)
     if isinstance(task, Contrastive) and views == [SIMILARITIES]:
@@ -123,12 +125,12 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
             name = f"{path.name}: {cfg.question}" if cfg.question else path.name
             tokens, title = told(task.vocabulary, name, text.tokens[0])
-            tokens = [*writer.words, *tokens] if isinstance(writer, Asking) else tokens
-            rows = [place for place, token in enumerate(tokens) if token != FILL]
-            memory = text.looks.memory[..., rows, :]
-            yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, [tokens[i] for i in rows], title)
+            words = writer.words if isinstance(writer, Asking) else []
+            named = {place: word for place, word in enumerate([*words, *tokens]) if word != FILL}
+            memory = text.looks.memory[..., list(named), :]
+            yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, list(named.values()), title)
             if isinstance(text.looks, StreamLooks):
-                yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, tokens, title)
+                yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, words, tokens, title)
 
     files = written(cfg, saved, pictures())
     tell_of_others(len(paths), len(chosen), "images")

@@ -27,7 +27,7 @@ def named(cfg: Node, key: str) -> str:
 
 def asked(cfg: Node, task: Any) -> Any:
     """Give a task that is asked questions with the one that the command has, and any other as it is. Raises ConfigError
-    where the question is wanting, or one too many, and DataError for one that the model cannot read."""
+    where the question is missing, or not for this run, and DataError for one that the model cannot read."""
     if isinstance(task, Answering):
         if cfg.question is None:
             raise ConfigError(f"run={cfg.run} answers questions; set question='how many?' or another of its kind")

@@ -8,11 +8,11 @@ from torch import nn
 from vitlab.checkpoints.room import check_room
 from vitlab.config.nodes import Node
 from vitlab.data import DataModule
-from vitlab.data.targets import Classes
+from vitlab.data.targets import Answers, Classes
 from vitlab.distributed.environment import launched
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import ConfigError
-from vitlab.tasks import Task
+from vitlab.tasks import Answering, Task
 from vitlab.tasks.supervised import TASKS
 
 LEAST = {  # least values of numbers that Lightning does not check
@@ -64,7 +64,9 @@ def check_targets(cfg: Node, datamodule: DataModule) -> None:
     if "templates" in cfg.task and "text" not in cfg.model:
         raise ConfigError("the task compares images with texts, and the model reads none; choose model=clip_xs8")
     if "decoding" in cfg.task and not {"decoder", "question_length"} & set(cfg.model):
-        raise ConfigError("the task writes texts, and the model has no decoder; choose a reader, as model=reader_xs8")
+        raise ConfigError(
+            "the task writes texts, and the model none; choose model=reader_xs8, or single_stream_xs8 for questions"
+        )
 
 
 def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
@@ -73,6 +75,10 @@ def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Traine
     check_batches(trainer, datamodule)
     if isinstance(trainer.strategy, FullySharded):
         check_sharded(task, cfg)
+    if isinstance(datamodule.targets, Answers) and not isinstance(task, Answering):
+        raise ConfigError(
+            f"the task reads no questions, and this data has images {datamodule.targets.kind}; set task=answering"
+        )
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
         if monitor is not None and monitor not in task.monitors():

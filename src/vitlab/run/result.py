@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 from vitlab.config.nodes import Node
 from vitlab.invocation import typed
 from vitlab.models import Transformer
-from vitlab.tasks import Contrastive, Task, TextGeneration
+from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.limits import leaves_out
 from vitlab.tasks.supervised import Supervised
 
@@ -59,6 +59,8 @@ def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
         reads_texts = isinstance(task.model, Transformer)
         given = "texts=<a text, or a file of lines>" if reads_texts else "images=<file, folder or glob>"
         use = {"predict": f"{typed('predict')} run={run} {given}"}
+    if isinstance(task, Answering):
+        use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> question='how many?'"}
     if isinstance(task, Contrastive):
         use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> 'labels=[cat,dog]'"}
     return {

@@ -12,11 +12,10 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.checks import longest_text
 from vitlab.data.targets import Answers, Texts
 from vitlab.errors import ConfigError, DataError
-from vitlab.tasks.grouped_exact import GroupedExact
 from vitlab.tasks.text_generation import TextGeneration
 from vitlab.tasks.training_data import TrainingData
 
-FILL = "·"  # stands for a token that only fills a question up
+FILL = ""  # names a token that only fills a question up
 
 
 class Answering(TextGeneration):
@@ -34,8 +33,8 @@ class Answering(TextGeneration):
         self.questions_of(datamodule)
 
     def questions_of(self, datamodule: TrainingData) -> Answers:
-        """The training questions. Raises ConfigError for data without any, and DataError, which names it, for a
-        question of any split that is longer than the model reads."""
+        """Check the questions of all splits, and give those for training. Raises ConfigError for data without any, and
+        DataError, which names it, for one that is longer than the model reads."""
         if not isinstance(datamodule.targets, Answers):
             raise ConfigError(f"the task answers questions, and this data has images {datamodule.targets.kind}")
         asked = [split.targets.questions for split in datamodule.splits.values()]
@@ -62,15 +61,10 @@ class Answering(TextGeneration):
 
     def name_groups(self, stage: str) -> None:
         """Score the groups of the data, on all devices, whatever their samples."""
-        names = list(self.questions_of(self.trainer.datamodule).groups)
-        self.metrics[stage].add_metrics({"groups": GroupedExact(names).to(self.device)})
+        self.metrics[stage]["text"].groups = list(self.questions_of(self.trainer.datamodule).groups)
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        loss, outputs = super().evaluated(batch, stage)
-        text = self.metrics[stage]["text"]
-        written, wanted = (text.filled(tokens) for tokens in (outputs["predictions"].logits.tokens, batch.target.codes))
-        self.metrics[stage]["groups"].update((written == wanted).all(dim=1), batch.target.groups)
-        return loss, outputs
+    def belongs(self, batch: Batch) -> Tensor:
+        return batch.target.groups
 
     # -- a question by itself
 
@@ -85,11 +79,14 @@ class Asking:
 
     def __init__(self, task: Answering, question: str):
         self.task, self.text, self.vocabulary = task, question, task.vocabulary
+        if not question.strip():
+            raise DataError("question: it is empty, and there is nothing to answer")
         most = task.model.question_length
         if (length := len(self.vocabulary.encode(question))) > most:
             raise DataError(f"the question '{question}' has {length} tokens with its end, and the model reads {most}")
         self.question = task.filled(Texts([question], self.vocabulary).collate().codes)  # (1, Q)
-        self.words = [self.vocabulary.decode([token]) or FILL for token in self.question[0].tolist()]
+        named = {self.vocabulary.special.padding: FILL, self.vocabulary.special.end: "end"}
+        self.words = [named.get(token) or self.vocabulary.decode([token]) for token in self.question[0].tolist()]
 
     def written(self, *inputs: Any, looks: bool = False) -> Any:
         """What the model answers to images, or to patches and their grid."""

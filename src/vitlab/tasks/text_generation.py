@@ -52,6 +52,11 @@ class TextGeneration(Task):
                 f"the model's vocab_size is {model.vocab_size}, and the texts are written in {len(vocabulary)} tokens; "
                 "leave it to data.vocab_size=null"
             )
+        if decoding.max_length > model.max_length:
+            raise ConfigError(
+                f"task.decoding.max_length is {decoding.max_length}, and the model writes {model.max_length} tokens at "
+                "most; set the model's max_length higher"
+            )
         self.vocabulary, self.max_length = vocabulary, model.max_length
         super().__init__(model=model, **others)
         self.label_smoothing = label_smoothing
@@ -86,6 +91,10 @@ class TextGeneration(Task):
         """What the model is given to read."""
         return batch.view.arguments()
 
+    def belongs(self, batch: Batch) -> Tensor | None:
+        """Tell which groups, each scored by itself, samples belong to: (B, G) bool; None where there are none."""
+        return None
+
     def forward(self, target: Tensor, *inputs: Any) -> Tensor:
         """The logits of each token of a target (B, M), told those before it, and what the model reads. -> (B, M, V)"""
         present = target != self.vocabulary.special.padding
@@ -99,7 +108,7 @@ class TextGeneration(Task):
         target, inputs = batch.target.codes, self.inputs(batch)
         loss = self.loss(self(target, *inputs), target, 0.0)
         written = self.written(*inputs)
-        self.metrics[stage]["text"].update(written.tokens, target)
+        self.metrics[stage]["text"].update(written.tokens, target, self.belongs(batch))
         return loss, {"predictions": Predictions(written, loss)}
 
     def written(self, *inputs: Any, looks: bool = False) -> Any:

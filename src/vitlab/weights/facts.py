@@ -28,6 +28,7 @@ from vitlab.models import (
     Decoder,
     ImageTextModel,
     MaskedAutoencoder,
+    SingleStream,
     TextEncoder,
     VisionTransformer,
 )
@@ -45,14 +46,17 @@ OPTIONS: dict[str, Collection[str]] = {
     "text_pool": TEXT_POOLS,
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
-Known = VisionTransformer | MaskedAutoencoder | Captioner | ImageTextModel
+Known = VisionTransformer | MaskedAutoencoder | Captioner | ImageTextModel | SingleStream
 UNSEEN = ("num_heads", "norm_eps", "mlp")  # cannot be seen from the tensors
 
 
 def facts(model: Known) -> dict[str, Any]:
     """Collect the facts of a model, by the keys of its config."""
     if isinstance(model, Captioner):
-        return of_parts(encoder=facts(model.encoder), decoder=facts_of_texts(model.decoder))
+        parts = of_parts(encoder=facts(model.encoder), decoder=facts_of_texts(model.decoder))
+        return parts | {"question_length": getattr(model, "question_length", 0)}
+    if isinstance(model, SingleStream):
+        return of_parts(encoder=facts(model.encoder)) | {"question_length": model.question_length}
     if isinstance(model, ImageTextModel):
         pool = next(name for name, kind in TEXT_POOLS.items() if type(model.text_pool) is kind)
         return of_parts(encoder=facts(model.encoder), text=facts_of_texts(model.text)) | {"text_pool": pool}

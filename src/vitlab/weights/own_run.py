@@ -6,6 +6,7 @@ from typing import Any
 
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
+from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
 from vitlab.weights.form import Source
 
@@ -32,6 +33,11 @@ def read_run(path: Path, rename: bool) -> Source:
         node = node["encoder"]
     model = {key: followed(value, config) for key, value in node.items()}
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
+    if rename and "type_embed" in tensors:
+        raise CheckpointError(
+            f"{path} is one Transformer for images and texts, which tells its tokens apart by what no Vision "
+            "Transformer has; choose model=single_stream_xs8, or another run"
+        )
     if whole is not node and rename:
         extras = OF_PRETRAINING
         tensors = {name.removeprefix("encoder."): value for name, value in tensors.items()}
@@ -39,11 +45,12 @@ def read_run(path: Path, rename: bool) -> Source:
         facts = {f"encoder.{key}": value for key, value in facts.items()}
         if isinstance(decoder := whole.get("decoder"), dict):
             facts |= {f"decoder.{key}": followed(decoder[key], config) for key in OF_A_DECODER}
+            facts |= {"question_length": whole.get("question_length", 0)}
         elif isinstance(text := whole.get("text"), dict):
             facts |= {f"text.{key}": followed(text[key], config) for key in OF_A_DECODER}
             facts |= {"text_pool": whole["text_pool"]}
-        elif "decoder_heads" in whole:
-            facts |= {"decoder_heads": whole["decoder_heads"]}
+        else:
+            facts |= {key: whole[key] for key in ("decoder_heads", "question_length") if key in whole}
     vocabularies = {key: checkpoint["run"].get(key) for key in VOCABULARIES}
     return Source(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies

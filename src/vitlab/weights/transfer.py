@@ -49,7 +49,7 @@ def load(model: nn.Module, source: str, *, partial: bool, vocabularies: Mapping[
         return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
-    if isinstance(model, MaskedAutoencoder | Captioner | ImageTextModel) and not partial and found.facts:
+    if isinstance(model, MaskedAutoencoder | Captioner | ImageTextModel | SingleStream) and not partial and found.facts:
         check_facts(model, found)
     if isinstance(model, Captioner):
         return transfer(model, found, fit_captioner(model, found), partial)

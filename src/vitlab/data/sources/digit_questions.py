@@ -21,9 +21,8 @@ from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
 VAL, TEST = 0.1, 0.2  # of the digits, and of the compositions
-SIDE, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
-CELLS = SIDE * SIDE
-MOST = CELLS  # digits in a scene
+ACROSS, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
+CELLS = ACROSS * ACROSS
 KINDS = ("how_many", "largest", "smallest", "sum", "beside")
 STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}  # rows and columns away
 CHARACTERS = " ?0123456789abefghilmnorstuvwy"
@@ -80,9 +79,9 @@ class DigitQuestions:
         which, size, *_ = (numbers := counted_numbers("digit questions", counters, TOLD)).T
         held_out = (np.arange(n) % 2 == 1) & (split != "train")
         least = 1 if split == "train" else 2
-        sizes = least + (size * (MOST - least + 1)).astype(int)
+        sizes = least + (size * (CELLS - least + 1)).astype(int)
         scenes = np.full((n, CELLS), EMPTY)
-        for own, count in product(dict.fromkeys(("train", split)), range(least, MOST + 1)):
+        for own, count in product(dict.fromkeys(("train", split)), range(least, CELLS + 1)):
             rows = np.flatnonzero((sizes == count) & (held_out == (own != "train")))
             some = compositions(own, count)
             digits = some[(which[rows] * len(some)).astype(int)]
@@ -93,7 +92,7 @@ class DigitQuestions:
 
 
 def compositions(split: str, count: int) -> np.ndarray:
-    """All sets of so many digits, each as often as it occurs, that belong to a split; one alone is of training.
+    """List all sets of so many digits, each as often as it occurs, that belong to a split; one alone is of training.
     -> (compositions, count)"""
     every = np.array(list(combinations_with_replacement(range(10), count)))
     if count == 1:
@@ -114,14 +113,14 @@ def question(scene: np.ndarray, numbers: np.ndarray) -> tuple[str, str, str]:
 
 
 def neighbours(scene: np.ndarray) -> list[tuple[str, str]]:
-    """All questions after the neighbour of a digit that stands in the scene once, with their answers."""
-    grid = scene.reshape(SIDE, SIDE)
+    """List all questions about a neighbour of a digit that stands in the scene once, with their answers."""
+    grid = scene.reshape(ACROSS, ACROSS)
     found = []
     for row, column in np.argwhere(grid != EMPTY).tolist():
         digit = grid[row, column]
         for place, (down, right) in STEPS.items():
             other = (row + down, column + right)
-            if min(other) >= 0 and max(other) < SIDE and grid[other] != EMPTY and (scene == digit).sum() == 1:
+            if min(other) >= 0 and max(other) < ACROSS and grid[other] != EMPTY and (scene == digit).sum() == 1:
                 found.append((f"{place} the {digit}?", str(grid[other])))
     return found
 
@@ -157,13 +156,13 @@ class QuestionPool(Pool):
         )
         if hands is not None:
             glyphs = in_another_hand(glyphs, hands[filled])
-        images = np.zeros((len(scenes), SIDE * CELL, SIDE * CELL), np.uint8)
+        images = np.zeros((len(scenes), ACROSS * CELL, ACROSS * CELL), np.uint8)
         for glyph, which, cell, row in zip(glyphs, *filled, numbers[filled].tolist(), strict=True):
             _, wide, high, lean, angle, x, y = row
             size = between(wide, 1.3, 1.9), between(high, 1.5, 2.0)  # of 8 pixels, in a cell of 16
             turned = between(lean, -0.4, 0.4), between(angle, -0.15, 0.15)
             middle = CELL / 2 + between(x, -1.5, 1.5), CELL / 2 + between(y, -1.0, 1.0)
-            top, left = CELL * (cell // SIDE), CELL * (cell % SIDE)
+            top, left = CELL * (cell // ACROSS), CELL * (cell % ACROSS)
             images[which, top : top + CELL, left : left + CELL] = drawn(glyph, *size, *turned, *middle, (CELL, CELL))
         return images
 
