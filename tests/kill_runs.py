@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 SRC = Path(__file__).parents[1] / "src"
 sys.path[:0] = [str(SRC), str(Path(__file__).parent)]
@@ -25,8 +26,7 @@ from conftest import BARE, TINY  # noqa: E402
 
 import train  # noqa: E402
 import vitlab.programs.train  # noqa: E402, F401
-from vitlab.callbacks import latest_state  # noqa: E402
-from vitlab.checkpoints import file  # noqa: E402
+from vitlab.checkpoints import file, writer  # noqa: E402
 
 OPTIONS = [*TINY, *BARE, "trainer.max_epochs=4", "global_batch_size=256", "data.device_batch_size=128"]
 OPTIONS += ["mixing=mixup_cutmix", "model.drop_rate=0.1", "callbacks=[default,ema]", "callbacks.ema.decay=0.8"]
@@ -49,7 +49,7 @@ def started(folder: Path, *overrides: str) -> int:
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if os.getpid() % 2:
-            latest_state.LARGE = 0  # half of the starts write their states while training goes on
+            mock.patch.object(writer, "LARGE", 0).start()  # half of the starts write while training goes on
         sys.argv = [str(SRC / "train.py"), *overrides]
         train.main()
         status = 0
