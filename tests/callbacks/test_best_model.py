@@ -12,6 +12,7 @@ from torch import nn
 
 from vitlab.callbacks import BestModel, LatestState
 from vitlab.checkpoints import file, writer
+from vitlab.checkpoints.snapshot import Snapshot
 from vitlab.errors import StorageError
 
 
@@ -83,6 +84,31 @@ def test_training_goes_on_while_the_best_model_is_written_as_it_was(run, monkeyp
     run.steps(1)
     assert (written, there) == ([1], [False])
     assert run.read("best")["state_dict"]["weight"].item() == run.read("best")["global_step"] == 1
+
+
+def test_the_best_model_is_not_written_before_the_state_of_its_step_is_copied(run, monkeypatch):
+    """Also where the state before is still being written."""
+    seen, save, of = [], torch.save, Snapshot.of
+
+    def kind(state):
+        return ("best", state["global_step"]) if "score" in state else ("latest", state["best"])
+
+    def slow_save(state, place):
+        seen.append(("written", *kind(state)))
+        time.sleep(0.3 if kind(state)[0] == "latest" else 0)
+        save(state, place)
+
+    def slow_copy(snapshot, state):
+        time.sleep(0.1)
+        copy = of(snapshot, state)
+        seen.append(("copied", *kind(state)))
+        return copy
+
+    monkeypatch.setattr(torch, "save", slow_save)
+    monkeypatch.setattr(Snapshot, "of", slow_copy)
+    run.steps(2)
+    for step in (1, 2):
+        assert seen.index(("copied", "latest", step)) < seen.index(("written", "best", step))
 
 
 def test_a_state_is_on_the_disk_after_the_best_model_that_it_names(run, monkeypatch):

@@ -133,6 +133,23 @@ def test_a_state_that_cannot_be_written_ends_the_run_before_its_next_step(tmp_pa
     assert run.files() == {"latest.ckpt": 3}
 
 
+def test_a_state_of_an_epochs_end_that_cannot_be_written_ends_the_run_in_the_next_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0)
+    run, latest = Run(tmp_path), latest_state()
+    run.current_epoch, run.check_val_every_n_epoch, run.enable_validation, run.should_stop = 0, 1, True, False
+
+    def full(state, file):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    latest.on_train_start(run, run.lightning_module)
+    run.global_step = 2
+    latest.on_train_epoch_end(run, run.lightning_module)
+    waited_for(latest)
+    with pytest.raises(StorageError, match=r"latest\.ckpt: No space left"):
+        latest.on_train_batch_start(run, run.lightning_module, None, 0)
+
+
 def test_training_goes_on_while_a_large_state_is_written_as_it_was(tmp_path, monkeypatch):
     """Three steps change the weights meanwhile; the next save, and the end of the run, wait for it."""
     monkeypatch.setattr(module, "LARGE", 0)

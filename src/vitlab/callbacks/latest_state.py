@@ -76,11 +76,12 @@ class LatestState(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx % trainer.accumulate_grad_batches or trainer.global_step == self.saved_step:
+        if batch_idx % trainer.accumulate_grad_batches:
             return
-        self.background.check()
-        if self.due(trainer):
+        if trainer.global_step != self.saved_step and self.due(trainer):
             self.save(trainer)
+        else:
+            self.background.check()
 
     def due(self, trainer: pl.Trainer) -> bool:
         """Whether the state after this step is to be saved; all ranks say the same."""

@@ -38,7 +38,7 @@ class Writer:
     def wait(self) -> None:
         """Wait until the last checkpoint is written. Raises StorageError where it cannot be."""
         if self.written is not None:
-            if not self.written.done():
+            if self.held:
                 self.background.check()
             self.written.result()
 
