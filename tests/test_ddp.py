@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BARE, SRC, TINY
+import torch
+from conftest import BARE, FEW, SRC, TINY
 from reading import ASKED, READER, TOWERS, WRITER
+from two_processes import status_of, two_processes
 
 from vitlab.checkpoints import file
 
@@ -129,3 +131,38 @@ def test_two_processes_train_and_test_as_one(cli, tmp_path):
         assert a["step"] == b["step"]
         if a["train/loss"]:
             assert float(a["train/loss"]) == pytest.approx(float(b["train/loss"]), abs=5e-4)
+
+
+MEANWHILE = """
+import threading
+import torch
+from unittest import mock
+from vitlab.checkpoints import writer
+mock.patch.object(writer, "LARGE", 0).start()
+save = torch.save
+def slow(state, place):
+    if "score" in state:
+        open("writers", "a").write(threading.current_thread().name + " ")
+        time.sleep(1)
+    save(state, place)
+torch.save = slow
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_that_write_while_training_goes_on_keep_and_test_the_same_model(tmp_path):
+    """On a disk that takes a second for a best model, which both read for the test."""
+    found = []
+    for name, patch in (("at_once", ""), ("meanwhile", MEANWHILE)):
+        folder = tmp_path / name
+        folder.mkdir()
+        words = [*FEW, "~callbacks.evaluation_report", "trainer.max_epochs=2", "+trainer.val_check_interval=2"]
+        with two_processes(folder, *words, "callbacks=[default,ema]", patch=patch) as first:
+            assert status_of(first, folder) == 0, (folder / "err").read_text()
+        tested = json.loads((folder / "run" / "result.json").read_text())["test"]
+        found.append((file.read(folder / "run" / "checkpoints" / "best.ckpt"), tested))
+    assert set((tmp_path / "meanwhile" / "writers").read_text().split()) == {"files_0"}  # by the thread
+    (at_once, tested), (meanwhile, tested_meanwhile) = found
+    assert tested_meanwhile == tested
+    assert (meanwhile["global_step"], meanwhile["score"]) == (at_once["global_step"], at_once["score"])
+    assert all(torch.equal(value, meanwhile["state_dict"][name]) for name, value in at_once["state_dict"].items())
