@@ -3,6 +3,9 @@
 import copy
 import functools
 import json
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,10 +18,11 @@ from vitlab.checkpoints import file
 from vitlab.distributed.fully_sharded import units
 from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError
-from vitlab.models import VisionTransformer
+from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.models.activation_checkpointing import checkpoint_activations
+from vitlab.optim import parameter_groups
 from vitlab.run import float8
-from vitlab.run.float8 import check_float8, layers_of_blocks, use_float8, wide_layers
+from vitlab.run.float8 import check_float8, learning_layers, use_float8, wide_layers
 
 SHORT = [*BARE, "trainer.max_steps=3", "global_batch_size=64", "trainer.log_every_n_steps=1"]
 GPU = torch.device("cuda", 0)
@@ -40,7 +44,8 @@ def hopper(monkeypatch):
     """A GPU that has all that is asked for, and torchao beside it."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
-    monkeypatch.setattr(float8, "find_spec", lambda package: package)
+    installed = SimpleNamespace(Float8LinearConfig=None, convert_to_float8_training=None)
+    monkeypatch.setitem(sys.modules, "torchao.float8", installed)
 
 
 def vit(**changes):
@@ -50,14 +55,14 @@ def vit(**changes):
 # -- whom it concerns
 
 
-def test_only_linear_layers_of_blocks_that_are_wide_in_multiples_of_16_are_taken(monkeypatch):
+def test_only_linear_learning_layers_that_are_wide_in_multiples_of_16_are_taken(monkeypatch):
     model = vit(embed_dim=96, mlp_ratio=None, mlp_dim=200)
     monkeypatch.setattr(float8, "LEAST", 96)
     assert set(wide_layers(model)) == {f"blocks.{i}.attn.{name}" for i in (0, 1) for name in ("qkv", "proj")}
     monkeypatch.setattr(float8, "LEAST", 97)
     assert wide_layers(model) == {}
     names = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
-    assert set(layers_of_blocks(model)) == {f"blocks.{i}.{name}" for i in (0, 1) for name in names}
+    assert set(learning_layers(model)) == {f"blocks.{i}.{name}" for i in (0, 1) for name in names}
 
 
 # -- where it cannot be
@@ -78,8 +83,9 @@ def test_an_older_gpu_is_named(hopper, monkeypatch):
         check_float8(vit(), GPU, "bf16-mixed")
 
 
-def test_without_torchao_its_extra_is_named(hopper, monkeypatch):
-    monkeypatch.setattr(float8, "find_spec", lambda package: None)
+@pytest.mark.parametrize("installed", [None, SimpleNamespace()], ids=["missing", "too_old"])
+def test_without_a_torchao_that_can_do_it_the_extra_is_named(hopper, monkeypatch, installed):
+    monkeypatch.setitem(sys.modules, "torchao.float8", installed)
     with pytest.raises(ConfigError, match=r"needs torchao: pip install 'vitlab\[float8\]'"):
         check_float8(vit(), GPU, "bf16-mixed")
 
@@ -93,8 +99,19 @@ def test_another_precision_is_refused(hopper):
     ("model", "widest"), [(functools.partial(vit, embed_dim=192), 192), (lambda: nn.Linear(2048, 2048), 0)]
 )
 def test_a_model_without_a_wide_layer_is_refused_with_the_width_it_has(hopper, model, widest):
-    with pytest.raises(ConfigError, match=f"no layer has 1024 inputs and outputs .*; the widest has {widest}: set"):
+    with pytest.raises(
+        ConfigError, match=f"no layer that learns has 1024 inputs and outputs .*; the widest has {widest}: set"
+    ):
         check_float8(model(), GPU, "bf16-mixed")
+
+
+@pytest.mark.parametrize(("unfreeze_step", "refused"), [(None, True), (2, False)])
+def test_blocks_that_never_learn_are_no_reason_for_it(hopper, narrow, unfreeze_step, refused):
+    model = vit()
+    given = {"lr": 1.0, "weight_decay": 0.0, "trained": "head", "unfreeze_step": unfreeze_step}
+    parameter_groups(dict(model.named_parameters()), parameter_kinds(model), **given)
+    with pytest.raises(ConfigError, match="no layer that learns has") if refused else nullcontext():
+        check_float8(model, GPU, "bf16-mixed")
 
 
 def test_what_has_all_that_is_refused_nothing(hopper, narrow):
@@ -120,8 +137,8 @@ def test_a_layer_that_learns_rounds_to_3_bits_forward_and_2_backward(torchao, na
     torch.manual_seed(0)
     plain = vit()
     model = copy.deepcopy(plain)
-    assert use_float8(model, emulated=True) == len(layers_of_blocks(plain)) == 8
-    for name, layer in layers_of_blocks(plain).items():
+    assert use_float8(model, emulated=True) == len(learning_layers(plain)) == 8
+    for name, layer in learning_layers(plain).items():
         x = torch.randn(3, 17, layer.in_features, requires_grad=True)
         outward = torch.randn(3, 17, layer.out_features)
         found = []

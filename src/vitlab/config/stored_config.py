@@ -32,7 +32,7 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
         "begun": False,
     },
 }
-ADDED_AT_THE_TOP = {"float8": False}  # and those that runs did not always have
+ADDED_AT_THE_TOP = {"float8": False}  # top-level keys that are newer than some runs
 HARMLESS = frozenset({better.__name__})  # resolvers that a saved config may call: which way a metric is better
 OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found
 

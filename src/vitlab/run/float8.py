@@ -4,12 +4,12 @@ A product takes half the time that it takes in bfloat16, and each of its tensors
 gain, narrow ones lose.
 """
 
-from importlib.util import find_spec
 from types import MethodType
 
 import torch
 from torch import Tensor, nn
 
+from vitlab.config.refusals import first_line
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError
 
@@ -27,10 +27,10 @@ def check_float8(model: nn.Module, device: torch.device, precision: str | int) -
             f"float8=true multiplies all else in bfloat16, and trainer.precision is {precision}; set it to bf16-mixed"
         )
     if not wide_layers(model):
-        widest = max((width(layer) for layer in layers_of_blocks(model).values()), default=0)
+        widest = max((width(layer) for layer in learning_layers(model).values()), default=0)
         raise ConfigError(
-            f"float8=true would change nothing: in the blocks of {type(model).__name__} no layer has {LEAST} inputs "
-            f"and outputs or more, in multiples of {MULTIPLE}; the widest has {widest}: set it to false"
+            f"float8=true would change nothing: in the blocks of {type(model).__name__} no layer that learns has "
+            f"{LEAST} inputs and outputs or more, in multiples of {MULTIPLE}; the widest has {widest}: set it to false"
         )
 
 
@@ -41,8 +41,10 @@ def obstacle(device: torch.device) -> str | None:
         return f"{needed}, and the run is on {device.type}; set it to false"
     if (found := torch.cuda.get_device_capability(device)) < CAPABILITY:
         return f"{needed}, and {torch.cuda.get_device_name(device)} has {shown(found)}; set it to false"
-    if find_spec("torchao") is None:
-        return "needs torchao: pip install 'vitlab[float8]'"
+    try:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training  # noqa: F401 - as `use_float8` does
+    except ImportError as error:
+        return f"needs torchao: pip install 'vitlab[float8]' ({first_line(error)})"
     return None
 
 
@@ -68,13 +70,15 @@ def multiply(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def wide_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Give the layers that gain from float8, by their names."""
-    return {name: layer for name, layer in layers_of_blocks(model).items() if width(layer) >= LEAST}
+    return {name: layer for name, layer in learning_layers(model).items() if width(layer) >= LEAST}
 
 
-def layers_of_blocks(model: nn.Module) -> dict[str, nn.Linear]:
-    """Give the linear layers of a model's blocks, by their names; head and patch embedding are none of them."""
+def learning_layers(model: nn.Module) -> dict[str, nn.Linear]:
+    """Give the linear layers of a model's blocks whose weights learn, by their names; head and patch embedding are none
+    of them."""
     within = {module for block in units(model) for module in block.modules()}
-    return {name: layer for name, layer in model.named_modules() if layer in within and type(layer) is nn.Linear}
+    linear = {name: layer for name, layer in model.named_modules() if layer in within and type(layer) is nn.Linear}
+    return {name: layer for name, layer in linear.items() if layer.weight.requires_grad}
 
 
 def width(layer: nn.Linear) -> int:
@@ -84,4 +88,5 @@ def width(layer: nn.Linear) -> int:
 
 
 def shown(capability: tuple[int, int]) -> str:
+    """Write a compute capability as it is known: 8.9."""
     return ".".join(map(str, capability))
