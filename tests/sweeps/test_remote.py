@@ -11,6 +11,8 @@ from test_schedule import lines, until
 
 from vitlab.atomic_files import alive
 from vitlab.sweeps.folder import STOP
+from vitlab.sweeps.local import Local
+from vitlab.sweeps.slurm import Slurm
 
 CODE = """
 import sys
@@ -74,12 +76,15 @@ def test_one_job_has_one_supervisor(sweep):
     assert sweep.state("a").attempts == 1
 
 
-def test_a_job_of_an_earlier_start_keeps_its_slot(tmp_path):
-    """SLURM and Ray go on with jobs whose sweeper was killed; the next start runs no more at once than it has slots."""
+@pytest.mark.parametrize(("engine", "waits"), [(Local, True), (Slurm, False)])
+def test_a_job_of_an_earlier_start_keeps_its_slot_of_the_same_engine(tmp_path, engine, waits):
+    """SLURM and Ray go on with jobs whose sweeper was killed; the next start runs no more at once than it has slots.
+    Here one whose jobs are local, which stand for those of any engine."""
     sweep = frozen(tmp_path / "sweep", ["a_sleep-3", "b"])
+    sweep.note_engine("a_sleep-3", engine.__name__)
     supervisor = supervised(sweep, "a_sleep-3")
     until(lambda: lines(sweep.path / "a_sleep-3" / "starts"))
     assert {state.status for state in work_off(sweep, slots=1).values()} == {"done"}
     supervisor.wait()
     ended, started = (sweep.path / path for path in ("a_sleep-3/ends", "b/starts"))
-    assert started.stat().st_mtime > ended.stat().st_mtime
+    assert (started.stat().st_mtime > ended.stat().st_mtime) == waits

@@ -3,6 +3,7 @@
 sweep.json                what was asked for; written last, so that a sweep that has it is whole
 jobs/JOB/job.json         a job: its number, overrides and choices; config.yaml beside it is its resolved config
 jobs/JOB/state.json       how far it has come, written by its supervisor alone; console.log is what it said
+jobs/JOB/engine           what it was last handed to, written by the sweeper
 JOB/                      its run, as any other
 results.csv, seeds.csv    what the jobs came to
 """
@@ -23,6 +24,7 @@ from vitlab.reports.run import RESULT
 
 FORMAT = 1
 SWEEP, JOB, CONFIG, STATE, LOG, STOP = "sweep.json", "job.json", "config.yaml", "state.json", "console.log", "stop"
+ENGINE = "engine"
 HEARTBEAT = 10.0  # seconds between two signs of life of a job's supervisor
 LOST = 60.0  # seconds after which one that gives none is gone
 
@@ -170,6 +172,14 @@ class SweepFolder:
     def states(self) -> dict[str, State]:
         """Read how far each job has come, by name, as it is to be shown."""
         return {job.name: self.state(job.name).seen() for job in self.jobs()}
+
+    def engine(self, name: str) -> str | None:
+        """Read which kind of engine a job was last handed to."""
+        path = self.home(name) / ENGINE
+        return path.read_text() if path.is_file() else None
+
+    def note_engine(self, name: str, engine: str) -> None:
+        write_whole(self.home(name) / ENGINE, engine.encode())
 
     def write_state(self, name: str, state: State) -> None:
         write_json(self.home(name) / STATE, asdict(state))

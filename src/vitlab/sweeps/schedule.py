@@ -68,7 +68,8 @@ class Schedule:
         self.states: dict[str, State] = {}
         self.queue: deque[str] = deque()
         self.here: set[str] = set()  # jobs that the engine has
-        self.elsewhere: set[str] = set()  # jobs that a supervisor of an earlier start is at work on
+        self.kind = type(engine).__name__
+        self.elsewhere: dict[str, bool] = {}  # jobs that an earlier start left at work, and whether on such an engine
         self.cancelled: set[str] = set()
         self.tries: Counter[str] = Counter()
         self.stalls: Counter[str] = Counter()
@@ -99,18 +100,19 @@ class Schedule:
         self.jobs[job.name], self.states[job.name] = job, state
         self.tries[job.name] = TRIES - 1 if state.status == "failed" else 0
         if state.supervised:
-            self.elsewhere.add(job.name)
+            self.elsewhere[job.name] = self.sweep.engine(job.name) == self.kind
         elif state.status not in ENDED:
             self.queue.append(job.name)
 
     def _submit(self) -> None:
-        """Hand the engine as many jobs as it has room for, beside those that go on from an earlier start."""
-        while (self.queue or self.source.more) and self.engine.free > len(self.elsewhere):
+        """Hand the engine as many jobs as it has room for, beside those that it goes on with from an earlier start."""
+        while (self.queue or self.source.more) and self.engine.free > sum(self.elsewhere.values()):
             if not self.queue:
                 self._add(self.source.next())
             name = self.queue.popleft()
             self.saved[name] = self.sweep.saved_at(name)
             self.here.add(name)
+            self.sweep.note_engine(name, self.kind)
             self.engine.submit(Work(name, self.command))
             self._note(name, replace(self.states[name], status="running", reason=None))
 
@@ -150,7 +152,7 @@ class Schedule:
         for name in list(self.elsewhere):
             state = self.sweep.state(name)
             if not state.supervised:
-                self.elsewhere.discard(name)
+                del self.elsewhere[name]
                 if state.status not in ENDED:
                     self.queue.append(name)
             self._note(name, state)
