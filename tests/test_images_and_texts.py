@@ -151,6 +151,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, towers, digits, entry, 
 
 def test_a_run_of_classes_takes_no_labels(cli, digits_run, digits):
     run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]")
-    assert refuses(run, "tells what it has learned, and no labels=; give a run of task=contrastive"), run.err
+    assert refuses(run, "has classes of its own, and takes no labels=; give a run of task=contrastive"), run.err
     run = cli("visualize", f"run={digits_run}", f"images={digits}", "views=similarities")
     assert refuses(run, "views=similarities is of a run of images and texts"), run.err

@@ -164,7 +164,7 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
         ("predict", ["texts='one one one one one one one one'"], "has 9 tokens with its end, and the model reads"),
         ("predict", ["images=x.png"], "reads texts; give texts=... and no images="),
         ("predict", [], "texts has no value"),
-        ("predict", ["texts=two", "labels=[two,one]"], "tells what it has learned, and no labels="),
+        ("predict", ["texts=two", "labels=[two,one]"], "has classes of its own, and takes no labels="),
         ("visualize", [], "texts has no value"),
         ("train", ["model=reader_xs8"], "data.image_size}, and that leads nowhere"),
         ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not from 1"),

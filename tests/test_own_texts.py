@@ -142,7 +142,10 @@ def test_any_crop_reads(cli, own):
         (["data.source.characters=abc"], "data.source.characters: correct the text, or give all characters"),
         (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is no tokenizer.json"),
         (["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"], "special_tokens are three"),
-        (["data.source.tokenizer=letters.json", "data.source.begun=true"], "by the decoder itself; set data.source."),
+        (
+            ["data.source.tokenizer=letters.json", "data.source.begin_token=true"],
+            "by the decoder itself; set data.source.",
+        ),
         (
             ["data.source.tokenizer=letters.json", "data.source.special_tokens=['<s>','</s>','</s>']"],
             "its end would not be learned; give another of the tokenizer's as the third of data.source.special_tokens",

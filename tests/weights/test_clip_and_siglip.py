@@ -247,8 +247,9 @@ def test_captions_of_ones_own_are_read_as_clip_reads_them(cli, tmp_path):
     other.save_pretrained(tmp_path / "clip")
     options = ["task=contrastive", *TINY_CLIP, "data=listing", "data.source.file=captions.csv", "data.image_size=32"]
     options += ["data.source.text_column=caption", "data.source.allow_two_labels=true", "data.loading.num_workers=0"]
-    options += ["data.source.tokenizer=clip/tokenizer.json", "data.source.begun=true", "trainer=cpu", "logger=none"]
+    options += ["data.source.tokenizer=clip/tokenizer.json", "data.source.begin_token=true", "trainer=cpu"]
     options += ["data.source.special_tokens=['<|startoftext|>','<|endoftext|>','<|endoftext|>']", "optimizer.lr=1e-12"]
+    options += ["logger=none"]
     run = cli("train", *options, *BARE, "trainer.precision=32-true", "trainer.max_steps=1", tiny=False, folder="run")
     assert run.status == 0, run.err
     task = vitlab.load(tmp_path / "run", device="cpu")._task

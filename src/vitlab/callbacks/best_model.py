@@ -103,5 +103,5 @@ class BestModel(Callback):
 
 
 def background_of(trainer: pl.Trainer) -> Background:
-    """What the latest state is written by; every run keeps one."""
+    """Give the thread that writes the latest state."""
     return next(callback.background for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))

@@ -29,7 +29,7 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
         "allow_two_labels": True,
         **dict.fromkeys(("text_column", "characters", "tokenizer")),
         "special_tokens": ["<s>", "</s>", "<pad>"],
-        "begun": False,
+        "begin_token": False,
     },
 }
 ADDED_AT_THE_TOP = {"float8": False}  # top-level keys that are newer than some runs

@@ -26,7 +26,7 @@ def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
             raise ConfigError(f"{saved.path} has learned from texts, and no names of classes; set labels=[cat,dog]")
         return learned
     if not compares:
-        raise ConfigError(f"{saved.path} tells what it has learned, and no labels=; give a run of task=contrastive")
+        raise ConfigError(f"{saved.path} has classes of its own, and takes no labels=; give a run of task=contrastive")
     names = [labels] if isinstance(labels, str) else [str(label) for label in labels]
     if len(names) < 2:
         raise ConfigError(f"labels={names}: it takes two to tell images apart; set labels=[cat,dog]")

@@ -118,7 +118,7 @@ class Contrastive(Task):
             if self.known is None:
                 self.known = self.of_classes(names)
             said = (found.image @ self.known.T).argmax(dim=1)
-            right = (said == meanings).float().where((meanings >= 0) & (meanings < len(names)), right)
+            right = (said == meanings).float().where(meanings < len(names), right)
         scored = Scored(found.image, found.text, codes, meanings, images, batch.index, right)
         self.metrics[stage]["pairs"].update(scored, found.scale, found.bias)
         return torch.zeros_like(batch.index, dtype=torch.float32), {}

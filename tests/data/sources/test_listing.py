@@ -27,7 +27,7 @@ def listing(file, **changes):
         "characters": None,
         "tokenizer": None,
         "special_tokens": ["<s>", "</s>", "<pad>"],
-        "begun": False,
+        "begin_token": False,
         "split_column": None,
         "class_names": None,
         "allow_outside": False,
@@ -272,7 +272,7 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
     pool = pickle.loads(pickle.dumps(source.open()["train"]))  # as worker processes get it
     assert pool.targets.collate().codes.tolist() == [[4, 5, 6, 2], [7, 8, 2, 1]]
     assert source.found == {}
-    begun = listing(file, text_column="text", tokenizer=str(tmp_path / "letters.json"), begun=True)
+    begun = listing(file, text_column="text", tokenizer=str(tmp_path / "letters.json"), begin_token=True)
     assert begun.open()["train"].targets.collate().codes.tolist() == [[0, 4, 5, 6, 2], [0, 7, 8, 2, 1]]
 
 
@@ -285,7 +285,7 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
         ({"characters": "ab"}, "data.source.characters is of texts; name their column"),
         ({"tokenizer": "x.json"}, "data.source.tokenizer is of texts; name their column"),
         ({"text_column": "text", "characters": "ab", "tokenizer": "x.json"}, "are two vocabularies; give one"),
-        ({"text_column": "text", "begun": True}, "data.source.begun is of a tokenizer's texts; name its file"),
+        ({"text_column": "text", "begin_token": True}, "data.source.begin_token=true needs data.source.tokenizer"),
         ({"text_column": "text", "special_tokens": ["<s>"]}, "data.source.special_tokens are three"),
     ],
 )

@@ -34,7 +34,7 @@ class Listing:
 
     `text_column` in place of `label_column`: a text of each image, which is to be written or compared with it, in the
     pieces of a `tokenizer`, a file of that library with these `special_tokens`, or in `characters`; null: those that
-    occur in the rows for training, which `found` then holds. `begun`: the token that begins a text is read with it.
+    occur in the rows for training, which `found` then holds. `begin_token`: the one that begins a text is read with it.
     """
 
     in_chans = None
@@ -52,7 +52,7 @@ class Listing:
         characters: str | None,
         tokenizer: str | None,
         special_tokens: list[str],
-        begun: bool,
+        begin_token: bool,
         split_column: str | None,
         class_names: list[str] | None,
         allow_outside: bool,
@@ -64,10 +64,10 @@ class Listing:
         check_kind(text_column, of_labels, {"characters": characters, "tokenizer": tokenizer})
         if len(special_tokens) != 3:
             raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
-        if begun and tokenizer is None:
-            raise ConfigError("data.source.begun is of a tokenizer's texts; name its file in data.source.tokenizer")
+        if begin_token and tokenizer is None:
+            raise ConfigError("data.source.begin_token=true needs data.source.tokenizer")
         self.characters, self.tokenizer, self.special_tokens = characters, tokenizer, special_tokens
-        self.begun = begun
+        self.begin_token = begin_token
         self.told, column = ("label", label_column or LABEL) if text_column is None else ("text", text_column)
         columns = {"path_column": path_column, f"{self.told}_column": column, "split_column": split_column}
         self.columns = {key: column for key, column in columns.items() if column is not None}
@@ -132,7 +132,7 @@ class Listing:
             characters=self.characters,
             tokenizer=self.tokenizer,
             special_tokens=self.special_tokens,
-            begun=self.begun,
+            begin_token=self.begin_token,
         )
         if isinstance(vocabulary, CharacterVocabulary) and self.characters is None:
             self.found = {"characters": "".join(vocabulary.pieces)}
