@@ -21,7 +21,7 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.layers import patchify
 from vitlab.losses import Pairs, softmax_contrastive
 from vitlab.models import ImageTextModel, TextEncoder, VisionTransformer
-from vitlab.models.image_text_model import MOST
+from vitlab.models.image_text_model import MOST, Features
 from vitlab.optim import Optimization, constant
 from vitlab.tasks import Contrastive
 from vitlab.tasks.retrieval import Retrieval, Scored
@@ -170,9 +170,15 @@ def test_texts_without_meanings_and_classes_are_compared_too():
     found = scored(task_of(), [[0, 1, 2], [3, 4, 5, 6, 7]], texts, [])
     assert found.keys() == {"loss", "text_recall1", "text_recall5", "image_recall1", "image_recall5"}
     assert 0 <= found["text_recall1"] <= found["text_recall5"] <= 1
-    several = SeveralTexts(CAPTIONS.values, WORDS, np.array([0, 0, 0, 0, 0, 0, 0, 7]))
-    found = scored(task_of(), [[0, 1, 2], [3, 4, 5, 6, 7]], several, [])
-    assert found["text_recall1"] in (0, 0.5, 1)  # of two images
+
+
+def test_samples_of_one_image_count_as_one():
+    """Seven texts of one image, whose second it finds, and one of another, which finds a text of the first."""
+    task, images, texts = task_of(), torch.tensor([0] * 7 + [1]), torch.tensor([2, 0, 2, 1, 2, 2, 2, 2])
+    task.forward = lambda batch: Features(AXES[images[batch.index]], AXES[texts[batch.index]], ONE, ONE)
+    several = SeveralTexts(CAPTIONS.values, WORDS, np.array([0] * 7 + [7]))
+    found = scored(task, [[0, 1, 2], [3, 4, 5, 6, 7]], several, [])
+    assert found["text_recall1"] == 1 / 2  # by samples it would be an eighth
 
 
 @pytest.mark.parametrize("sharded", [False, True])
