@@ -1,12 +1,12 @@
 """Architectures, one file each."""
 
 from vitlab.models.asked_captioner import AskedCaptioner
+from vitlab.models.attention_weights import noting_looks
 from vitlab.models.captioner import Captioner
 from vitlab.models.decoder import Decoder, Looks
 from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.image_text_model import ImageTextModel
-from vitlab.models.looking import noting_looks
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import DecoderBlock, Memory, MemoryAttention, PreNormDecoderBlock, SequenceAttention, Whole
-from vitlab.models.looking import noting_looks
+from vitlab.models.attention_weights import noting_looks
 from vitlab.models.options import at_least
 from vitlab.models.text_parts import TextModule, TextParts
 

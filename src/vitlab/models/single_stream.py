@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, without_fill
-from vitlab.models.looking import noting_looks
+from vitlab.models.attention_weights import noting_looks
 from vitlab.models.options import at_least
 from vitlab.models.reading_encoder import reading_encoder, take_heads_off
 from vitlab.models.writing import Writing

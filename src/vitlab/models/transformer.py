@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import EncoderBlock, PreNormEncoderBlock, Whole, padding_mask
+from vitlab.models.attention_weights import noting_looks
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
-from vitlab.models.looking import noting_looks
 from vitlab.models.text_parts import TextModule, TextParts
 
 

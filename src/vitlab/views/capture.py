@@ -32,9 +32,9 @@ def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = N
 
     `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
     """
-    with evaluating(model), noting_looks(model.blocks) as found:
+    with evaluating(model), noting_looks(model.blocks, "cpu") as found:
         model.forward_features(images, grid)  # not model(...), which may be compiled, and pass the hooks by
-    return [weights.cpu() for weights in found.values()]
+    return list(found.values())
 
 
 def pooling_of(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:
