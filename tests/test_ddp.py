@@ -151,18 +151,20 @@ torch.save = slow
 
 @pytest.mark.slow
 def test_two_processes_that_write_while_training_goes_on_keep_and_test_the_same_model(tmp_path):
-    """On a disk that takes a second for a best model, which both read for the test."""
+    """On a disk that takes a second for a best model. The last one is found after training, and both read it for the
+    test."""
     found = []
     for name, patch in (("at_once", ""), ("meanwhile", MEANWHILE)):
         folder = tmp_path / name
         folder.mkdir()
-        words = [*FEW, "~callbacks.evaluation_report", "trainer.max_epochs=2", "+trainer.val_check_interval=2"]
-        with two_processes(folder, *words, "callbacks=[default,ema]", patch=patch) as first:
+        words = [*FEW, "~callbacks.evaluation_report", "trainer.max_steps=7", "+trainer.val_check_interval=2"]
+        with two_processes(folder, *words, "monitor=val/loss", "optimizer.lr=1e-3", patch=patch) as first:
             assert status_of(first, folder) == 0, (folder / "err").read_text()
         tested = json.loads((folder / "run" / "result.json").read_text())["test"]
         found.append((file.read(folder / "run" / "checkpoints" / "best.ckpt"), tested))
     assert set((tmp_path / "meanwhile" / "writers").read_text().split()) == {"files_0"}  # by the thread
     (at_once, tested), (meanwhile, tested_meanwhile) = found
+    assert at_once["global_step"] == 7
     assert tested_meanwhile == tested
     assert (meanwhile["global_step"], meanwhile["score"]) == (at_once["global_step"], at_once["score"])
     assert all(torch.equal(value, meanwhile["state_dict"][name]) for name, value in at_once["state_dict"].items())
