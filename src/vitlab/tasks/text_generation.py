@@ -80,7 +80,9 @@ class TextGeneration(Task):
                 "tokenizer's as the third of data.source.special_tokens"
             )
         if isinstance(self.vocabulary, BegunVocabulary):
-            raise ConfigError("a text that is written is begun by the decoder itself; set data.source.begin_token=false")
+            raise ConfigError(
+                "a text that is written is begun by the decoder itself; set data.source.begin_token=false"
+            )
 
     def loss(self, logits: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
         """(B, M, V), (B, M) -> (B,)"""
