@@ -72,6 +72,7 @@ def listing(file, **changes):
         "label_column": None,
         "label_separator": None,
         **dict.fromkeys(("text_column", "characters", "tokenizer")),
+        "begin_token": False,
         "special_tokens": ["<s>", "</s>", "<pad>"],
         "split_column": None,
         "class_names": None,
