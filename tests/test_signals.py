@@ -2,6 +2,7 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -87,6 +88,28 @@ def same_states(*folders):
     kept = ("state_dict", "optimizer_states", "lr_schedulers", "sums", "loops", "global_step")
     same = same_tensors(best[0]["state_dict"], best[1]["state_dict"]) and results[0] == results[1]
     return same and all(same_tensors(whole[key], run[key]) for key in kept)
+
+
+def test_one_that_comes_to_the_workers_of_a_loader_too_is_told_once(cli, monkeypatch):
+    """As Ctrl-C does."""
+    from vitlab.tasks import Classification
+
+    step, workers = Classification.training_step, []
+
+    def signalled(self, batch, batch_idx):
+        if self.global_step == 1:
+            workers[:] = multiprocessing.active_children()
+            for worker in workers:
+                os.kill(worker.pid, signal.SIGINT)
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Classification, "training_step", signalled)
+    run = cli("train", *OPTIONS, "data.loading.num_workers=2")
+    assert len(workers) >= 2
+    assert run.status == 128 + signal.SIGINT, run.err
+    assert run.out.count("stopping after this step") == 1
 
 
 def test_a_signal_that_is_to_be_ignored_is(cli, sent):

@@ -17,7 +17,7 @@ from reading import WRITER
 from vitlab.checkpoints import file
 from vitlab.config.home import EXPERIMENTS
 from vitlab.config.resolvers import sweep_folder
-from vitlab.sweeps.folder import SweepFolder
+from vitlab.sweeps.folder import Job, SweepFolder
 
 QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=128"]
 
@@ -76,6 +76,17 @@ def test_a_sweep_without_a_name_goes_to_a_folder_of_its_own_each_time(cli, tmp_p
         (["-m", "+nobody=1,2"], "nobody"),
         (["-m", "hydra/launcher=other", "seed=0,1"], "hydra/launcher=other"),
         (["-m", "hydra/sweeper=basic", "seed=0,1"], "vitlab_grid"),
+        (["-m", "hydra.sweeper=3", "seed=0,1"], "hydra/sweeper=NAME"),
+        (["-m", "hydra.sweeper.params={seed:1}"], "KEY=A,B"),
+        (["-m", "hydra.sweeper.params.optimizer.lr=1"], "KEY=A,B"),
+        (["-m", "seed=1,1"], "gives 1 twice"),
+        (["-m", "optimizer.lr=1e-3,0.001"], "gives 0.001 twice"),
+        (["-m", "sweep=a", "seed=range(5,1)"], "seed=range(5,1) gives no value"),
+        (["-m", "sweep=a", "model=glob(zzz*)"], "model=glob(zzz*) gives no value"),
+        (["-m", "sweep=a", "seed=range(0,3,0)"], "seed=range(0,3,0): "),
+        (["-m", "sweep=a,b", "seed=0,1"], "one sweep"),
+        (["-m", "sweep=a", "trainer.precision=32-true,bf17"], "trainer.precision=bf17 is no precision"),
+        (["-m", "engine.slots=1,2", "seed=0,1"], "one engine.slots"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused_in_a_sentence(cli, tmp_path, words, said):
@@ -100,6 +111,26 @@ def test_a_sweep_of_another_version_is_refused(cli, tmp_path):
         run = cli("train", "-m", f"sweep={folder}", "seed=0,1")
         assert run.status == 4
         assert "version" in run.err
+
+
+@pytest.mark.parametrize("name", ["note", "jobs/foo/note", "jobs/note", "2026/config.yaml"])
+def test_a_folder_that_is_no_sweep_is_left_alone(cli, tmp_path, name):
+    (file := tmp_path / "runs" / "a" / name).parent.mkdir(parents=True)
+    file.touch()
+    run = cli("train", "-m", "sweep=a", "seed=0,1")
+    assert run.status == 4
+    assert "runs/a is no sweep" in run.err
+    assert file.is_file()
+
+
+def test_what_a_killed_start_leaves_is_replaced(tmp_path):
+    sweep = SweepFolder(tmp_path)
+    for name in ("jobs/a/job.json", "jobs/a/.config.yaml.1.tmp", "study.journal", "nursery.log", ".lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    sweep.check_new()
+    sweep.clear()
+    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock"}
 
 
 def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):
@@ -167,6 +198,15 @@ def test_jobs_find_what_the_sweep_leaves_open(cli):
     assert json.loads(result.read_text())["steps"] == 2
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"choices": {}, "run_id": "a"}'])
+def test_a_damaged_job_is_not_gone_on_with(cli, tmp_path, content):
+    (home := tmp_path / "runs" / "a" / "jobs" / "job").mkdir(parents=True)
+    (home / "job.json").write_text(content)
+    run = cli("train", "resume=runs/a/job", tiny=False)
+    assert run.status == 4
+    assert "of a sweep's job is damaged" in run.err
+
+
 def test_resume_in_a_sweep_is_refused(cli, digits_run):
     run = cli("train", "-m", f"resume={digits_run}", "trainer.max_epochs=2,3", tiny=False)
     assert run.status != 0
@@ -216,6 +256,96 @@ def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
 
 
 # -- searches
+
+
+@pytest.fixture
+def not_begun(monkeypatch):
+    """A start ends once its sweep is whole."""
+    monkeypatch.setattr("vitlab.sweeps.start.work_off", lambda *arguments: None)
+
+
+SEARCH = ["-m", "sweep=a", "engine.preload=false", "optimizer.lr=interval(1e-4,1e-2)"]
+OPTUNA = [*SEARCH, "hydra/sweeper=vitlab_optuna"]
+TWO = ["hydra.sweeper.objectives=[val/acc1,images_per_second]", "hydra.sweeper.directions=[maximize,maximize]"]
+
+
+def asked(tmp_path):
+    return json.loads((tmp_path / "runs" / "a" / "sweep.json").read_text())["search"]
+
+
+def test_a_search_has_several_objectives(cli, tmp_path, not_begun):
+    for _ in range(2):
+        run = cli("train", *OPTUNA, *TWO)
+        assert run.status == 0, run.err
+    assert asked(tmp_path)["objectives"] == ["val/acc1", "images_per_second"]
+
+
+def test_what_a_start_has_left_that_froze_nothing_is_not_taken_over(cli, tmp_path, not_begun):
+    assert cli("train", *OPTUNA, *TWO).status == 0
+    (tmp_path / "runs" / "a" / "sweep.json").unlink()
+    assert cli("train", *OPTUNA).status == 0
+    assert '"directions":[2]' in (tmp_path / "runs" / "a" / "study.journal").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "axis"),
+    [
+        ("model.depth=interval(1,4)", {"low": 1, "high": 4, "whole": True}),
+        ("model.depth=tag(float,interval(1,4))", {"low": 1, "high": 4, "whole": False}),
+        ("optimizer.lr=interval(1,4)", {"low": 1, "high": 4, "whole": False}),
+        ("optimizer.lr=int(interval(1,4))", {"low": 1, "high": 4, "whole": True}),
+        ("seed=range(1,5)", {"low": 1, "high": 4, "whole": True}),
+        ("seed=range(1,2)", {"choices": ["1"]}),
+    ],
+)
+def test_a_search_knows_whole_numbers(cli, tmp_path, not_begun, words, axis):
+    run = cli("train", *SEARCH, "hydra/sweeper=vitlab_random", words)
+    assert run.status == 0, run.err
+    found = asked(tmp_path)["axes"][-1]
+    assert axis.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("model.depth=interval(0,0.5)", "model.depth is a whole number"),
+        ("model=interval(1,3)", "chosen by name"),
+        ("seed=range(3,1)", "gives no value"),
+        ("seed=1,1", "gives 1 twice"),
+        ("optimizer.lr=interval(0,inf)", "not finite"),
+        ("optimizer.lr=interval(0,nan)", "not finite"),
+        ("hydra.sweeper.num_trials=0", "num_trials 0 is not at least 1"),
+        ("hydra.sweeper.num_startup_trials=-1", "num_startup_trials -1 is not at least 0"),
+        ("hydra.sweeper.prune_after_trials=-1", "prune_after_trials -1 is not at least 0"),
+        ("hydra.sweeper.prune_after_steps=-5", "prune_after_steps -5 is not at least 0"),
+        ("hydra.sweeper.objectives=val/acc1", "write hydra.sweeper.objectives=[NAME]"),
+    ],
+)
+def test_a_search_is_refused_in_a_sentence(cli, tmp_path, words, said):
+    run = cli("train", *OPTUNA, words)
+    assert run.status == 2
+    assert said in run.err
+    assert run.err.strip().count("\n") == 0
+    assert "Error in" not in run.err
+    assert not list(tmp_path.glob("runs/a"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "is not what this search has written"),
+        (b"garbage\n", "study.journal is damaged in line 1"),
+        (b"[]\n", "study.journal is damaged in line 1"),
+    ],
+)
+def test_a_study_that_was_lost_is_named(cli, tmp_path, not_begun, content, said):
+    assert cli("train", *OPTUNA).status == 0
+    sweep = SweepFolder(tmp_path / "runs" / "a")
+    sweep.add(Job(number=0, name="0", overrides=[], choices={}, monitor="val/acc1", run_id="r"), b"")
+    (sweep.path / "study.journal").unlink() if content is None else (sweep.path / "study.journal").write_bytes(content)
+    run = cli("train", *OPTUNA)
+    assert run.status == 4
+    assert said in run.err
 
 
 @pytest.mark.slow

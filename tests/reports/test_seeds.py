@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vitlab.reports.seeds import write_seed_table
+from vitlab.run.console import write_json
 
 
 def outcome(sweep, folder, accuracy, status="done", **overrides):
@@ -29,6 +30,16 @@ def test_jobs_that_differ_in_their_seed_alone_share_a_row(tmp_path):
     assert found[("2", "test/acc1")] == (1, 0.5)
     with open(tmp_path / "seeds.csv", newline="", encoding="utf-8") as file:
         assert next(csv.DictReader(file))["values"] == "0.8000 0.9000"
+
+
+def test_what_was_not_known_of_a_run_is_no_number(tmp_path):
+    outcomes = [outcome(tmp_path, name, 0.0, seed=name) for name in "ab"]
+    for name in "ab":
+        write_json(tmp_path / name / "result.json", {"test": {"test/acc1": float("nan"), "test/loss": 1.0}})
+        assert "null" in (tmp_path / name / "result.json").read_text()
+    rows = {row["metric"]: row["mean"] for row in write_seed_table(tmp_path, outcomes)}
+    assert np.isnan(rows["test/acc1"])
+    assert rows["test/loss"] == 1.0
 
 
 def test_a_sweep_without_seeds_has_no_such_table(tmp_path):

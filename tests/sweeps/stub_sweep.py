@@ -18,9 +18,9 @@ def frozen(folder, names):
     sweep.path.mkdir(parents=True, exist_ok=True)
     if not sweep.frozen:
         for number, name in enumerate(names):
-            job = Job(number=number, name=name, overrides=[f"n={number}"], choices={}, monitor="m", run_id="")
+            job = Job(number=number, name=name, overrides=[f"n={number}"], choices={}, monitor="m", run_id="r")
             sweep.add(job, b"")
-        sweep.freeze({})
+        sweep.freeze({"config": {}, "same": [], "jobs": []})
     return sweep
 
 

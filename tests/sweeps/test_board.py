@@ -1,6 +1,7 @@
 """What is told of a sweep: live on a terminal, by lines elsewhere, and by python src/sweeps.py."""
 
 import io
+import json
 import os
 import socket
 import time
@@ -81,6 +82,35 @@ def test_the_command_tells_of_one_sweep_and_of_all(cli, sweep):
     wrong = cli("sweeps", "mien")
     assert wrong.status == 4
     assert "did you mean mine?" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("file", "contents"),
+    [
+        ("state.json", ["", "[]", "null", '{"status": "nonsense"}', '{"heartbeat": "a"}', '{"score": "a"}', None]),
+        ("job.json", ["", "[]", "{}", '{"number": "a"}', None]),
+        ("sweep.json", ["", "[]", '{"format": 1}']),
+    ],
+)
+def test_a_damaged_file_is_named_and_hides_no_other_sweep(cli, tmp_path, sweep, file, contents):
+    frozen(tmp_path / "runs" / "whole", ["a"])
+    path = (sweep.path if file == "sweep.json" else sweep.home("done")) / file
+    for content in contents:
+        path.unlink()
+        path.mkdir() if content is None else path.write_text(content)
+        run = cli("sweeps", "mine")
+        assert run.status == 4, content
+        assert f"{file} is damaged" in run.err
+        told = cli("sweeps").out.splitlines()
+        assert len(told) == 2
+        assert any(f"{file} is damaged" in line for line in told)
+        assert "runs/whole: 1 waiting" in told
+
+
+def test_a_key_that_is_not_known_is_passed_over(sweep):
+    path = sweep.home("done") / "job.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "more": 1}))
+    assert len(sweep.jobs()) == 7
 
 
 def test_the_command_watches_until_no_job_is_left_to_run(cli, sweep, monkeypatch):

@@ -21,7 +21,7 @@ OPTIONS |= {"num_startup_trials": 5, "pruner": "none", "prune_after_trials": 2, 
 
 
 def compose(number, words):
-    return Job(number=number, name=f"t{number}", overrides=words, choices={}, monitor="val/acc1", run_id=""), b""
+    return Job(number=number, name=f"t{number}", overrides=words, choices={}, monitor="val/acc1", run_id="r"), b""
 
 
 def searched(sweep, number=20, **changes):
@@ -151,6 +151,32 @@ def test_a_bad_job_is_ended_by_what_it_has_measured(tmp_path, pruner):
     assert searched(sweep, pruner=pruner, prune_after_steps=10).study.trials[bad.number].state.name == "PRUNED"
 
 
+def test_a_job_whose_training_is_over_is_not_ended(tmp_path):
+    sweep = frozen(tmp_path / "sweep", [])
+    search = searched(sweep, pruner="median")
+    for level, superfluous in ((0.5, False), (0.6, False), (0.1, True), (0.1, False)):
+        job = search.next()
+        folder = sweep.path / job.name
+        folder.mkdir()
+        last = 10 if len(sweep.jobs()) == 4 else 20
+        (folder / "provenance.json").write_text(json.dumps([{"to_step": last}]))
+        (folder / "metrics.csv").write_text(f"step,val/acc1\n10,{level}\n")
+        assert bool(search.superfluous(job)) is superfluous
+        search.note(job, done(sweep, job))
+
+
+def test_a_search_ends_whose_first_jobs_are_all_refused(tmp_path, capsys):
+    search = RandomSearch(frozen(tmp_path / "sweep", []), compose, axes=AXES, num_trials=9, seed=3)
+    for number in range(3):
+        assert search.more
+        search.note(search.next(), State(status="failed", exit_status=2, failures=number))
+    assert not search.more
+    search.conclude([])
+    assert "all of the first 3 jobs were refused" in capsys.readouterr().out
+    search.note(search.sweep.jobs()[0], State(status="done"))  # what was refused may be right at its second try
+    assert search.more
+
+
 def test_several_objectives_have_a_front(tmp_path):
     sweep = frozen(tmp_path / "sweep", [])
     search = searched(sweep, objectives=["val/acc1", "seconds"], directions=["maximize", "minimize"])
@@ -171,7 +197,7 @@ def test_several_objectives_have_a_front(tmp_path):
         ({"sampler": "grid"}, "sampler grid is not one of: tpe, random"),
         ({"pruner": "mean"}, "pruner mean is not one of"),
         ({"directions": ["up"]}, "directions up is not one of"),
-        ({"directions": ["maximize", "maximize"]}, "1 objectives, and 2 directions"),
+        ({"directions": ["maximize", "maximize"]}, r"one for each of the objectives \[val/acc1\], and holds 2"),
         ({"objectives": ["val/acc1", "seconds"], "pruner": "median"}, "objectives to null"),
     ],
 )

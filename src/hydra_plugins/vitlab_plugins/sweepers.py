@@ -2,7 +2,8 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import numbered
-from vitlab.errors import ConfigError
+from vitlab.config.arguments import is_group
+from vitlab.errors import ConfigError, in_one_line
 
 OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.mode", "hydra.run")  # no job's
 
@@ -23,7 +26,8 @@ OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.
 @dataclass
 class GridConf:
     _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Grid"
-    params: dict[str, Any] | None = None  # what varies, as on the command line, which wins: optimizer.lr: 1e-3,1e-4
+    _convert_: str = "all"  # to plain types, which are written to sweep.json
+    params: dict[str, Any] = field(default_factory=dict)  # what varies; the command line wins: optimizer.lr: 1e-3,1e-4
 
 
 @dataclass
@@ -36,8 +40,8 @@ class RandomConf(GridConf):
 @dataclass
 class OptunaConf(RandomConf):
     _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Optuna"
-    objectives: list[str] | None = None  # figures of a run's result; null: the monitor
-    directions: list[str] | None = None  # minimize or maximize, for each; null: whichever is better
+    objectives: Any = None  # a list of figures of a run's result; null: the monitor
+    directions: Any = None  # a list: minimize or maximize, for each; null: whichever is better
     sampler: str = "tpe"  # or random
     num_startup_trials: int = 10  # random trials before TPE begins
     pruner: str = "none"  # or median, successive_halving
@@ -53,8 +57,14 @@ for name, node in (("grid", GridConf), ("random", RandomConf), ("optuna", Optuna
 class Grid(Sweeper):
     """Every combination of what varies, on the command line or in `params`."""
 
-    def __init__(self, params: dict[str, Any] | None):
-        self.params = params or {}
+    def __init__(self, params: dict[str, Any]):
+        for key, value in params.items():
+            if isinstance(value, dict):
+                raise ConfigError(
+                    f"hydra.sweeper.params.{key} holds keys, and no values to try: on the command line say what varies "
+                    f"as {key}.KEY=A,B, and in a YAML of a study params: {{{key}.KEY: 'A,B'}}"
+                )
+        self.params = params
         self.told: set[str | None] = set()
         self.names: set[str] = set()
 
@@ -121,7 +131,8 @@ class Grid(Sweeper):
                     f"{one.input_line} is a range to draw from, and a grid has points: list them, or choose "
                     "hydra/sweeper=vitlab_random or vitlab_optuna"
                 )
-        return {"jobs": BasicSweeper.split_arguments(varying, None)[0]}
+        words = [[f"{one.get_key_element()}={value}" for value in values_of(one)] for one in varying]
+        return {"jobs": list(map(list, product(*words)))}
 
     def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
         """All jobs, frozen before the first one starts."""
@@ -158,7 +169,7 @@ class Grid(Sweeper):
 class Random(Grid):
     """A number of jobs at random places: from choices, ranges and intervals, as tag(log, interval(1e-4, 1e-2))."""
 
-    def __init__(self, params: dict[str, Any] | None, num_trials: int, **options: Any):
+    def __init__(self, params: dict[str, Any], num_trials: int, **options: Any):
         super().__init__(params)
         if num_trials < 1:
             raise ConfigError(f"hydra.sweeper.num_trials {num_trials} is not at least 1")
@@ -180,7 +191,8 @@ class Random(Grid):
         """The axes of the search, and how they are searched. More trials are not another search."""
         if not varying:
             raise ConfigError("a search needs something to vary: optimizer.lr=interval(1e-4,1e-2)")
-        return {"search": {"axes": [axis_of(one) for one in varying], "name": str(self.cfg.name), **self.options}}
+        axes = [axis_of(one, self.cfg) for one in varying]
+        return {"search": {"axes": axes, "name": str(self.cfg.name), **self.options}}
 
     def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
         """Jobs that are frozen when there is room for each. A first look at one sees whether there can be any."""
@@ -213,15 +225,32 @@ class Optuna(Random):
         return OptunaSearch(sweep, self.trial, axes=axes, num_trials=self.num_trials, **more)
 
 
-def axis_of(one: Override) -> dict[str, Any]:
-    """Give what a search may choose for a key, in plain types: an interval, of whole numbers if both ends are; a range
-    with a step of 1 likewise; else a choice."""
+def values_of(one: Override) -> list[str]:
+    """List the values of a key, as words. Raises ConfigError where there is none, or where one would make two jobs that
+    are the same."""
+    try:
+        values = list(one.sweep_string_iterator())
+    except (HydraException, ValueError) as error:
+        raise ConfigError(f"{one.input_line}: {in_one_line(error)}") from error
+    if not values:
+        raise ConfigError(f"{one.input_line} gives no value; list them: {one.get_key_element()}=A,B")
+    repeated = [value for value in values if values.count(value) > 1]
+    if repeated:
+        raise ConfigError(f"{one.input_line} gives {repeated[0]} twice; leave one of them out")
+    return values
+
+
+def axis_of(one: Override, cfg: DictConfig) -> dict[str, Any]:
+    """Give what a search may choose for a key, in plain types: an interval, of whole numbers if the key holds one in
+    the config, or by int(interval(1,4)); a range with a step of 1 likewise; else a choice."""
     value: Any = one.value()
     name = one.get_key_element()
     if one.is_interval_sweep():
-        low, high = value.start, value.end
-        whole = isinstance(low, int) and isinstance(high, int) and "float" not in value.tags
-        return {"name": name, "low": low, "high": high, "whole": whole, "log": "log" in value.tags}
-    if one.is_range_sweep() and value.step == 1 and isinstance(value.start, int):
-        return {"name": name, "low": value.start, "high": value.stop - 1, "whole": True, "log": "log" in value.tags}
-    return {"name": name, "choices": list(one.sweep_string_iterator())}
+        if is_group(name):
+            raise ConfigError(f"{one.input_line}: {name} is chosen by name; list them: {name}=A,B")
+        held = OmegaConf.select(cfg, name.lstrip("+"), throw_on_resolution_failure=False)
+        whole = "float" not in value.tags and int in (type(held), type(value.start))
+        return {"name": name, "low": value.start, "high": value.end, "whole": whole, "log": "log" in value.tags}
+    if one.is_range_sweep() and value.step == 1 and isinstance(found := value.range(), range) and len(found) > 1:
+        return {"name": name, "low": found[0], "high": found[-1], "whole": True, "log": "log" in value.tags}
+    return {"name": name, "choices": values_of(one)}

@@ -1,5 +1,6 @@
 """End a run between two steps, with its state saved, on Ctrl-C, SIGTERM and the like."""
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -29,6 +30,7 @@ class Interruption(Callback):
             raise ValueError(f"every_n_steps {every_n_steps} is not at least 1")
         self.every_n_steps = every_n_steps
         self.signal: int | None = None
+        self.process = os.getpid()
         self.handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -43,7 +45,8 @@ class Interruption(Callback):
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
-        print(f"\n{signal.Signals(number).name}: stopping after this step; again to stop at once", flush=True)
+        if os.getpid() == self.process:  # the workers of a loader have the handler too
+            print(f"\n{signal.Signals(number).name}: stopping after this step; again to stop at once", flush=True)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int

@@ -14,7 +14,7 @@ from hydra import version
 from hydra._internal.utils import _run_hydra, get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
@@ -129,7 +129,7 @@ def check_start(cfg: DictConfig) -> None:
     check_references(own, deep=False)
     if name in COMMANDS:
         check_keys(own, name)
-    if name == "train" and cfg.sweep is not None and cfg.hydra.mode != RunMode.MULTIRUN:
+    if name in ("train", "check") and cfg.sweep is not None and cfg.hydra.mode != RunMode.MULTIRUN:
         raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
 
 
@@ -158,6 +158,8 @@ def check_train_sweep(cfg: DictConfig) -> None:
     if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):
         raise ConfigError(f"sweep={cfg.sweep} is no name of a folder: letters, digits and ._+- make one")
     choices = cfg.hydra.runtime.choices
+    if not OmegaConf.is_dict(cfg.hydra.sweeper):
+        raise ConfigError(f"hydra.sweeper={cfg.hydra.sweeper} is no sweeper; choose one: hydra/sweeper=NAME")
     if choices["hydra/launcher"] != "basic":
         raise ConfigError(f"hydra/launcher={choices['hydra/launcher']} is not read: engine= says where jobs run")
     if not str(choices["hydra/sweeper"]).startswith("vitlab_"):
@@ -169,6 +171,7 @@ def check_train_sweep(cfg: DictConfig) -> None:
 
 def leave(refusal: VitlabError) -> NoReturn:
     """Say it, give back the run's folder, and end the process with the status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would raise for a data worker that ends from here on
     leave_all()
     sys.stdout.flush()
     print(f"\n{type(refusal).__name__}: {refusal}", file=sys.stderr, flush=True)

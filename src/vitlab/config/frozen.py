@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from yaml import YAMLError
 
 from vitlab.config import nodes
 from vitlab.config.annotations import check_names, dotted
@@ -24,6 +25,8 @@ from vitlab.config.recipe import left_out
 from vitlab.config.redaction import Redaction, of_the_environment
 from vitlab.config.references import check_references
 from vitlab.config.stored_config import OF_THE_MACHINE, portable
+from vitlab.config.trainer_values import check_trainer
+from vitlab.errors import CheckpointError, ConfigError, in_one_line
 
 OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e[+-]?\d+)?")
@@ -84,6 +87,7 @@ def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
     check_nodes(own)
     check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
+    check_trainer(own.trainer)
     config = without(portable(own, OF_THE_MACHINE), OF_A_SWEEP) | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)
@@ -104,8 +108,14 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
-    """Keep the overrides that say what jobs compute."""
-    return [one for one in overrides if one.key_or_group.partition(".")[0] not in (*OF_A_SWEEP, "break_lock")]
+    """Keep the overrides that say what jobs compute. Raises ConfigError where another one varies."""
+    kept = []
+    for one in overrides:
+        if one.key_or_group.partition(".")[0] not in (*OF_A_SWEEP, "break_lock"):
+            kept.append(one)
+        elif one.is_sweep_override():
+            raise ConfigError(f"{one.input_line}: a sweep has one {one.key_or_group}, the same for all its jobs")
+    return kept
 
 
 def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
@@ -156,7 +166,11 @@ def quoted(text: str) -> str:
 
 
 def frozen_run(home: Path) -> dict[str, Any]:
-    """Give what is kept of a sweep's job whose run has saved no state yet, in the form of a checkpoint."""
-    job = json.loads((home / "job.json").read_bytes())
-    config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
-    return {"run": {"config": config, "choices": job["choices"], "wandb_id": job["run_id"]}}
+    """Give what is kept of a sweep's job whose run has saved no state yet, in the form of a checkpoint. Raises
+    CheckpointError where it is damaged."""
+    try:
+        job = json.loads((home / "job.json").read_bytes())
+        config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
+        return {"run": {"config": config, "choices": dict(job["choices"]), "wandb_id": str(job["run_id"])}}
+    except (FileNotFoundError, IsADirectoryError, ValueError, TypeError, LookupError, YAMLError) as error:
+        raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {in_one_line(error)}") from error

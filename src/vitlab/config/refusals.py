@@ -16,6 +16,7 @@ from yaml import YAMLError
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError, StorageError, VitlabError, in_one_line
+from vitlab.lost_worker import lost_worker
 from vitlab.out_of_memory import ran_out
 from vitlab.spelling import instead_of
 
@@ -23,6 +24,7 @@ MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
 STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG}
 WHERE = re.compile(r"In '([^']*)': ")  # the file that Hydra was reading
 NOT_THERE = re.compile(r"Could not (?:override|delete)(?: from config\.)? '([^']*)'")
+PARAMS = "hydra.sweeper.params"
 ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Did you mean).*", re.DOTALL)
 
 
@@ -36,6 +38,8 @@ def as_refusal(error: Exception) -> VitlabError | None:
         refusal.status = error.status
         return refusal
     if isinstance(error, HydraException):
+        if isinstance(error.__cause__, VitlabError):  # which a sweeper raised
+            return as_refusal(error.__cause__)
         return ConfigError(hydra_sentence(error))
     if isinstance(error, OmegaConfBaseException):
         return ConfigError(omegaconf_sentence(error))
@@ -44,10 +48,9 @@ def as_refusal(error: Exception) -> VitlabError | None:
     if isinstance(error, OSError) and error.errno in STORAGE:
         return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
     if isinstance(error, RuntimeError):
-        from vitlab.data.loading.loader import worker_trouble  # bring torch, which the run has loaded by then
-        from vitlab.distributed.lost_process import lost_process
+        from vitlab.distributed.lost_process import lost_process  # brings torch, which the run has loaded by then
 
-        if trouble := worker_trouble(error) or lost_process(error):
+        if trouble := lost_worker(error) or lost_process(error):
             return trouble
     if ran_out(error):
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
@@ -104,6 +107,8 @@ def no_key(key: str, cause: BaseException | None) -> str:
         if key in groups:
             return f"this command takes no {key}; leave it out"
         return f"there is no key {key}{instead_of(key, groups) if '.' not in key else ''}"
+    if key.startswith(PARAMS):
+        return f"{PARAMS} are of a study's YAML; here say what varies itself: KEY=A,B"
     parent, _, name = str(cause.full_key).rpartition(".")
     if (CONF / parent / f"{name}.yaml").is_file():
         return not_chosen(parent, name)

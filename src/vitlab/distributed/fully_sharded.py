@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.sharding import fill, own_part, whole_state
-from vitlab.errors import ConfigError
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
 
@@ -46,8 +45,6 @@ class FullySharded(ModelParallelStrategy):
     def setup_environment(self) -> None:
         """Let the processes meet, and divide them into groups that share a copy."""
         world = self.num_nodes * self.num_processes
-        if world % self.copies:
-            raise ConfigError(f"trainer.strategy.copies {self.copies} does not divide the {world} devices")
         self._data_parallel_size, self._tensor_parallel_size = world, 1
         super().setup_environment()
         if isinstance(self.launcher, Launcher):

@@ -23,7 +23,7 @@ def tell(cfg: DictConfig) -> None:
     console = Console(soft_wrap=True)
     if cfg.sweep is None:
         for sweep in found():
-            console.print(f"{sweep.path}: {counts(sweep.states().values())}", highlight=False, markup=False)
+            console.print(line(sweep), highlight=False, markup=False)
         return
     sweep = named(cfg.sweep)
     states = sweep.states()
@@ -36,8 +36,17 @@ def tell(cfg: DictConfig) -> None:
     console.print(pages(sweep.jobs(), states))
     if cfg.pictures:
         Results(sweep).write()
-        console.print(*draw(sweep.path, Results(sweep).ended()), sep="\n", highlight=False)
+        console.print(*draw(sweep.path, Results(sweep).ended(), sweep.scales()), sep="\n", highlight=False)
     console.print(f"tables and runs in {sweep.path}", highlight=False, markup=False)
+
+
+def line(sweep: SweepFolder) -> str:
+    """Say how far a sweep is, or why that cannot be said."""
+    try:
+        sweep.request()
+        return f"{sweep.path}: {counts(sweep.states().values())}"
+    except CheckpointError as error:
+        return str(error)
 
 
 def found() -> list[SweepFolder]:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,22 @@ RESULT = "result.json"
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """Read the result in a run's folder: score, steps, seconds, test metrics; None where the run has not ended well."""
+    """Read the result in a run's folder: score, steps, seconds, test metrics, of which NaN stands as null in the file;
+    None where the run has not ended well."""
     path = folder / RESULT
-    return json.loads(path.read_text()) if path.is_file() else None
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    for part in {"test", "last"} & result.keys():
+        result[part] = {name: math.nan if value is None else value for name, value in result[part].items()}
+    return result
+
+
+def last_step(folder: Path) -> float:
+    """Read at which step the training of a run ends; infinity where its start has not said so."""
+    with suppress(FileNotFoundError, ValueError, TypeError, LookupError):  # damaged, or of an earlier version
+        return float(json.loads((folder / "provenance.json").read_bytes())[-1]["to_step"])
+    return math.inf
 
 
 def history(folder: Path, metric: str) -> list[tuple[int, float]]:

@@ -1,6 +1,7 @@
 """Print the start and the result of a run, as tables."""
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
     console = Console(soft_wrap=True, record=True, markup=False)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
-        table.add_row(name, in_words(name, value))
+        table.add_row(name, "–" if math.isnan(value) else in_words(name, value))
     console.print(table)
     for name, line in {**facts, **commands}.items():
         console.print(f"{name:<10} {line}", highlight=False)
@@ -95,5 +96,13 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
 
 @rank_zero_only
 def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain values, with null for a number that JSON has not: NaN, as of a group without samples."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_json(path, content)
+    atomic_files.write_json(path, known(content))
+
+
+def known(value: Any) -> Any:
+    """Put None in place of all that is NaN or infinite below a value."""
+    if isinstance(value, dict):
+        return {key: known(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,19 +15,6 @@ from vitlab.errors import ConfigError
 from vitlab.tasks import Answering, Task
 from vitlab.tasks.supervised import TASKS
 
-LEAST = {  # least values of numbers that Lightning does not check
-    **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
-    **dict.fromkeys(("min_epochs", "min_steps", "reload_dataloaders_every_n_epochs"), 0),
-    **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), -1),
-}
-OURS = {  # keys of the trainer that a run sets itself
-    "default_root_dir": "a run writes to hydra.run.dir",
-    "logger": "loggers are chosen by logger=",
-    "callbacks": "callbacks are chosen by callbacks=",
-    "plugins": "a run has its own",
-}
-PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, None)
-
 
 def check_agreement(cfg: Node) -> None:
     """Raise ConfigError unless the model takes what the data gives."""
@@ -53,8 +40,10 @@ def check_images(data: Node) -> None:
 
 def check_targets(cfg: Node, datamodule: DataModule) -> None:
     """Raise ConfigError unless a task of classes has data with classes, and one that writes has data with texts, and a
-    model with a decoder, and one that compares images with texts a model of both."""
-    other = f"this data has images {datamodule.targets.kind}; set " + TASKS.get(type(datamodule.targets), "task=...")
+    model with a decoder, and one that compares images with texts a model of both; and a model of texts has texts, and
+    one that is asked has questions."""
+    there = f"this data has images {datamodule.targets.kind}"
+    other = f"{there}; set " + TASKS.get(type(datamodule.targets), "task=...")
     if "num_classes" in cfg.task and not isinstance(datamodule.targets, Classes):
         raise ConfigError(f"the task learns from classes, and {other}")
     if "decoding" in cfg.task and datamodule.vocabulary is None:
@@ -67,6 +56,13 @@ def check_targets(cfg: Node, datamodule: DataModule) -> None:
         raise ConfigError(
             "the task writes texts, and the model none; choose model=reader_xs8, or single_stream_xs8 for questions"
         )
+    parts = (cfg.model, cfg.model.get("text") or (), cfg.model.get("decoder") or ())
+    if datamodule.vocabulary is None and any("vocab_size" in part for part in parts):
+        raise ConfigError(f"the model takes texts, and {there}; choose one of images alone, such as model=vit_xs8")
+    if "question_length" in cfg.model and not isinstance(datamodule.targets, Answers):
+        if cfg.task["_target_"].endswith(".Answering"):
+            raise ConfigError(f"the task answers questions, and {other}")
+        raise ConfigError(f"the model is asked questions, and {there}; choose another model=")
 
 
 def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
@@ -159,43 +155,11 @@ def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
         )
 
 
-def check_trainer(node: Node) -> None:
-    """Raise ConfigError for what Lightning would take, and this project does otherwise or not at all."""
-    for key, least in LEAST.items():
-        value = node.get(key)
-        if isinstance(value, int | float) and value < least:
-            raise ConfigError(f"trainer.{key} {value} is not at least {least}")
-    for key in ("limit_train_batches", "val_check_interval"):
-        if node.get(key, 1) in (0, False):
-            raise ConfigError(f"trainer.{key} {node[key]} is not above 0: a number of batches, or a share from 0 to 1")
-    for key, instead in OURS.items():
-        if key in node:
-            raise ConfigError(f"trainer.{key} is not read: {instead}")
-    limit = node.gradient_clip_val
-    if limit is not None and limit <= 0:
-        raise ConfigError(f"trainer.gradient_clip_val {limit} is not above 0; null clips nothing")
-    if node.get("gradient_clip_algorithm") not in (None, "norm"):
-        raise ConfigError("trainer.gradient_clip_algorithm: gradients are clipped by their total norm; leave it out")
-    if node.get("accumulate_grad_batches", 1) != 1:
-        raise ConfigError(
-            "trainer.accumulate_grad_batches follows from global_batch_size and data.device_batch_size; set these"
-        )
-    if node.get("overfit_batches", 0):
-        raise ConfigError(
-            "trainer.overfit_batches would train on other images in each epoch; take few with "
-            "data.split.labels_per_class"
-        )
-    if node.use_distributed_sampler:
-        raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")
-    if node.precision in ("16-true", "bf16-true"):
-        raise ConfigError(
-            f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "
-            "small updates; use bf16-mixed, 16-mixed or 32-true"
-        )
-    if node.precision not in PRECISIONS:
-        raise ConfigError(
-            f"trainer.precision={node.precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
-        )
+def check_copies(trainer: pl.Trainer) -> None:
+    """Raise ConfigError for devices that cannot share out the copies of a model equally."""
+    strategy, devices = trainer.strategy, trainer.world_size
+    if isinstance(strategy, FullySharded) and devices % strategy.copies:
+        raise ConfigError(f"trainer.strategy.copies {strategy.copies} does not divide the {devices} devices")
 
 
 def check_launched(node: Node) -> None:

@@ -11,12 +11,13 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
 from vitlab.config.nodes import Node
+from vitlab.config.trainer_values import check_trainer
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
 from vitlab.malloc import keep_freed_memory
 from vitlab.run.precision import plain_float32_products, speed_up_float32_products
-from vitlab.run.preconditions import check_launched, check_trainer
+from vitlab.run.preconditions import check_copies, check_launched
 
 
 def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], *, to_run: bool = True) -> pl.Trainer:
@@ -36,6 +37,7 @@ def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], 
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO(), *signals_left_to_us(folder)],
     )
+    check_copies(trainer)
     trainer._signal_connector = Signals(trainer)
     if trainer.strategy.root_device.type == "cpu":
         speed_up_float32_products(trainer.strategy.root_device)

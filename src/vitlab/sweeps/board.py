@@ -68,7 +68,7 @@ def pages(jobs: list[Job], states: dict[str, State], most: int | None = None) ->
 
 def counts(states: Iterable[State]) -> Text:
     """Write the number of jobs of each status in a line."""
-    found = Counter(state.status for state in states)
+    found = Counter[str](state.status for state in states)
     return Text(", ".join(f"{found[status]} {status}" for status in ORDER if found[status]) or "no jobs")
 
 

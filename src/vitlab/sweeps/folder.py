@@ -8,26 +8,32 @@ JOB/                      its run, as any other
 results.csv, seeds.csv    what the jobs came to
 """
 
-import json
 import shutil
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vitlab.atomic_files import alive, write_json, write_whole
 from vitlab.checkpoints.run_folder import CHECKPOINTS, JOBS, LATEST
 from vitlab.errors import CheckpointError
 from vitlab.reports.run import RESULT
+from vitlab.sweeps.stored import content, damaged, stored
 
 FORMAT = 1
 SWEEP, JOB, CONFIG, STATE, LOG, STOP = "sweep.json", "job.json", "config.yaml", "state.json", "console.log", "stop"
 ENGINE = "engine"
+JOURNAL = "study.journal"
+LEFT = (  # what a start may leave that was killed before the sweep was whole, beside names that begin with a dot
+    *(JOBS, f"{JOBS}/*/", f"{JOBS}/*/{CONFIG}", f"{JOBS}/*/{JOB}"),
+    *(JOURNAL, f"{JOURNAL}.lock", "nursery.log"),
+)
 HEARTBEAT = 10.0  # seconds between two signs of life of a job's supervisor
 LOST = 60.0  # seconds after which one that gives none is gone
 
+Status = Literal["waiting", "running", "done", "failed", "killed", "lost", "pruned"]
 ENDED = ("done", "pruned")  # never run again
 
 
@@ -38,7 +44,7 @@ class Job:
     number: int
     name: str
     overrides: list[str]
-    choices: dict[str, str]
+    choices: dict[str, Any]
     monitor: str
     run_id: str
 
@@ -56,7 +62,7 @@ class State:
     `reason` says why a job failed, in one line, or by which signal it was killed.
     """
 
-    status: str = "waiting"
+    status: Status = "waiting"
     attempts: int = 0
     failures: int = 0
     host: str | None = None
@@ -103,35 +109,48 @@ class SweepFolder:
         return self.path / JOBS / name
 
     def request(self) -> dict[str, Any]:
-        """Read what was asked for when the sweep was frozen. Raises CheckpointError for a folder of another version."""
-        try:
-            request = json.loads((self.path / SWEEP).read_bytes())
-        except ValueError:
-            request = None
-        found = request.get("format") if isinstance(request, dict) else None
-        if found != FORMAT:
+        """Read what was asked for when the sweep was frozen. Raises CheckpointError for a folder of another version,
+        and a damaged one."""
+        request = content(self.path / SWEEP)
+        if request.get("format", FORMAT) != FORMAT:
             raise CheckpointError(
-                f"{self.path} is a sweep in format {found}, and this version of vitlab reads format {FORMAT}: give "
-                "another sweep=NAME"
+                f"{self.path} is a sweep in format {request['format']}, and this version of vitlab reads format "
+                f"{FORMAT}: give another sweep=NAME"
             )
+        kinds = {"config": dict, "same": list} | ({"search": dict} if "search" in request else {"jobs": list})
+        for key, kind in kinds.items():
+            if not isinstance(request.get(key), kind):
+                raise damaged(self.path / SWEEP, how=f", {key} is {request.get(key)!r}")
         return request
 
+    def scales(self) -> dict[str, bool]:
+        """Give the keys of numbers that a search varies, and whether their scale is logarithmic."""
+        axes = self.request().get("search", {}).get("axes", ())
+        return {axis["name"].lstrip("+"): axis["log"] for axis in axes if "log" in axis}
+
     def check_new(self) -> None:
-        """Raise CheckpointError for the folder of a sweep from before sweeps could be resumed."""
-        if (self.path / "multirun.yaml").is_file() and not self.frozen:
+        """Raise CheckpointError for a folder without a sweep that holds anything but what `clear` may remove: also for
+        a sweep whose jobs have begun, and one from before sweeps could be resumed."""
+        if self.frozen:
+            return
+        if (self.path / "multirun.yaml").is_file():
             raise CheckpointError(
                 f"{self.path} is a sweep of an older version of vitlab, which cannot be resumed: give another "
                 "sweep=NAME"
             )
-
-    def clear(self) -> None:
-        """Remove what a start left behind that was killed while freezing jobs. Raises CheckpointError if jobs have
-        begun."""
         if list(self.path.glob(f"{JOBS}/*/{STATE}")):
             raise CheckpointError(
                 f"{self.path / SWEEP} is gone, and jobs of this sweep have begun: give another sweep=NAME"
             )
+        left = {path for pattern in LEFT for path in self.path.glob(pattern)}
+        for path in self.path.rglob("*"):
+            if path not in left and not path.name.startswith("."):
+                raise CheckpointError(f"{self.path} is no sweep, and holds {path.name}: give another sweep=NAME")
+
+    def clear(self) -> None:
+        """Remove what a start left behind that was killed before the sweep was whole."""
         shutil.rmtree(self.path / JOBS, ignore_errors=True)
+        (self.path / JOURNAL).unlink(missing_ok=True)
 
     def add(self, job: Job, config: bytes) -> None:
         """Freeze a job."""
@@ -145,20 +164,19 @@ class SweepFolder:
         write_json(self.path / SWEEP, {"format": FORMAT, **request})
 
     def jobs(self) -> list[Job]:
-        """Read all jobs, in the order of their numbers."""
+        """Read all jobs, in the order of their numbers. Raises CheckpointError for a damaged one."""
         return sorted(self._jobs(), key=lambda job: job.number)
 
     def _jobs(self) -> Iterator[Job]:
         for path in (self.path / JOBS).glob(f"*/{JOB}"):
-            yield Job(**json.loads(path.read_bytes()))
+            yield stored(path, Job)
 
     def state(self, name: str) -> State:
-        """Read how far a job has come."""
+        """Read how far a job has come. Raises CheckpointError for a damaged file."""
         try:
-            found = json.loads((self.home(name) / STATE).read_bytes())
-        except (FileNotFoundError, ValueError):
+            return stored(self.home(name) / STATE, State, "remove it, and the job goes on from what its run has saved")
+        except FileNotFoundError:
             return State()
-        return State(**{key: value for key, value in found.items() if key in KNOWN})
 
     def has_result(self, name: str) -> bool:
         """Whether a job's run has ended well."""
@@ -183,6 +201,3 @@ class SweepFolder:
 
     def write_state(self, name: str, state: State) -> None:
         write_json(self.home(name) / STATE, asdict(state))
-
-
-KNOWN = {one.name for one in fields(State)}

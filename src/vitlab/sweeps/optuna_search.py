@@ -4,6 +4,7 @@ Akiba et al., 2019, arXiv:1907.10902. The study is a journal in the sweep's fold
 """
 
 import hashlib
+import json
 import math
 import warnings
 from contextlib import suppress
@@ -11,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.atomic_files import write_whole
-from vitlab.errors import ConfigError
+from vitlab.errors import CheckpointError, ConfigError
 from vitlab.monitors import better
-from vitlab.reports.run import history, result_of
+from vitlab.reports.run import history, last_step, result_of
 from vitlab.reports.search import draw
 from vitlab.spelling import instead_of
-from vitlab.sweeps.folder import Job, State, SweepFolder
+from vitlab.sweeps.folder import JOURNAL, Job, State, SweepFolder
 from vitlab.sweeps.search import Compose, RandomSearch
 from vitlab.sweeps.space import Axis
 
-JOURNAL = "study.journal"
 STUDY = "sweep"
+REASONS = {"median": "worse than the median", "successive_halving": "not among the best at this step"}
 
 
 class OptunaSearch(RandomSearch):
@@ -55,6 +56,13 @@ class OptunaSearch(RandomSearch):
         super().__init__(sweep, compose, axes=axes, num_trials=num_trials, seed=seed)
         self.name = name
         self.monitor = monitor
+        for key, value in (("objectives", objectives), ("directions", directions)):
+            if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+                raise ConfigError(f"hydra.sweeper.{key} {value} is no list of names; write hydra.sweeper.{key}=[NAME]")
+        steps = {"prune_after_trials": prune_after_trials, "prune_after_steps": prune_after_steps}
+        for key, number in {"num_startup_trials": num_startup_trials, **steps}.items():
+            if number < 0:
+                raise ConfigError(f"hydra.sweeper.{key} {number} is not at least 0")
         self.objectives = objectives or [monitor]
         self.directions = directions or [f"{better(one)}imize" for one in self.objectives]
         check_one_of("sampler", sampler, ("tpe", "random"))
@@ -63,7 +71,8 @@ class OptunaSearch(RandomSearch):
             check_one_of("directions", direction, ("minimize", "maximize"))
         if len(self.directions) != len(self.objectives):
             raise ConfigError(
-                f"hydra.sweeper: {len(self.objectives)} objectives, and {len(self.directions)} directions"
+                f"hydra.sweeper.directions is to hold one for each of the objectives [{','.join(self.objectives)}], "
+                f"and holds {len(self.directions)}"
             )
         if pruner != "none" and self.objectives != [monitor]:
             raise ConfigError(
@@ -72,6 +81,11 @@ class OptunaSearch(RandomSearch):
         self.sampler, self.num_startup_trials = sampler, num_startup_trials
         self.pruner = pruner
         self.study = self._opened(prune_after_trials, prune_after_steps)
+        known = [one.name.lower() for one in self.study.directions]
+        if known != self.directions or len(self.study.get_trials(deepcopy=False)) < self.number:
+            raise CheckpointError(
+                f"{sweep.path / JOURNAL} is not what this search has written: put that back, or give another sweep=NAME"
+            )
         for job in sweep.jobs():
             self.note(job, sweep.state(job.name))
 
@@ -90,6 +104,7 @@ class OptunaSearch(RandomSearch):
         """Tell the study of a job that has ended well, or was pruned."""
         from optuna.trial import TrialState
 
+        super().note(job, state)
         if state.status not in ("done", "pruned") or self._trial(job).state.is_finished():
             return
         self._report(job)
@@ -102,12 +117,13 @@ class OptunaSearch(RandomSearch):
         else:
             self.study.tell(job.number, state=TrialState.FAIL)
 
-    def superfluous(self, job: Job) -> bool:
-        """Whether to prune a job, by what it has measured since the last time."""
-        return self.pruner != "none" and self._report(job, prune=True)
+    def superfluous(self, job: Job) -> str | None:
+        """Say why to prune a job, by what it has measured since the last time; None where it is to go on."""
+        return REASONS[self.pruner] if self.pruner != "none" and self._report(job, prune=True) else None
 
     def conclude(self, outcomes: list[dict[str, Any]]) -> None:
         """Print the jobs that no other beats in all objectives, and draw what matters."""
+        super().conclude(outcomes)
         if len(self.objectives) > 1:
             names = {job.number: job.name for job in self.sweep.jobs()}
             print("\njobs than which no other is better in every objective:")
@@ -115,7 +131,7 @@ class OptunaSearch(RandomSearch):
                 values = zip(self.objectives, trial.values, strict=True)
                 print(f"{names[trial.number]}: {', '.join(f'{name} {value:.4g}' for name, value in values)}")
         with suppress(ConfigError):  # too few jobs to draw anything
-            print(f"\npictures: {', '.join(map(str, draw(self.sweep.path, outcomes)))}")
+            print(f"\npictures: {', '.join(map(str, draw(self.sweep.path, outcomes, self.sweep.scales())))}")
 
     def _opened(self, after_trials: int, after_steps: int) -> Any:
         try:
@@ -167,13 +183,13 @@ class OptunaSearch(RandomSearch):
 
         if self.pruner == "none":
             return False
-        frozen = self._trial(job)
-        for step, value in history(self.sweep.path / job.name, self.monitor):
-            if step not in frozen.intermediate_values:
-                trial = optuna.trial.Trial(self.study, frozen._trial_id)
-                trial.report(value, step)
-                if prune and trial.should_prune():
-                    return True
+        frozen, folder = self._trial(job), self.sweep.path / job.name
+        measured = [one for one in history(folder, self.monitor) if one[0] not in frozen.intermediate_values]
+        for step, value in measured:
+            trial = optuna.trial.Trial(self.study, frozen._trial_id)
+            trial.report(value, step)
+            if prune and trial.should_prune() and measured[-1][0] < last_step(folder):
+                return True
         return False
 
     def _value(self, job: Job, objective: str) -> float:
@@ -194,7 +210,14 @@ def check_one_of(key: str, value: str, known: tuple[str, ...]) -> None:
 
 def mend(journal: Path) -> None:
     """Cut off a line that a kill left half written, and remove the lock it left: only one process writes to this
-    journal."""
+    journal. Raises CheckpointError for a line that nobody has written so."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
-    if journal.is_file() and not (content := journal.read_bytes()).endswith(b"\n"):
-        write_whole(journal, content[: content.rfind(b"\n") + 1])
+    content = journal.read_bytes() if journal.is_file() else b""
+    *lines, rest = content.split(b"\n")
+    if rest:
+        write_whole(journal, content[: -len(rest)])
+    for number, line in enumerate(lines, 1):
+        try:
+            json.loads(line)["op_code"]
+        except (ValueError, TypeError, LookupError) as error:
+            raise CheckpointError(f"{journal} is damaged in line {number}: give another sweep=NAME") from error

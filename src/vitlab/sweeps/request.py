@@ -35,5 +35,9 @@ def other_jobs(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """List the jobs that one request has and the other has not, by what varies among them."""
     one, other = (request.get("jobs", []) for request in (before, now))
     lost, new = [job for job in one if job not in other], [job for job in other if job not in one]
-    found = [f"{len(lost)} of its jobs are not asked for now, as {' '.join(lost[0])}"] if lost else []
-    return found + ([f"{len(new)} jobs that it has not are asked for now, as {' '.join(new[0])}"] if new else [])
+    found = [f"it has {counted(len(lost))} not asked for now, as {' '.join(lost[0])}"] if lost else []
+    return found + ([f"it lacks {counted(len(new))} asked for now, as {' '.join(new[0])}"] if new else [])
+
+
+def counted(jobs: int) -> str:
+    return "1 job that is" if jobs == 1 else f"{jobs} jobs that are"

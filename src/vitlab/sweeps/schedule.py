@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,8 +28,8 @@ class Source(Protocol):
         """Freeze the next job."""
         ...
 
-    def superfluous(self, job: Job) -> bool:
-        """Whether to end a running job early."""
+    def superfluous(self, job: Job) -> str | None:
+        """Say why to end a running job early; None where it is to go on."""
         ...
 
     def note(self, job: Job, state: State) -> None:
@@ -70,7 +71,7 @@ class Schedule:
         self.here: set[str] = set()  # jobs that the engine has
         self.kind = type(engine).__name__
         self.elsewhere: dict[str, bool] = {}  # jobs that an earlier start left at work, and whether on such an engine
-        self.cancelled: set[str] = set()
+        self.cancelled: dict[str, str | None] = {}  # jobs that are asked to end, and why
         self.tries: Counter[str] = Counter()
         self.stalls: Counter[str] = Counter()
         self.saved: dict[str, int | None] = {}
@@ -82,7 +83,7 @@ class Schedule:
         """Work off all jobs, or, once `stop` was asked for, end those that run."""
         while self.here or not stop.asked:
             if stop.asked:
-                self._cancel(self.here)
+                self._cancel(dict.fromkeys(self.here))
             else:
                 self._submit()
                 if not self.here and not self.queue and not self.elsewhere:
@@ -90,7 +91,8 @@ class Schedule:
             for name in self.engine.poll(LOOK):
                 self._ended(name, stop)
             self._look_elsewhere()
-            self._cancel({name for name in self.here if self.source.superfluous(self.jobs[name])})
+            reasons = {name: self.source.superfluous(self.jobs[name]) for name in self.here}
+            self._cancel({name: reason for name, reason in reasons.items() if reason})
 
     def _add(self, job: Job) -> None:
         """Register a job, and decide what to do with it."""
@@ -116,9 +118,9 @@ class Schedule:
             self.engine.submit(Work(name, self.command))
             self._note(name, replace(self.states[name], status="running", reason=None))
 
-    def _cancel(self, names: set[str]) -> None:
-        for name in names - self.cancelled:
-            self.cancelled.add(name)
+    def _cancel(self, reasons: Mapping[str, str | None]) -> None:
+        for name in reasons.keys() - self.cancelled.keys():
+            self.cancelled[name] = reasons[name]
             self.engine.cancel(name)
 
     def _ended(self, name: str, stop: Stop) -> None:
@@ -128,10 +130,10 @@ class Schedule:
             state = state.lost()
             self.sweep.write_state(name, state)
         if state.status == "killed" and name in self.cancelled and not stop.asked:
-            state = replace(state, status="pruned")
+            state = replace(state, status="pruned", reason=self.cancelled[name])
             self.sweep.write_state(name, state)
         self.here.discard(name)
-        self.cancelled.discard(name)
+        self.cancelled.pop(name, None)
         if not stop.asked and self._again(name, state):
             self.queue.append(name) if state.status == "failed" else self.queue.appendleft(name)
         self._note(name, state)

@@ -4,9 +4,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from vitlab.errors import ConfigError
 from vitlab.sweeps.folder import Job, State, SweepFolder
 from vitlab.sweeps.space import Axis
 
+REFUSED = 3  # jobs after which no more are begun, if all of them were refused
 Compose = Callable[[int, list[str]], tuple[Job, bytes]]
 
 
@@ -19,11 +21,17 @@ class RandomSearch:
         self.axes = axes
         self.num_trials = num_trials
         self.seed = seed
+        self.refused: dict[int, bool] = {}  # by the number of a job that has ended
         self.number = max((job.number + 1 for job in sweep.jobs()), default=0)
 
     @property
     def more(self) -> bool:
-        return self.number < self.num_trials
+        return self.number < self.num_trials and not self.hopeless
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether all jobs that have ended were refused, and they are some."""
+        return len(self.refused) >= REFUSED and all(self.refused.values())
 
     def next(self) -> Job:
         """Freeze the next job."""
@@ -41,11 +49,14 @@ class RandomSearch:
     def total(self) -> int:
         return max(self.num_trials, self.number)
 
-    def superfluous(self, job: Job) -> bool:
-        return False
+    def superfluous(self, job: Job) -> str | None:
+        return None
 
     def note(self, job: Job, state: State) -> None:
-        pass
+        """Take note of whether a job that has ended was refused."""
+        if state.status in ("done", "pruned", "failed"):
+            self.refused[job.number] = state.status == "failed" and state.exit_status == ConfigError.status
 
     def conclude(self, outcomes: list[dict[str, Any]]) -> None:
-        pass
+        if self.hopeless:
+            print(f"\nall of the first {len(self.refused)} jobs were refused, so that no more were begun")

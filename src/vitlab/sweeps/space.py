@@ -19,12 +19,20 @@ class Axis:
     log: bool = False
 
     def __post_init__(self) -> None:
-        if self.choices is None and not (self.low < self.high and math.isfinite(self.high - self.low)):
-            raise ConfigError(
-                f"{self.name}: from {self.low} to {self.high} is no interval; the second is the larger number"
-            )
-        if self.choices is None and self.log and self.low <= 0:
+        if self.choices is not None:
+            return
+        if not math.isfinite(self.high - self.low):
+            raise ConfigError(f"{self.name}: an interval from {self.low} to {self.high} is not finite")
+        ends = f"from {float(self.low):.15g} to {float(self.high):.15g}"
+        if self.low >= self.high:
+            raise ConfigError(f"{self.name}: {ends} is no interval; the second is the larger number")
+        if self.log and self.low <= 0:
             raise ConfigError(f"{self.name}: a logarithmic scale begins above 0, not at {self.low:g}")
+        if self.whole and (self.low % 1 or self.high % 1):
+            raise ConfigError(
+                f"{self.name} is a whole number, and the interval {ends} has other ends; tag(float, interval(...)) "
+                "draws other numbers"
+            )
 
     @property
     def first(self) -> float | str:

@@ -25,8 +25,8 @@ class NoMore:
     def next(self) -> Job:
         raise AssertionError("there are no more")
 
-    def superfluous(self, job: Job) -> bool:
-        return False
+    def superfluous(self, job: Job) -> str | None:
+        return None
 
     def note(self, job: Job, state: Any) -> None:
         pass
@@ -38,7 +38,7 @@ class NoMore:
 @contextmanager
 def taken(folder: Path, break_lock: bool) -> Iterator[SweepFolder]:
     """Lock the folder of a sweep while no other process works on it. Raises CheckpointError for one that is in use, and
-    for one of an older version."""
+    for one that holds something else."""
     sweep = SweepFolder(folder)
     sweep.check_new()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,8 @@
 """Start worker processes that read batches: how many, how far ahead, and what happens when one of them dies."""
 
 import functools
-import re
 import shutil
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,14 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 from vitlab.data.batches.tensors import on_device
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
-from vitlab.errors import DataError, in_one_line
+from vitlab.lost_worker import LOST, SHARED_MEMORY, lost_worker
 from vitlab.malloc import keep_freed_memory
 
 MOST_WORKERS = 16
-SHARED_MEMORY = Path("/dev/shm")  # where workers leave their batches; 64 MB in many containers
 SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied
-WORKER_TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?(shared memory|/torch_).*")
-LOST = (ConnectionError, EOFError, FileNotFoundError)  # raised for a batch whose worker died before it was fetched
 
 
 class Loader(DataLoader):
@@ -65,7 +60,7 @@ class Loader(DataLoader):
             batches = self._holding_memory(super().__iter__())
             yield from copied_ahead(batches, self.device) if self.device.type == "cuda" else batches
         except (RuntimeError, *LOST) as error:
-            trouble = worker_trouble(error) if self.num_workers else None
+            trouble = lost_worker(error) if self.num_workers else None
             if trouble is None:
                 raise
             raise trouble from error
@@ -124,25 +119,6 @@ def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
         return tensor
 
     return apply_to_collection(batch, Tensor, used)
-
-
-def worker_trouble(error: Exception) -> DataError | None:
-    """Say in a sentence that a worker died or hangs; None for any other error."""
-    words = in_one_line(error)
-    found = WORKER_TROUBLE.search(words)
-    lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
-    if found is None and not lost:
-        return None
-    if found and "timed out" in found.group():
-        return DataError(
-            "no batch came from the data workers within data.loading.stall_timeout seconds: a disk or a network share "
-            "hangs, or reading is slower than that; look there, or set data.loading.stall_timeout higher"
-        )
-    what = found.group() if found else "with a batch"
-    return DataError(
-        f"a data worker died ({what}): most often memory ran out, or shared memory ({SHARED_MEMORY}); set "
-        "data.loading.num_workers or data.loading.prefetch_batches lower"
-    )
 
 
 def workers_for(num_workers: int | None, processes: int) -> int:
