@@ -1,4 +1,5 @@
-"""Pictures of one colour each in a folder, and a table that tells each of them in several captions."""
+"""Pictures of one colour each in a folder, and a table that tells each of them in several captions, or asks about
+it."""
 
 import csv
 
@@ -20,6 +21,17 @@ def draw(folder, count=60, ways=2, name="captions.csv"):
         pixels = random.randint(-30, 30, (16, 16, 3)) + COLOURS[colour]
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{i}.png")
         rows += [(f"{i}.png", WAYS[(i + k) % len(WAYS)].format(colour)) for k in range(ways)]
+    with open(folder / name, "w", newline="", encoding="utf-8") as table:
+        csv.writer(table).writerows(rows)
+
+
+def ask(folder, name="questions.csv", count=60):
+    """Ask two questions about each of so many pictures of one colour."""
+    draw(folder, count)
+    rows = [("path", "question", "answer")]
+    for i in range(count):
+        colour = list(COLOURS)[i % len(COLOURS)]
+        rows += [(f"{i}.png", "Which colour?", colour), (f"{i}.png", "Is it red?", "yes" if colour == "red" else "no")]
     with open(folder / name, "w", newline="", encoding="utf-8") as table:
         csv.writer(table).writerows(rows)
 

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import pickle
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 from PIL import Image
+from torch.utils.data._utils import signal_handling
 
 from vitlab.config.home import CONF
 from vitlab.config.recipe import FITTING
@@ -144,6 +146,8 @@ def cli(monkeypatch, tmp_path, capfd):
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         finally:
             signal.signal(signal.SIGINT, before)
+            if signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL:  # as a command leaves it
+                signal_handling._SIGCHLD_handler_set = False  # torch's, which the next loader sets again
             leave_the_others()
         captured = capfd.readouterr()
         return SimpleNamespace(
@@ -151,6 +155,13 @@ def cli(monkeypatch, tmp_path, capfd):
         )
 
     return run
+
+
+@pytest.fixture
+def own(trained, tmp_path):
+    """What a file's `trained` has made, to be changed."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 def mostly_slow(cases, quick=1):

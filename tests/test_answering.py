@@ -9,7 +9,9 @@ from conftest import BARE, finished, refuses
 from PIL import Image
 from reading import ASKED, READER
 
+import vitlab
 from vitlab.data import DigitQuestions
+from vitlab.errors import ConfigError
 
 GROUPS = {"seen", "held_out", "how_many", "largest", "smallest", "sum", "beside"}
 
@@ -47,18 +49,33 @@ def test_groups_are_scored_by_themselves_and_evaluation_says_the_same(cli, asked
     groups = DigitQuestions(num_scenes=320, num_evaluated=51).open()["test"].targets.groups
     for name, own in groups.items():
         assert test[f"test/exact_{name}"] == pytest.approx(right[own].mean())
-    assert said[0]["name"].startswith("scene 0: ")
-    for batch in (1, 51):  # of any size
-        words = [f"+data.device_batch_size={batch}", "+data.global_batch_size=51", f"output=by_{batch}"]
+    assert said[0]["name"] == "scene 0"
+    assert said[0]["question"].endswith("?")
+    for batch in (7, 51):  # of any size
+        words = [f"+data.device_batch_size={batch}", f"output=by_{batch}"]
         again = cli("evaluate", f"run={run}", *words)
         assert again.status == 0, again.err
         found = json.loads((tmp_path / f"by_{batch}" / "evaluation_test.json").read_text())
         assert {name: found[name] for name in test} == pytest.approx(test, abs=1e-5)
 
 
+def no_number(word):
+    raise AssertionError(f"{word} is no JSON")
+
+
+@pytest.mark.parametrize("asked", ["single_stream"], indirect=True)
+def test_of_a_group_without_samples_nothing_is_known(cli, asked, tmp_path):
+    run = cli("evaluate", f"run={asked[1]}", "+data.source.num_evaluated=1", "output=one")
+    assert run.status == 0, run.err
+    found = json.loads((tmp_path / "one" / "evaluation_test.json").read_text(), parse_constant=no_number)
+    assert found["test/exact"] is not None
+    assert [found[f"test/exact_{name}"] for name in sorted(GROUPS)].count(None) >= 4
+    assert "nan" not in run.out
+
+
 def test_any_question_is_answered_about_any_image(cli, asked, scenes):
     _, run = asked
-    tested = {row["name"].partition(": ")[2]: row["written"] for row in rows(run / "test_predictions.csv")[2::-1]}
+    tested = {row["question"]: row["written"] for row in rows(run / "test_predictions.csv")[2::-1]}
     for question, expected in tested.items():  # those of the three scenes
         told = cli("predict", f"run={run}", f"images={scenes}", f"question='{question}'", "output=said.csv")
         assert told.status == 0, told.err
@@ -82,12 +99,20 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
     [
         ("predict", ["images=."], "answers questions; set question='how many?' or another of its kind"),
         ("visualize", ["images=."], "answers questions; set question="),
+        ("visualize", ["images=.", "question=sum?", "views=modalities"], "similarities; reading draws modalities, too"),
+        (
+            "visualize",
+            ["images=.", "question=sum?", "views=attention"],
+            "is a SingleStream, which reads texts too; views=reading with question= draws where it looks",
+        ),
+        ("visualize", ["images=.", "question=sum?", "texts=sum?"], "texts= is of a run that reads texts, or of views="),
         (
             "predict",
             ["images=.", "question='how many are there?'"],
             "has 20 tokens with its end, and the model",
         ),
         ("predict", ["images=.", "question=' '"], "question: it is empty, and there is nothing to answer"),
+        ("predict", ["images=.", "question=3"], "question 3 is not a name or null; quote it: question=\"'3'\""),
         ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
         (
             "train",
@@ -102,6 +127,12 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
             "tokens with its end, and data.max_length is 2; shorten it, or train with data.max_length=3",
         ),
         ("train", ["model.max_length=2"], "task.decoding.max_length is 3, and the model writes 2 tokens at most"),
+        (
+            "train",
+            ["task=classification", "data=digits"],
+            "the model takes texts, and this data has images with one class each; choose one of images alone",
+        ),
+        ("train", ["task=captioning", "data=digit_lines"], "the model is asked questions, and this data has images"),
         ("train", ["model=vit_mu4"], "the task writes texts, and the model none; choose model=reader_xs8, or single_"),
         ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not at least 1"),
     ],
@@ -111,10 +142,16 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, asked, scenes, entry, w
     kind, folder = asked
     given = [f"run={folder}"]
     if entry == "train":
-        own = {"data=digit_lines": "data", "model=vit_mu4": "model"}.get(words[0], "nothing")
-        given = [word for word in ASKED[kind] if not word.startswith(own)]
+        others = tuple(word.partition("=")[0] for word in words if word.startswith(("data=", "model=")))
+        given = [word for word in ASKED[kind] if not word.startswith(others)]
     run = cli(entry, *given, *words, tiny=False, **({"folder": "run"} if entry == "train" else {}))
     assert refuses(run, sentence), run.err
+
+
+@pytest.mark.parametrize("asked", ["single_stream"], indirect=True)
+def test_attention_is_said_to_be_drawn_elsewhere(asked, scenes):
+    with pytest.raises(ConfigError, match="the command visualize with views=reading draws where it looks"):
+        vitlab.load(asked[1], device="cpu").attention(scenes / "scene_0.png")
 
 
 def test_a_reader_is_asked_nothing(cli):

@@ -6,8 +6,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from coloured import ask
+from test_looking import colour, pngs
+from test_own_questions import OWN
 
 SMALL = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "seconds=0.05", "data.loading.num_workers=0"]
+
+THREE_COPIES = ["trainer=hsdp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.strategy.copies=3"]
 
 
 def line(run, name):
@@ -24,6 +29,29 @@ def test_a_run_that_would_train_is_told_what_it_takes_and_nothing_is_written(cli
     assert "an epoch" in line(run, "time")
     assert line(run, "answer") == "yes"
     assert not list(tmp_path.iterdir())
+
+
+def test_ones_own_images_are_measured_as_they_are_found(cli, tmp_path):
+    pngs(tmp_path / "own", {"a": 40, "b": 40}, colour)
+    run = cli("check", *SMALL, "data=folder", f"data.source.root={tmp_path / 'own'}", "data.source.index_root=null")
+    assert run.status == 0, run.err
+    assert "data.image_size=40" in line(run, "found")
+    assert "images/s" in line(run, "speed")
+
+
+def test_ones_own_questions_are_measured_as_they_are_found(cli, tmp_path):
+    ask(tmp_path)
+    run = cli("check", *OWN, "seconds=0.05")
+    assert run.status == 0, run.err
+    assert "data.input_max_length=14" in line(run, "found")
+    assert "images/s" in line(run, "speed")
+
+
+def test_sizes_below_a_gib_are_in_mib_and_steps_that_nobody_asked_for_are_not_measured(cli):
+    run = cli("check", *SMALL, "seconds=0", "memory_gib=0.5")
+    assert run.status == 0, run.err
+    assert re.match(r"[\d.]+ MiB of 512.00 MiB on each device", line(run, "memory"))
+    assert line(run, "speed") == "not measured: not asked for"
 
 
 @pytest.mark.slow
@@ -65,7 +93,8 @@ def test_a_large_model_is_checked_within_seconds(cli):
 
 
 def gib(run, name, what):
-    return float(re.search(rf"([\d.]+) GiB {what}", line(run, name))[1])
+    number, unit = re.search(rf"([\d.]+) ([GM])iB {what}", line(run, name)).groups()
+    return float(number) / {"G": 1, "M": 1024}[unit]
 
 
 @pytest.mark.slow
@@ -104,6 +133,9 @@ def test_a_device_that_cannot_gather_the_weights_for_an_evaluation_is_refused(cl
         (["optimizer.lrr=1"], 2, "optimizer.lrr"),
         (["resume=nowhere"], 4, "nowhere"),
         (["memory_gib=0"], 2, "memory_gib"),
+        (["memory_gib=0.001"], 2, "a device of 1.02 MiB"),
+        (["sweep=x"], 2, "sweep=x names a sweep, and this is one run"),
+        ([*THREE_COPIES, "seconds=0"], 2, "copies 3 does not divide the 2 devices"),
     ],
 )
 def test_what_would_not_train_is_refused_as_the_training_would(cli, tmp_path, overrides, status, words):

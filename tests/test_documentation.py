@@ -108,6 +108,7 @@ def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
     picture(tmp_path / "photo.png")
     image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
     coloured.draw(tmp_path) if "captions.csv" in command else None
+    coloured.ask(tmp_path) if "questions.csv" in command else None
     coloured.save_pieces(tmp_path) if "tokenizer.json" in command else None
     entry, words = entry_and_words(command.replace("<run>", "run").replace("<file, folder or glob>", "photo.png"))
     if entry == "train":

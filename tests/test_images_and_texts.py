@@ -100,10 +100,12 @@ def test_a_start_says_how_classes_are_told():
     assert classes(SimpleNamespace(**some | {"class_names": []})) == "none: images with a caption each"
 
 
-def test_the_command_to_ask_for_labels_is_printed_whole(towers, capsys):
+@pytest.mark.parametrize(("has_classes", "end"), [(True, ""), (False, " 'labels=[cat,dog]'")])
+def test_the_command_to_predict_asks_for_labels_where_there_are_none(towers, capsys, has_classes, end):
     task = vitlab.load(towers, device="cpu")._task
+    task.has_classes = has_classes
     print_result({}, {}, commands(towers, node_of({"max_steps": 3}), task))
-    assert "images=<file, folder or glob> 'labels=[cat,dog]'" in capsys.readouterr().out
+    assert f"images=<file, folder or glob>{end}\n" in capsys.readouterr().out
 
 
 def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
@@ -125,11 +127,20 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
         ("predict", ["images=.", "labels=seven"], "labels seven is not a list"),
         ("predict", ["images=.", "labels=[two,seven,two]"], "'two' stands there twice; give each once"),
         ("predict", ["images=.", "labels=[two,'']"], "labels ['two', ''] is not a list of names"),
-        ("predict", ["images=.", "labels=[two,' ']"], "labels=['two', ' ']: one of them is empty"),
+        ("predict", ["images=.", "labels=[two,' ']"], "labels=['two', '']: one of them is empty"),
         ("predict", ["images=.", "labels=[two,null]"], "labels"),
         ("predict", ["images=.", "labels=[two,cat]"], "the word 'cat' of the text 'cat' is not among the 23"),
         ("predict", ["images=.", "labels=[two,above above above above above above above above]"], "has more than the"),
-        ("predict", ["images=.", "beam_width=2"], "decoding"),
+        (
+            "predict",
+            ["images=.", "labels=[two,3]"],
+            "labels ['two', 3] is not a list of names or null; quote it: labels=",
+        ),
+        ("predict", ["images=.", "labels=[two,'two-']"], "the model reads 'two-' as it reads 'two'; give another name"),
+        ("predict", ["images=.", "labels=[two,'-']"], "the model reads nothing of '-'; give another name"),
+        ("predict", ["images=.", "labels=[two,'two ']"], "'two' stands there twice; give each once"),
+        ("predict", ["images=.", "beam_width=2"], "writes no texts; leave beam_width= and length_penalty= out"),
+        ("train", ["global_batch_size=1"], "and this one has one; set global_batch_size=2, or larger"),
         ("visualize", ["views=similarities"], "the view similarities needs images="),
         ("visualize", ["views=[similarities,position]"], "views=similarities is of a run of images and texts, and by"),
         ("train", ["task.contrast=cosine"], "contrast 'cosine' is not one of: softmax, sigmoid"),
@@ -140,6 +151,7 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
         ("train", ["monitor=val/acc1"], "use one of: val/loss, val/zero_shot, val/text_recall1"),
         ("train", ["model=vit_mu4"], "the model reads none; choose model=clip_xs8"),
         ("train", ["data=digits"], "images with one class each; set task=classification"),
+        ("train", ["data=digits", "task=classification"], "the model takes texts, and this data has images with one"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(cli, towers, digits, entry, words, sentence):
@@ -151,6 +163,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, towers, digits, entry, 
 
 def test_a_run_of_classes_takes_no_labels(cli, digits_run, digits):
     run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]")
-    assert refuses(run, "has classes of its own, and takes no labels=; give a run of task=contrastive"), run.err
+    assert refuses(run, "compares no images with texts, and takes no labels=; give a run of task=contrastive"), run.err
+    run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]", "templates=['a {}']")
+    assert refuses(run, "compares no images with texts; leave templates= out"), run.err
     run = cli("visualize", f"run={digits_run}", f"images={digits}", "views=similarities")
     assert refuses(run, "views=similarities is of a run of images and texts"), run.err

@@ -203,7 +203,9 @@ def test_a_count_below_one_is_refused(run, photos, wrong):
 
 
 def test_a_run_of_classes_takes_no_labels(run, photos):
-    with pytest.raises(ConfigError, match="classes of its own, and takes no labels=; give a run of task=contrastive"):
+    with pytest.raises(
+        ConfigError, match="compares no images with texts, and takes no labels=; give a run of task=contrastive"
+    ):
         run.predict(photos, labels=["cat", "dog"])
 
 

@@ -85,6 +85,17 @@ def test_what_was_found_holds_for_what_comes_after(cli, tmp_path):
     assert found_of(run) == found
 
 
+def test_a_recipes_crop_is_of_the_size_that_was_found(cli, tmp_path):
+    pngs(tmp_path / "own", {"a": 40, "b": 40}, colour)
+    words = ["recipe=vit_s16_imagenet", "global_batch_size=16", "mixing=none", "schedule.warmup_steps=0"]
+    run = train(cli, tmp_path / "own", *words, "data.num_classes=2")
+    assert run.status == 0, run.err
+    again = cli("evaluate", f"run={run.folder}")
+    assert again.status == 0, again.err
+    crop = yaml.safe_load((run.folder / "config.yaml").read_text())["crop"]["eval"]
+    assert (crop["image_size"], crop["resize_size"]) == (40, 46)
+
+
 def test_colours_sizes_and_splits_are_found(cli, tmp_path):
     root = tmp_path / "mixed"
     pngs(root / "train", {"a": 30, "b": 30}, colour)

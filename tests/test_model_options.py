@@ -51,13 +51,14 @@ def test_what_does_not_fit_together_is_refused_before_the_run(cli, options, word
 
 @pytest.mark.slow
 def test_torch_compile_leaves_no_trace_in_the_checkpoint(cli):
-    compiled = cli("train", *QUICK, "compile=true", "trainer.precision=32-true", folder="compiled")
-    plain = cli("train", *QUICK, "trainer.precision=32-true", folder="plain")
+    options = [*QUICK, "trainer.precision=32-true", "optimizer=sgd"]  # AdamW would make much of a gradient's last bit
+    compiled = cli("train", *options, "compile=true", folder="compiled")
+    plain = cli("train", *options, folder="plain")
     assert (compiled.status, plain.status) == (0, 0), compiled.err
     weights = [file.read(run.folder / "checkpoints" / "best.ckpt")["state_dict"] for run in (compiled, plain)]
     assert weights[0].keys() == weights[1].keys()
     for name in weights[0]:
-        torch.testing.assert_close(weights[0][name], weights[1][name], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(weights[0][name], weights[1][name], atol=1e-5, rtol=1e-4)
     assert cli("evaluate", "run=compiled").status == 0
 
 

@@ -12,6 +12,7 @@ named = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.ste
 
 
 @named
+@pytest.mark.ci
 @pytest.mark.slow
 def test_it_runs(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

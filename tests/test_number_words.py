@@ -162,9 +162,10 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
         ("predict", ["texts='two foo'"], "the word 'foo' of the text 'two foo' is not among the 30 of the vocabulary"),
         ("predict", ["texts=' '"], "one of them is empty"),
         ("predict", ["texts='one one one one one one one one'"], "has 9 tokens with its end, and the model reads"),
+        ("predict", [f"texts='{'eleven ' * 60}'"], "has 61 tokens with its end, and the model reads"),
         ("predict", ["images=x.png"], "reads texts; give texts=... and no images="),
         ("predict", [], "texts has no value"),
-        ("predict", ["texts=two", "labels=[two,one]"], "has classes of its own, and takes no labels="),
+        ("predict", ["texts=two", "labels=[two,one]"], "compares no images with texts, and takes no labels="),
         ("visualize", [], "texts has no value"),
         ("train", ["model=reader_xs8"], "data.image_size}, and that leads nowhere"),
         ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not from 1"),
@@ -176,3 +177,12 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, writer, entry, words, s
     given = WRITER if entry == "train" else [f"run={writer}"]
     run = cli(entry, *given, *words, tiny=False, **({"folder": "run"} if entry == "train" else {}))
     assert refuses(run, sentence), run.err
+
+
+def test_a_file_of_texts_may_begin_with_a_mark_and_is_in_utf_8(cli, writer, tmp_path):
+    (tmp_path / "texts.txt").write_text("two\none\n", encoding="utf-8-sig")
+    run = cli("predict", f"run={writer}", "texts=texts.txt", "output=said.csv")
+    assert run.status == 0, run.err
+    (tmp_path / "texts.txt").write_text("zw\xf6lf\n", encoding="latin-1")
+    run = cli("predict", f"run={writer}", "texts=texts.txt")
+    assert refuses(run, "texts: texts.txt is no UTF-8 text; save it in UTF-8"), run.err

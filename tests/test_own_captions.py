@@ -3,7 +3,6 @@ any work."""
 
 import csv
 import json
-import shutil
 
 import pytest
 from coloured import BERT, COLOURS, draw, save_pieces
@@ -30,12 +29,6 @@ def trained(tmp_path_factory):
     save_pieces(folder)
     finished(folder / "run", *OWN, *BARE[1:], tiny=False)
     return folder
-
-
-@pytest.fixture
-def own(trained, tmp_path):
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    return tmp_path
 
 
 def test_a_run_scores_what_it_has_learned_from_captions(cli, own):
@@ -65,8 +58,10 @@ def test_a_run_tells_labels_apart_and_draws_texts(cli, own):
         ("predict", ["labels=[red,yellow]"], "the character 'y' of the text 'yellow' is not among the 17"),
         ("predict", ["labels=[red,all of it is all red]"], "has more than the 19 tokens that the model reads"),
         ("visualize", ["views=similarities"], "has learned from texts, and no names of classes; set texts="),
+        ("visualize", ["texts=red"], "texts= is of a run that reads texts, or of views=similarities"),
+        ("evaluate", ["templates=['a {}']"], "names of classes are put into, and run=run has none; leave it out"),
     ):
-        refused = cli(entry, "run=run", "images=0.png", *words)
+        refused = cli(entry, "run=run", *(["images=0.png"] if entry != "evaluate" else []), *words)
         assert refuses(refused, sentence), refused.err
 
 

@@ -57,12 +57,6 @@ def trained(tmp_path_factory):
     return folder_of(tmp_path_factory)
 
 
-@pytest.fixture
-def own(trained, tmp_path):
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
 def test_a_run_finds_the_characters_and_keeps_them(cli, own):
     run = file.read(own / "run" / "checkpoints" / "best.ckpt")["run"]
     assert run["vocabulary"] == {"kind": "characters", "characters": "abcde"}
@@ -139,7 +133,7 @@ def test_any_crop_reads(cli, own):
             ["data.max_length=3"],
             "has 5 tokens with its end, and data.max_length is 3; shorten it, or train with data.max_length=5",
         ),
-        (["data.source.characters=abc"], "data.source.characters: correct the text, or give all characters"),
+        (["data.source.characters=abc"], "data.source.characters: correct the text, or train with all characters"),
         (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is no tokenizer.json"),
         (["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"], "special_tokens are three"),
         (

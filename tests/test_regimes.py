@@ -42,16 +42,19 @@ def test_from_scratch(learned):
 
 @pytest.mark.slow
 def test_fine_tuning_at_another_resolution(learned, tested):
-    larger = [*WAVES, "data.image_size=48", "data.source.image_size=48", "trainer.max_epochs=2", "optimizer.lr=1e-3"]
+    larger = [*WAVES, "data.image_size=48", "data.source.image_size=48", "optimizer.lr=1e-3"]
+    larger += ["trainer.max_steps=4", "trainer.max_epochs=-1"]
     assert tested(*larger, f"model.pretrained={learned}")["test/acc1"] > 0.9
     assert tested(*larger)["test/acc1"] < 0.6
 
 
 @pytest.mark.slow
 def test_a_linear_probe_hears_what_the_backbone_knows(learned, tested):
-    probe = [*WAVES, "task=linear_probe", "task.lr_grid=[0.01,0.1,1.0]", "optimizer=sgd", "trainer.max_epochs=5"]
-    assert tested(*probe, f"model.pretrained={learned}")["test/acc1"] > 0.9
-    assert tested(*probe)["test/acc1"] < 0.6
+    """By one label of each class; waves are told from each other by random features too, given some more."""
+    probe = [*WAVES, "task=linear_probe", "task.lr_grid=[0.01,0.1,1.0]", "optimizer=sgd", "trainer.max_epochs=20"]
+    probe += ["data.split.labels_per_class=1", "global_batch_size=4"]
+    assert tested(*probe, f"model.pretrained={learned}")["test/acc1"] > 0.95
+    assert tested(*probe)["test/acc1"] < 0.85
 
 
 @pytest.mark.slow
@@ -62,12 +65,11 @@ def test_several_labels(tested):
 
 
 @pytest.mark.slow
-def test_distillation_tells_more_than_few_labels(learned, tested):
-    few = [*WAVES, "data.split.labels_per_class=2", "trainer.max_epochs=40", "optimizer.lr=3e-3", "mixing=mixup"]
-    few += ["global_batch_size=8"]
-    taught = tested(
-        *few, "task=distillation", "task.mode=soft", "task.teacher_share=1", f"teacher.pretrained={learned}"
-    )
+def test_distillation_tells_more_than_few_labels(tested):
+    waves = [*WAVES, "data.num_classes=8", "optimizer.lr=3e-3"]
+    assert tested(*waves, "trainer.max_epochs=20")["test/acc1"] > 0.9
+    few = [*waves, "data.split.labels_per_class=2", "trainer.max_epochs=40", "mixing=mixup", "global_batch_size=8"]
+    taught = tested(*few, "task=distillation", "task.mode=soft", "task.teacher_share=1", "teacher.pretrained=run_0")
     alone = tested(*few)
     assert taught["test/acc1"] > alone["test/acc1"] + 0.1
 
@@ -80,8 +82,14 @@ def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested
     loss = tested(*pretrain, "optimizer.lr=1e-2", "trainer.max_epochs=14", tiny=False)["test/loss"]
     assert loss < 0.6  # 1 is the mean of each patch
 
-    tune = [*DIGITS, "model=vit_xs4", *[f"model.{key}={value}" for key, value in SIZES.items()]]
-    tune += ["trainer.max_epochs=4", "optimizer.lr=1e-3"]
+    vit = [*DIGITS, "model=vit_xs4", *[f"model.{key}={value}" for key, value in SIZES.items()]]
+    tune = [
+        *vit,
+        "data.split.labels_per_class=10",
+        "global_batch_size=20",
+        "trainer.max_epochs=10",
+        "optimizer.lr=1e-3",
+    ]
     helped = tested(*tune, "model.pretrained=run_0", tiny=False)["test/acc1"]
     alone = tested(*tune, tiny=False)["test/acc1"]
     assert helped > alone + 0.2
@@ -92,15 +100,10 @@ def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested
         assert run.status == 0, run.err
         found.append(json.loads(Path("probe.json").read_text())["probes"][0]["test/acc1"])
     assert found[0] > found[1] + 0.02  # neighbours by random features are not bad on digits
-    heads = [
-        *DIGITS,
-        "model=vit_xs4",
-        *[f"model.{key}={value}" for key, value in SIZES.items()],
-        "trainer.max_epochs=4",
-    ]
+    heads = [*vit, "data.split.labels_per_class=5", "global_batch_size=10", "trainer.max_epochs=20"]
     heads += ["task=linear_probe", "optimizer=sgd"]
     known = tested(*heads, "model.pretrained=run_0", tiny=False)["test/acc1"]
-    assert known > tested(*heads, tiny=False)["test/acc1"] + 0.3
+    assert known > tested(*heads, tiny=False)["test/acc1"] + 0.1
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import BARE, FEW
+from conftest import BARE, FEW, TINY
 from test_resume import Killed
 
 from vitlab.checkpoints import file, run_lock
@@ -62,16 +62,20 @@ def test_another_config_is_another_run(cli, tmp_path):
     assert len(runs(tmp_path)) == 2
 
 
-def test_a_run_at_work_is_refused_by_name(cli, tmp_path, monkeypatch):
+def test_a_run_at_work_is_refused_by_name_and_checked_when_it_is_not(cli, tmp_path, monkeypatch):
+    check = [*TINY, *AUTO, "seconds=0"]
+    assert cli("check", *check).status == 0  # it would be a new one
     killed_in(monkeypatch, cli, 3, *AUTO)
     (folder,) = runs(tmp_path)
     monkeypatch.chdir(tmp_path)
-    run_lock.take(folder, break_lock=False)
-    again = cli("train", *AUTO)
-    run_lock.leave(folder)
-    assert again.status == 4
-    assert str(folder.relative_to(tmp_path)) in again.err
-    assert "in use by process" in again.err
+    for command, words in {"train": AUTO, "check": check}.items():
+        run_lock.take(folder, break_lock=False)
+        again = cli(command, *words)
+        run_lock.leave(folder)
+        assert again.status == 4
+        assert str(folder.relative_to(tmp_path)) in again.err
+        assert "in use by process" in again.err
+    assert cli("check", *check).status == 0
 
 
 def test_of_two_runs_of_one_config_none_is_taken(cli, tmp_path, monkeypatch):

@@ -254,6 +254,7 @@ def test_a_file_of_the_model_is_at_most_250_lines(room):
     assert {name for name, lines in lengths.items() if lines > 250} == set()
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_few_files_are_walked_through_before_the_first_step(cli, monkeypatch):
     """Of the default run, counted by a trace: files of which a function is called, imports apart."""

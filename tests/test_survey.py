@@ -99,8 +99,18 @@ def test_nothing_to_read_is_an_error(cli, tmp_path):
         "data.num_classes=1",
     )
     assert run.status == 3
-    assert "no image of the train split can be read" in run.err
+    assert "no image of the train split can be read, the first is " in run.err
+    assert ".png: " in run.err
     assert "Traceback" not in run.err
+
+
+@pytest.mark.parametrize(("data", "words"), [("digit_scenes", "a caption each"), ("digit_questions", "answer")])
+def test_images_without_classes_are_refused_before_they_are_read(cli, monkeypatch, data, words):
+    monkeypatch.delattr("vitlab.programs.survey.survey_split")
+    run = cli("survey", f"data={data}", "data.loading.num_workers=0")
+    assert run.status == 2
+    assert "a survey counts classes, and this data has images with" in run.err
+    assert words in run.err
 
 
 def test_images_of_several_classes(cli, tmp_path):

@@ -140,6 +140,11 @@ class Run:
         """Tell how much each token looks at each: for every layer (B, h, T, T), on the CPU. A row is a distribution
         over the tokens, the last of which are the patches, row by row."""
         encoder = encoder_of(self.model)
+        if encoder is None and isinstance(self._task, TextGeneration):
+            raise ConfigError(
+                f"a {type(self.model).__name__} reads texts too; the command visualize with views=reading draws where "
+                "it looks"
+            )
         if encoder is None:
             raise ConfigError(f"a {type(self.model).__name__} has no attention to look at; load a run of a ViT")
         return attention_of(encoder, self.inputs(images))

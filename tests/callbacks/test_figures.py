@@ -1,11 +1,12 @@
 """Titles above pictures stay above their own, whatever files and classes are called."""
 
+import warnings
 from itertools import combinations
 
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from vitlab.callbacks.figures import RIGHT, WRONG, image_grid
+from vitlab.callbacks.figures import RIGHT, WRONG, image_grid, write_figure
 
 LONG = ["Brachypelma_hamorii_mexican_redknee_tarantula", "Theraphosa blondi, the goliath birdeater spider", "cat $1_2$"]
 
@@ -23,3 +24,9 @@ def test_titles_do_not_overlap_and_are_marked():
         assert not one.overlaps(other), (one, other)
     assert [text.get_color() for text in words] == [RIGHT if mark else WRONG for mark in marks]
     assert words[0].get_text().splitlines()[2:4] == ["✗ 39.1% Brachypelma_", "hamorii_mexican_red…"]
+
+
+def test_letters_that_no_font_has_are_drawn_without_a_word(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_figure(image_grid([torch.rand(3, 8, 8)], ["\u7e82"], columns=1, heading="\u7e82"), tmp_path / "one.png")

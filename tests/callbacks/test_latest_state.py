@@ -10,7 +10,8 @@ from torch import nn
 
 from vitlab.callbacks import LatestState
 from vitlab.checkpoints import writer as module
-from vitlab.errors import StorageError
+from vitlab.checkpoints.copies import Copies
+from vitlab.errors import ConfigError, StorageError
 
 
 @pytest.fixture(params=[2**26, 0], ids=["at_once", "while_training"])
@@ -114,6 +115,24 @@ def test_a_copy_that_fails_ends_the_run_before_its_next_step(tmp_path, written):
         run.steps(latest, 10)
     assert run.global_step == 4
     assert run.files() == {"latest.ckpt": 3}
+
+
+def test_of_a_copy_that_finds_no_room_nothing_is_left(tmp_path, monkeypatch):
+    (tmp_path / "state").write_bytes(b"state")
+
+    def full(source, target, size):
+        target.write(b"st")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(StorageError, match="No space left"):
+        Copies(str(tmp_path / "copies")).copy(tmp_path / "state", "run/latest.ckpt")
+    assert list((tmp_path / "copies" / "run").iterdir()) == []
+
+
+def test_an_address_of_no_known_kind_is_refused_at_once():
+    with pytest.raises(ConfigError, match=r"copy_to nosuch://x/y: .*nosuch"):
+        latest_state(copy_to="nosuch://x/y")
 
 
 def test_a_state_that_cannot_be_written_ends_the_run_before_its_next_step(tmp_path, monkeypatch):

@@ -409,7 +409,9 @@ def test_a_split_of_unreadable_images_is_refused(image_tree, split):
         Image.new("L", (8, 8)).save(image_tree / "val" / name / "0.png")
     for path in (image_tree / split).rglob("*.png"):
         path.write_bytes(b"torn")
-    with pytest.raises(DataError, match=f"no image of the {split} split can be read"):
+    with pytest.raises(
+        DataError, match=rf"no image of the {split} split can be read, the first is .*/{split}/.*\d\.png: "
+    ):
         ready(folder(image_tree), num_classes=2, global_batch_size=4, on_bad_image="skip")
 
 

@@ -133,6 +133,13 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
     assert odd.unreadable[0] == "it has 1 channels, and data.in_chans is 3"
 
 
+def test_images_that_are_computed_are_not_said_to_lie_anywhere():
+    from vitlab.data import SyntheticTones
+
+    pool = SyntheticTones(num_samples=48, num_roots=2, image_size=24, noise=0.5).open()["train"]
+    assert overlap({"train": split_of(pool)}).unchecked == "the images are computed when they are asked for"
+
+
 def test_images_that_are_composed_anew_are_not_compared(capsys):
     from vitlab.data import DigitLines
 

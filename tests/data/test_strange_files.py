@@ -71,7 +71,7 @@ def listing(file, **changes):
         "path_column": "path",
         "label_column": None,
         "label_separator": None,
-        **dict.fromkeys(("text_column", "characters", "tokenizer")),
+        **dict.fromkeys(("text_column", "question_column", "characters", "tokenizer")),
         "begin_token": False,
         "special_tokens": ["<s>", "</s>", "<pad>"],
         "split_column": None,

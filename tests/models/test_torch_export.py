@@ -16,8 +16,9 @@ SMALL = {"image_size": 16, "depth": 2}
 FEW = ("plain", "rotary")
 OF_ONE_HEAD = {"pool", "representation_dim"}
 DISTILLED = {name: changes for name, changes in VARIANTS.items() if not OF_ONE_HEAD & changes.keys()}
+del DISTILLED["learned_rotary_registers"]  # which wants a square of registers: two tokens stand before the patches here
 ENCODERS = {name: changes for name, changes in DISTILLED.items() if "stem_channels" not in changes}
-ENCODERS |= {"mean": VARIANTS["mean"]}
+ENCODERS |= {name: VARIANTS[name] for name in ("mean", "learned_rotary_registers")}
 
 
 def each(names, few=FEW, strict="plain"):

@@ -227,6 +227,7 @@ def test_what_does_not_fit_is_refused(changes, sentence):
 )
 def test_pairs_that_would_not_meet_are_refused(trainer, policy, sentence):
     datamodule = SimpleNamespace(images=SimpleNamespace(num_views=1), targets=CAPTIONS, class_names=NAMES)
+    datamodule.global_batch_size = 2
     datamodule.trainer, datamodule.loading = SimpleNamespace(**trainer), SimpleNamespace(on_bad_image=policy)
     with pytest.raises(ConfigError, match=sentence):
         task_of().plan(1, datamodule, {})
@@ -235,6 +236,6 @@ def test_pairs_that_would_not_meet_are_refused(trainer, policy, sentence):
 def test_data_without_classes_are_not_judged_by_them():
     task, trainer = task_of(), SimpleNamespace(accumulate_grad_batches=1, world_size=1)
     assert "val/zero_shot" in task.monitors()
-    images = SimpleNamespace(num_views=1)
-    task.plan(1, SimpleNamespace(images=images, targets=CAPTIONS, class_names=[], trainer=trainer), {})
+    data = {"images": SimpleNamespace(num_views=1), "targets": CAPTIONS, "class_names": [], "global_batch_size": 2}
+    task.plan(1, SimpleNamespace(**data, trainer=trainer), {})
     assert "val/zero_shot" not in task.monitors()

@@ -8,9 +8,10 @@ import torch
 from conftest import mostly_slow, vit_options
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import OF_IMAGES, VIEWS, Likely, gallery, trained_for
+from vitlab.views import OF_IMAGES, VIEWS, Likely, gallery, reading_figure, trained_for
 from vitlab.views.mosaic import of_all, pick
 from vitlab.views.weight_figures import filters_figure
 
@@ -121,3 +122,12 @@ def test_attention_to_tokens_that_are_dropped_on_the_way_has_no_picture():
     figures = dict(gallery(model, images, images, ["a picture"]))
     assert [name for name, figure in figures.items() if figure is None] == list(OF_IMAGES)
     assert list(figures)[4:] == OF_EVERY[4:]
+
+
+def test_what_the_rows_of_a_reading_are_stands_within_the_picture():
+    looks = torch.full((1, 6, 4, 7, 16), 1 / 16)
+    figure = reading_figure(torch.rand(1, 32, 32), (4, 4), looks, ["end"] * 7, "title", "read and written")
+    FigureCanvasAgg(figure).draw()
+    label = figure.axes[0].yaxis.label
+    assert label.get_text() == "read and written"
+    assert label.get_window_extent().x0 >= 0

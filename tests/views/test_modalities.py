@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.views import modalities_figure
 from vitlab.views.modalities import crossing
@@ -39,3 +40,5 @@ def test_rows_are_named_by_what_is_written_and_columns_by_what_is_seen():
         assert [label.get_text() for label in axes.get_yticklabels()] == ["patches", *QUESTION, *WRITTEN]
         assert [label.get_text() for label in axes.get_xticklabels()] == ["patches", *QUESTION, "begin", "4"]
     assert {line.get_label() for line in below.lines} >= {"words at the image", "patches at the text"}
+    FigureCanvasAgg(figure).draw()
+    assert below.get_legend().get_window_extent().y0 >= below.get_window_extent().y1 - 1  # over no point

@@ -18,10 +18,10 @@ from vitlab.distributed.gathering import gathered
 
 
 class EvaluationReport(Callback):
-    """For the split that is tested: <split>_predictions.csv with every sample, <split>_per_class.csv where there are
-    classes, a figure of the whole split (confusion matrix, the average precision of each class where an image may have
-    several, or how many texts are right), and the `num_worst` samples of the highest loss as a picture and a table.
-    Indices are exact up to 2^24 samples."""
+    """For the split that is tested: <split>_predictions.csv with every sample (and what was asked about it),
+    <split>_per_class.csv where there are classes, a figure of the whole split (confusion matrix, the average precision
+    of each class where an image may have several, or how many texts are right), and the `num_worst` samples of the
+    highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: int):
         if num_worst < 1:
@@ -58,10 +58,11 @@ class EvaluationReport(Callback):
         datamodule, kind = trainer.datamodule, kind_of(trainer)
         names, name = datamodule.class_names, datamodule.test_split
         split = datamodule.splits[name]
-        heads = ["index", "name", *kind.heads(names), "loss"]
+        asked = [[question] if (question := split.asked(i)) else [] for i in index.tolist()]
+        heads = ["index", "name", *(["question"] if any(asked) else []), *kind.heads(names), "loss"]
         rows = [
-            [int(i), split.name(int(i)), *kind.words(row, names), round(float(value), 6)]
-            for i, row, value in zip(index, labels, loss, strict=True)
+            [int(i), split.name(int(i)), *question, *kind.words(row, names), round(float(value), 6)]
+            for i, question, row, value in zip(index, asked, labels, loss, strict=True)
         ]
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)
@@ -73,7 +74,10 @@ class EvaluationReport(Callback):
         if not isinstance(datamodule, TextDataModule):
             dataset: Any = datamodule.evaluated(name)
             images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
-            titles = [f"{Path(split.name(int(index[i]))).name}\n{kind.title(labels[i], names)}" for i in worst]
+            titles = [
+                "\n".join([Path(split.name(int(index[i]))).name, *asked[i], kind.title(labels[i], names)])
+                for i in worst
+            ]
             right = (answers[0] == answers[1]).all(axis=1)
             heading = f"{name}: the highest losses, {int((~right[worst]).sum())} of them wrong"
             figure = image_grid(images, titles, columns=8, heading=heading, marks=right[worst].tolist())

@@ -3,6 +3,7 @@
 C channels, H W image height and width, K classes
 """
 
+import warnings
 from pathlib import Path
 from textwrap import wrap
 
@@ -29,9 +30,10 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
 
 
 def write_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as a PNG, and make its folder where there is none."""
+    """Write a figure as a PNG, and make its folder where there is none. A letter that no font has is drawn as a box."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing_whole(path) as temporary:
+    with writing_whole(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         laid_out = figure.get_layout_engine() is not None  # otherwise it is drawn once more, to find its edges
         figure.savefig(temporary, format="png", dpi=110, bbox_inches=None if laid_out else "tight")
     return path

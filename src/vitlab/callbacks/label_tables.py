@@ -144,7 +144,7 @@ def text_table(vocabulary: Vocabulary) -> LabelTable:
         every = np.unique(lengths)
         shares = np.array([right[lengths == length].mean() for length in every])
         heading = f"{split}: right texts by their length, {right.mean():.2%} of all {len(right)}"
-        return bar_figure(shares, [f"{length} characters" for length in every], heading)
+        return bar_figure(shares, [f"{length} character{'' if length == 1 else 's'}" for length in every], heading)
 
     heads = ["true", "written", "probability"]
     return LabelTable(columns, lambda names: heads, words, title, answers, figure, "right_by_length")

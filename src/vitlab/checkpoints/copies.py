@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vitlab.atomic_files import writing_whole
-from vitlab.errors import StorageError, in_one_line
+from vitlab.errors import ConfigError, StorageError, in_one_line
 
 
 def link(path: Path, name: Path) -> None:
@@ -22,10 +22,19 @@ def link(path: Path, name: Path) -> None:
 
 
 class Copies:
-    """Copies files to a folder at any address that fsspec knows. A copy has its name once it is whole."""
+    """Copies files to a folder at any address that fsspec knows. A copy has its name once it is whole. Raises
+    ConfigError for an address of no kind that is known here."""
 
     def __init__(self, folder: str):
+        import fsspec
+
         self.folder = folder.rstrip("/")
+        kinds, separator, _ = folder.partition("://")
+        try:
+            for kind in kinds.split("::") if separator else ():  # as simplecache::s3
+                fsspec.get_filesystem_class(kind)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(f"callbacks.latest_state.copy_to {folder}: {in_one_line(error)}") from error
 
     def copy(self, path: Path, name: str) -> None:
         """Copy a file that nobody renames meanwhile. Raises StorageError."""
@@ -34,8 +43,13 @@ class Copies:
         try:
             system, place = fsspec.core.url_to_fs(f"{self.folder}/{name}")
             system.makedirs(place.rpartition("/")[0], exist_ok=True)
-            with open(path, "rb") as source, system.open(f"{place}.tmp", "wb") as target:
-                shutil.copyfileobj(source, target, 2**24)
-            system.mv(f"{place}.tmp", place)
+            try:
+                with open(path, "rb") as source, system.open(f"{place}.tmp", "wb") as target:
+                    shutil.copyfileobj(source, target, 2**24)
+                system.mv(f"{place}.tmp", place)
+            except BaseException:
+                with suppress(Exception):
+                    system.rm_file(f"{place}.tmp")
+                raise
         except Exception as error:  # whatever a library of another storage raises
             raise StorageError(f"a state cannot be copied to {self.folder}: {in_one_line(error)}") from error

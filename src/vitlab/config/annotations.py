@@ -103,7 +103,22 @@ def check_value(hint: Any, value: Any, key: str) -> None:
         raise ConfigError(f"{key} {shown(value)} is not finite")
     if not accepts(hint, value):
         refuse_old(key)
-        raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}")
+        quotes = f'; quote it: {key}="{quoted(value)}"' if accepts(hint, as_text(value)) else ""
+        raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}{quotes}")
+
+
+def as_text(value: Any) -> Any:
+    """Give numbers, true and false as text, also those in a list."""
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return str(value) if isinstance(value, int | float) else value
+
+
+def quoted(value: Any) -> str:
+    """Write texts as on the command line, with quotes around what would be read as something else."""
+    if isinstance(value, list):
+        return f"[{','.join(map(quoted, value))}]"
+    return value if isinstance(value, str) else f"'{shown(value)}'"
 
 
 def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> None:

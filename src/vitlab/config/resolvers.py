@@ -60,6 +60,11 @@ def before_crop(image_size: int | None, share: float) -> int | None:
     return None if image_size is None else round(image_size / share)
 
 
+def together(*lengths: int | None) -> int | None:
+    """The sum of lengths; None until all are found."""
+    return None if None in lengths else sum(filter(None, lengths))
+
+
 def fitting(*, _root_: DictConfig) -> str:
     """Name the config of what study and recipe say for the chosen options. Called in a defaults list, where Hydra knows
     these; groups with several options are read off the list itself."""
@@ -80,6 +85,7 @@ RESOLVERS = (
     better,
     data_folder,
     before_crop,
+    together,
     hardware_precision,
     fitting,
 )

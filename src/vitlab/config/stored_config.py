@@ -14,7 +14,7 @@ from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
 from vitlab.config.renamed import GONE, in_rooms
-from vitlab.config.resolvers import better, hardware_precision
+from vitlab.config.resolvers import before_crop, better, hardware_precision, together
 from vitlab.errors import CheckpointError, ConfigError
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
@@ -27,13 +27,14 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
     "vitlab.data.Listing": {
         "allow_outside": True,
         "allow_two_labels": True,
-        **dict.fromkeys(("text_column", "characters", "tokenizer")),
+        **dict.fromkeys(("text_column", "question_column", "characters", "tokenizer")),
         "special_tokens": ["<s>", "</s>", "<pad>"],
         "begin_token": False,
     },
 }
 ADDED_AT_THE_TOP = {"float8": False}  # top-level keys that are newer than some runs
-HARMLESS = frozenset({better.__name__})  # resolvers that a saved config may call: which way a metric is better
+# resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
+HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
 OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found
 
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from vitlab.counting.skeleton import skeleton
 from vitlab.layers import Attention, CrossAttention, auto_attention, fused_attention
 
+GIB, MIB = 2**30, 2**20
 RESERVE = 0.1  # share of the memory for temporary values, fragmentation and the driver
 
 
@@ -79,6 +80,11 @@ def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], b
         with hooks, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             hollow(torch.empty(batch_shape)).float().sum()
     return sum(size for size, _ in kept.values())
+
+
+def in_units(size: float) -> str:
+    """Write bytes in GiB, fewer than one in MiB."""
+    return f"{size / GIB:.2f} GiB" if size >= GIB else f"{size / MIB:.2f} MiB"
 
 
 def id_of(tensor: Tensor) -> int:

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.images import Images
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.pools.labels import stray
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.targets import Classes, OneClass, SeveralClasses, Targets, Texts
+from vitlab.data.targets import Classes, OneClass, SeveralClasses, Targets, Texts, stray
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import physical_memory
 
@@ -104,7 +103,7 @@ def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
     samples = (split[(0, i)] for i in range(len(split)))
     sample = next((s for s in samples if isinstance(s, Sample)), None)  # an unreadable one is met again later
     if sample is None:
-        raise DataError(f"no image of the {name} split can be read")
+        raise DataError(f"no image of the {name} split can be read, the first is {split[(0, 0)]}")
     height, width = sample.views[0].shape[-2:]
     if split.crop.output_size() is not None and (height, width) != (image_size, image_size):
         raise ConfigError(

@@ -24,7 +24,7 @@ def measured_colours(split: ImageSplit, num_workers: int) -> tuple[list[float], 
     results = in_order(work, pieces, done=0, title="measuring mean and std", unit="images", num_workers=workers)
     moments = np.sum(list(results), axis=0)
     if not moments.any():
-        raise DataError("no image of the train split can be read")
+        raise DataError(f"no image of the train split can be read, the first is {split[Key(0, 0)]}")
     mean, std = mean_and_std(moments)
     return [round(value, 4) for value in mean], [max(round(value, 4), 1e-4) for value in std]
 

@@ -90,7 +90,7 @@ def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> 
 
     Most images are told apart by the sum of their pixels, or the length of their file; only the others are read.
     """
-    count = sum(len(split) for split in splits.values())
+    count = sum(split.targets.num_images for split in splits.values())
     deadline = time.monotonic() + seconds
     pools = {id(split.pool): split.pool for split in splits.values()}
     if reason := too_much(list(pools.values())):
@@ -115,6 +115,8 @@ def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> 
 
 def too_much(pools: list[Pool]) -> str:
     """Say why these pools are not compared; empty if they are."""
+    if any(pool.computed for pool in pools):
+        return "the images are computed when they are asked for"
     if any(pool.pixels is None and not isinstance(pool, FilePool) for pool in pools):
         return "the images lie in archives or at a remote place"
     files = sum(len(pool) for pool in pools if pool.pixels is None)

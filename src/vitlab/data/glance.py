@@ -30,16 +30,16 @@ class Glance(NamedTuple):
 
 def glance(pool: Pool, indices: np.ndarray) -> Glance:
     """Read the headers of at most `MOST` images. Raises DataError where no image can be read."""
-    sides, gray = [], True
+    sides, gray, bad = [], True, []
     for i in spaced(indices, MOST):
         try:
             stored = pool.load(int(i))
             sides.append(min(opened(stored, None).size))
             gray = gray and is_gray(stored)
-        except DAMAGE:
-            continue
+        except DAMAGE as error:
+            bad.append(f"{pool.name(int(i))}: {error}")
     if not sides:
-        raise DataError("no image of the train split can be read")
+        raise DataError(f"no image of the train split can be read, the first is {bad[0]}")
     return Glance(int(np.median(sides)), gray)
 
 

@@ -27,7 +27,7 @@ from vitlab.data.order.order import Order
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
-from vitlab.data.targets import Classes
+from vitlab.data.targets import Answers, Classes
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
 
@@ -69,6 +69,7 @@ class ImageDataModule(DataModule):
         cache: Cache,
         vocab_size: int | None = None,  # which runs of earlier versions have not
         max_length: int | None = None,
+        input_max_length: int | None = None,
         augmentation: Transform | None = None,
         mixing: Mixing | None = None,
         resolution: ProgressiveResolution | None = None,
@@ -94,6 +95,7 @@ class ImageDataModule(DataModule):
         self.num_classes = num_classes
         self.vocab_size = vocab_size
         self.max_length = max_length
+        self.input_max_length = input_max_length
         self.images = images
         self.split = split
         self.order = order
@@ -138,7 +140,10 @@ class ImageDataModule(DataModule):
         if self.num_classes is None and isinstance(self.targets, Classes):
             self.num_classes = self.found["num_classes"] = len(self.class_names)
         self.found |= getattr(self.source, "found", {})
-        self._find_tokens([split.targets for split in self.splits.values()], self.vocabulary)
+        targets = [split.targets for split in self.splits.values()]
+        self._find_tokens(targets, self.vocabulary)
+        if questions := [own.questions for own in targets if isinstance(own, Answers)]:
+            self._find_tokens(questions, self.vocabulary, ("vocab_size", "input_max_length"))
         if not hasattr(self, "preprocessing"):
             workers = workers_for(self.loading.num_workers, processes=1)
             mean, std = measured_colours(self.evaluated("train"), workers)

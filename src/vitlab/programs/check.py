@@ -1,22 +1,26 @@
 """Check whether a training would run, and what it would cost: everything that can be known of it in seconds."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from vitlab.checkpoints.run_folder import has_state
 from vitlab.config.found import with_found
+from vitlab.config.identity import AUTO, own_run
 from vitlab.config.job import Job
+from vitlab.config.nodes import without
 from vitlab.counting import multiply_accumulates
-from vitlab.counting.memory import RESERVE
+from vitlab.counting.memory import GIB, MIB, RESERVE, in_units
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.run import console
 from vitlab.run.demand import devices_that_share, memory_of_one, share_of
-from vitlab.run.fitting_batch import GIB, fitting, memory_of
+from vitlab.run.fitting_batch import fitting, memory_of
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.parts import Parts, build_datamodule, build_task
 from vitlab.run.preconditions import bytes_of_checkpoints
@@ -24,8 +28,8 @@ from vitlab.run.start import Start, resume_or_new
 from vitlab.run.stopwatch import measured
 from vitlab.run.teaching import build_teacher
 
-MIB = 2**20
 FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
+OWN_KEYS = ("memory_gib", "seconds")
 CPU_FLOPS = 5e10  # a second, of a core or two: which models a CPU is not tried with
 
 
@@ -33,10 +37,11 @@ def check(cfg: DictConfig) -> None:
     """Print what the training of this config is and demands, from a model that holds no numbers, and the speed of a few
     steps. Raises the VitlabError that the training would raise, with what to change."""
     job = Job.current()
-    start = resume_or_new(cfg, job, job.folder)
+    start = resume_or_new(with_own_run(cfg, job.folder), job, job.folder)
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     parts = train.build(start, device="meta")
+    start = replace(start, cfg=with_found(start.cfg, parts.datamodule.found))
     train.check(start, parts)
     console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
     needed = bytes_of_checkpoints(parts.task)
@@ -44,6 +49,15 @@ def check(cfg: DictConfig) -> None:
     show_memory(parts, cfg)
     show_speed(start, parts, cfg.seconds)
     show("answer", "yes")
+
+
+def with_own_run(cfg: DictConfig, folder: Path) -> DictConfig:
+    """Put in place of resume=auto the run that the training would go on with; null where it would begin a new one."""
+    if cfg.resume != AUTO:
+        return cfg
+    there = [folder] if has_state(folder) else sorted(Path("runs", cfg.name).glob("*"))
+    found = own_run(without(cfg, OWN_KEYS), there)
+    return changed(cfg, {"resume": None if found is None else str(found)})
 
 
 def show_memory(parts: Parts, cfg: DictConfig) -> None:
@@ -59,8 +73,8 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",
-        f"{needed / GIB:.2f} GiB of {there / GIB:.2f} GiB on each device: {memory.fixed / GIB:.2f} GiB for weights, "
-        f"gradients and optimizer, {memory.per_image / MIB:.1f} MiB for each of {size} images",
+        f"{in_units(needed)} of {in_units(there)} on each device: {in_units(memory.fixed)} for weights, gradients and "
+        f"optimizer, {in_units(memory.per_image)} for each of {size} images",
     )
     sharing = {"ddp": 1, "fsdp": trainer.world_size, "hsdp": trainer.world_size // trainer.num_nodes}
     for name, devices in sharing.items() if trainer.world_size > 1 else ():
@@ -68,13 +82,13 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
         trained = share.memory.fixed + size * share.memory.per_image
         show(
             name,
-            f"{share.parameters:,} parameters on each device, {trained / GIB:.2f} GiB in training, "
-            f"{share.evaluation / GIB:.2f} GiB and its activations in an evaluation",
+            f"{share.parameters:,} parameters on each device, {in_units(trained)} in training, "
+            f"{in_units(share.evaluation)} and its activations in an evaluation",
         )
     if evaluation > there * (1 - RESERVE):
         raise ConfigError(
-            f"an evaluation gathers all weights on each device, {evaluation / GIB:.1f} GiB with what it holds, and a "
-            f"device has {there / GIB:.1f} GiB, of which a tenth is left free; take a smaller model"
+            f"an evaluation gathers all weights on each device, {in_units(evaluation)} with what it holds, and a "
+            f"device has {in_units(there)}, of which a tenth is left free; take a smaller model"
         )
     most = memory.largest_batch(there)
     if size <= most:
@@ -82,7 +96,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     best = fitting(datamodule.global_batch_size // trainer.world_size, most)
     advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
     raise ConfigError(
-        f"a batch of {size} images does not fit a device of {there / GIB:.1f} GiB, of which a tenth is left free, and "
+        f"a batch of {size} images does not fit a device of {in_units(there)}, of which a tenth is left free, and "
         f"{most:,} are counted to fit; {advice}"
     )
 
@@ -92,7 +106,10 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
     datamodule, task, trainer = parts.datamodule, parts.task, parts.trainer
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
     on_cpu = trainer.strategy.root_device.type == "cpu"
-    if seconds == 0 or (on_cpu and 6 * FEW * counted_operations(task.model, datamodule) > seconds * CPU_FLOPS):
+    if seconds == 0:
+        show("speed", "not measured: not asked for")
+        return
+    if on_cpu and 6 * FEW * counted_operations(task.model, datamodule) > seconds * CPU_FLOPS:
         show("speed", f"not measured: a step would take longer than seconds={seconds:g}")
         return
     speed = measured(*trainable(start, min(size, FEW)), trainer, seconds / 4)
@@ -123,9 +140,9 @@ def trainable(start: Start, size: int) -> tuple[Any, DataModule]:
     cfg = changed(start.cfg, {"global_batch_size": size, "data": alone})
     datamodule = build_datamodule(cfg)
     datamodule.setup()
-    cfg = with_found(cfg, datamodule.found)
     model = build_model(cfg.model)
-    task = build_task(cfg, model, build_teacher(cfg), datamodule.vocabulary)
+    teacher = build_teacher(cfg) if "teacher" in cfg else None
+    task = build_task(cfg, model, teacher, datamodule.vocabulary)
     if cfg.activation_checkpointing:
         recompute_activations(model)
     return task, datamodule

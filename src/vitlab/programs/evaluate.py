@@ -14,7 +14,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refusing
 from vitlab.run import console
-from vitlab.run.changed_writing import changed_writing
+from vitlab.run.changed_writing import changed_writing, with_writing
 from vitlab.run.fitting_batch import too_many
 from vitlab.run.result import partial_use
 from vitlab.run.saved_run import SavedRun
@@ -31,7 +31,11 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.trainer.get("limit_test_batches") in (0, False):
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
-    saved = SavedRun.open(cfg.run, given | changed_writing(cfg))
+    saved = with_writing(SavedRun.open(cfg.run, given), cfg)
+    if cfg.templates is not None and not saved.checkpoint["run"]["class_names"]:
+        raise ConfigError(
+            f"templates= are what names of classes are put into, and run={cfg.run} has none; leave it out"
+        )
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
         saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
     check_kept(plain(saved.config)["data"], "data")
@@ -43,6 +47,9 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     callbacks = [Progress(), EvaluationReport(num_worst=cfg.num_worst)]
     trainer = build_trainer(saved.config.trainer, folder, False, callbacks)
     known = None if "device_batch_size" in cfg.data else saved.checkpoint["run"]["device_batch_size"]
+    size = cfg.data.get("device_batch_size") or 0
+    if size > 0 and "global_batch_size" not in cfg.data:  # nothing is accumulated here
+        datamodule.global_batch_size = size * trainer.world_size
     datamodule.attach(trainer, at_most=known, test_split=cfg.split)
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
         raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")

@@ -22,7 +22,7 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
-from vitlab.run.changed_writing import changed_writing
+from vitlab.run.changed_writing import with_writing
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import asked, find_texts, named, text_view
 from vitlab.run.precision import speed_up_float32_products
@@ -43,7 +43,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     written of it, with that of each token."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    saved = SavedRun.open(cfg.run, changed_writing(cfg))
+    saved = with_writing(SavedRun.open(cfg.run), cfg)
     names = names_for(saved, cfg.labels)
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary)

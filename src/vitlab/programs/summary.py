@@ -14,6 +14,7 @@ from torch import nn
 from vitlab.config.build import build
 from vitlab.config.nodes import Node
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
+from vitlab.counting.memory import GIB, in_units
 from vitlab.errors import ConfigError
 from vitlab.invocation import typed
 from vitlab.models import VisionTransformer, parameter_kinds
@@ -21,7 +22,6 @@ from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
 
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
-GIB = 2**30
 WIDTH = 120  # columns of a table that goes to a file
 
 
@@ -86,8 +86,8 @@ def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, opt
     name = cfg.optimizer.algorithm["_target_"].split(".")[-1]
     kept = optimizer_bytes_per_value(optimizer)
     console.print(f"\nmemory in training, {cfg.precision}, as torch's fused kernels save it")
-    console.print(f"  fixed      {memory.fixed / GIB:.2f} GiB: weights, gradients, {kept:.0f} bytes a value for {name}")
-    console.print(f"  per image  {memory.per_image / 2**20:.1f} MiB of activations")
+    console.print(f"  fixed      {in_units(memory.fixed)}: weights, gradients, {kept:.0f} bytes a value for {name}")
+    console.print(f"  per image  {in_units(memory.per_image)} of activations")
     console.print(f"  estimate   a batch of {batch:,} images in {cfg.memory_gib:g} GiB, a tenth of it left free\n")
 
 

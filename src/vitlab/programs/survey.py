@@ -49,6 +49,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     datamodule.prepare_data()
     datamodule.setup()
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
+    classes = counts(splits, datamodule.class_names)
     workers = workers_for(datamodule.loading.num_workers, processes=1)
     found = {name: survey_split(name, split, workers) for name, split in splits.items()}
     groups = repeated({name: f.digests for name, f in found.items()})
@@ -57,7 +58,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     channels = 1 if gray else datamodule.in_chans  # gray images as RGB have the same values in each
     report: dict[str, Any] = {
         "images": {name: len(split) for name, split in splits.items()},
-        "classes": counts(splits, datamodule.class_names),
+        "classes": classes,
         "sizes": dict(Counter(f"{w}x{h}" for f in found.values() for h, w in f.sizes.tolist() if h).most_common(SHOWN)),
         "modes": dict(Counter(mode for f in found.values() for mode in f.modes if mode != "?").most_common()),
         "unreadable": {name: len(f.unreadable) for name, f in found.items()},
@@ -69,8 +70,8 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     }
     output = Path(cfg.output)
     write_json(output / "survey.json", report)
-    write_tables(output, splits, found, groups, report["classes"])
-    write_figure(drawn(splits, found, report["classes"]), output / "survey.png")
+    write_tables(output, splits, found, groups, classes)
+    write_figure(drawn(splits, found, classes), output / "survey.png")
     tell(report, splits, found, groups, output)
     tell_options(report, stated=None if "in_chans" in looked else datamodule.in_chans)
     return report

@@ -72,7 +72,8 @@ def build(start: Start, device: str = "cpu") -> Parts:
         model = build_model(cfg.model)
         if "patch_size" in cfg.data and cfg.data.patch_size is None:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
-    task = build_task(cfg, model, build_teacher(cfg), datamodule.vocabulary)
+    teacher = build_teacher(cfg) if "teacher" in cfg else None
+    task = build_task(cfg, model, teacher, datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
@@ -105,7 +106,7 @@ def begin(start: Start, parts: Parts) -> None:
     if trainer.is_global_zero:
         resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))
         write_whole(start.folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
-        record_start(start.folder, start.kept(start.job.overrides), start.first_step)
+        record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()

@@ -21,7 +21,7 @@ from vitlab.models import StreamLooks, VisionTransformer, encoder_of
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import asked, find_texts, named, text_view
 from vitlab.run.saved_run import SavedRun
-from vitlab.tasks import Contrastive, Task, TextGeneration
+from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.answering import FILL, Asking
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import (
@@ -57,9 +57,15 @@ def visualize(cfg: DictConfig) -> list[Path]:
     task = saved.task()
     if cfg.question is not None:
         asked(cfg, task)  # refuses it of a run that is asked nothing
+    compared = isinstance(task, Contrastive) and views == [SIMILARITIES]
+    if cfg.texts is not None and saved.input_vocabulary is None and not compared:
+        raise ConfigError(
+            f"texts= is of a run that reads texts, or of views={SIMILARITIES} of one that compares images with them; "
+            "leave it out, or set these views"
+        )
     if isinstance(task, TextGeneration) and views in (None, [READING]):
         return read_images(cfg, saved, task) if saved.input_vocabulary is None else read_texts(cfg, saved, task)
-    if isinstance(task, Contrastive) and views == [SIMILARITIES]:
+    if compared:
         return compare(cfg, saved, task)
     views = [view for view in VIEWS if view != "relevance"] if views is None else views
     if READING in views:
@@ -72,9 +78,11 @@ def visualize(cfg: DictConfig) -> list[Path]:
     paths = find_images(cfg.images) if of_images else []
     model = encoder_of(task.model)
     if model is None:
-        raise ConfigError(
-            f"run={cfg.run} is a {type(task.model).__name__}, without attention to look at; give a run of a ViT"
-        )
+        given = " with question=" if isinstance(task, Answering) else ""
+        found = "without attention to look at; give a run of a ViT"
+        if isinstance(task, TextGeneration):
+            found = f"which reads texts too; views={READING}{given} draws where it looks"
+        raise ConfigError(f"run={cfg.run} is a {type(task.model).__name__}, {found}")
     if "relevance" in views:
         check_relevance(task, model)
     device = fastest_device()
@@ -128,7 +136,8 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[
             words = writer.words if isinstance(writer, Asking) else []
             named = {place: word for place, word in enumerate([*words, *tokens]) if word != FILL}
             memory = text.looks.memory[..., list(named), :]
-            yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, list(named.values()), title)
+            rows = "read and written" if words else "written"
+            yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, list(named.values()), title, rows)
             if isinstance(text.looks, StreamLooks):
                 yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, words, tokens, title)
 
@@ -228,5 +237,6 @@ def checked_views(views: ListConfig | str | None) -> list[str] | None:
     names = [str(view) for view in views] if isinstance(views, ListConfig) else [str(views)]
     unknown = [name for name in names if name not in KNOWN]
     if unknown or not names:
-        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join(KNOWN)}")
+        also = f"; {READING} draws {MODALITIES}, too" if MODALITIES in unknown else ""
+        raise ConfigError(f"views={','.join(unknown) or '[]'} is not among: {', '.join(KNOWN)}{also}")
     return names

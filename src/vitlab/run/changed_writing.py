@@ -3,10 +3,26 @@
 from typing import Any
 
 from vitlab.config.nodes import Node
+from vitlab.errors import ConfigError
+from vitlab.run.saved_run import SavedRun
+
+OF_WRITING = {  # keys of a task, what one without them does, and the command's keys that change them
+    "decoding": "writes no texts; leave beam_width= and length_penalty= out",
+    "templates": "compares no images with texts; leave templates= out",
+}
+
+
+def with_writing(saved: SavedRun, cfg: Node) -> SavedRun:
+    """Open a run to write, or to compare with texts, as the command says. Raises ConfigError for one that does not."""
+    changes = changed_writing(cfg)
+    for key in changes.get("task", {}):
+        if key not in saved.config.task:
+            raise ConfigError(f"run={cfg.run} {OF_WRITING[key]}")
+    return saved.changed(changes)
 
 
 def changed_writing(cfg: Node) -> dict[str, Any]:
-    """What the command changes of how a run writes, or compares with texts; a run that does not refuses it."""
+    """What the command changes of how a run writes, or compares with texts."""
     given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
     given = {key: value for key, value in given.items() if value is not None}
     changed: dict[str, Any] = {"decoding": given} if given else {}

@@ -1,5 +1,6 @@
 """Take texts that a user names, alone or in a file, and turn them into what the model of a run reads."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,12 @@ def asked(cfg: Node, task: Any) -> Any:
 def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]:
     """Take a text, or the lines of a file. Raises DataError for none, for one that is empty or longer than the model
     reads, and for one that the vocabulary does not know."""
-    path = Path(texts)
-    found = path.read_text(encoding="utf-8").splitlines() if len(texts) < 256 and path.is_file() else [texts]
+    found = [texts]
+    if os.path.isfile(texts):  # False for what no file can be named
+        try:
+            found = Path(texts).read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"texts: {texts} is no UTF-8 text; save it in UTF-8") from error
     for text in found or [""]:
         if not text.strip():
             raise DataError("texts: one of them is empty, and there is nothing to read")

@@ -61,14 +61,15 @@ def device_name() -> str:
     return f"{cpu_capabilities().get('cpu_name', platform.machine())}, {torch.get_num_threads()} threads"
 
 
-def record_start(folder: Path, overrides: list[str], step: int) -> None:
-    """Append this start to provenance.json: when, from which step, with which overrides, on what."""
+def record_start(folder: Path, overrides: list[str], step: int, last: int) -> None:
+    """Append this start to provenance.json: when, from which step to which, with which overrides, on what."""
     path = folder / "provenance.json"
     starts = earlier_starts(path)
     starts.append(
         {
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "from_step": step,
+            "to_step": last,
             "command": " ".join([typed("train"), *overrides]),
             "device": device_name(),
             "git": git_state(),

@@ -61,7 +61,7 @@ def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
         use = {"predict": f"{typed('predict')} run={run} {given}"}
     if isinstance(task, Answering):
         use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> question='how many?'"}
-    if isinstance(task, Contrastive):
+    if isinstance(task, Contrastive) and not task.has_classes:
         use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> 'labels=[cat,dog]'"}
     return {
         "folder": str(run),

@@ -26,16 +26,14 @@ class Stated:
     class_names: list[str] | None = None
 
 
-def build_teacher(cfg: Node) -> Teacher | None:
-    """Build the teacher that cfg.teacher names, for images as cfg.data gives them; None for tasks without one.
+def build_teacher(cfg: Node) -> Teacher:
+    """Build the teacher that cfg.teacher names, for images as cfg.data gives them.
 
     A node without a model is the model of the run teacher.pretrained. The teacher wants images of the mean, std and
     size that its run, or timm, states; what the node states comes first. Where nobody states a size it is the
     student's. Raises ConfigError or CheckpointError for a teacher that cannot teach, or whose mean and std nobody
     states.
     """
-    if "teacher" not in cfg:
-        return None
     node, data = cfg.teacher, plain(cfg)["data"]
     if node.get("pretrained") is None:
         raise ConfigError(

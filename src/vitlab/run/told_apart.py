@@ -26,11 +26,13 @@ def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
             raise ConfigError(f"{saved.path} has learned from texts, and no names of classes; set labels=[cat,dog]")
         return learned
     if not compares:
-        raise ConfigError(f"{saved.path} has classes of its own, and takes no labels=; give a run of task=contrastive")
-    names = [labels] if isinstance(labels, str) else [str(label) for label in labels]
+        raise ConfigError(
+            f"{saved.path} compares no images with texts, and takes no labels=; give a run of task=contrastive"
+        )
+    names = [label.strip() for label in ([labels] if isinstance(labels, str) else map(str, labels))]
     if len(names) < 2:
         raise ConfigError(f"labels={names}: it takes two to tell images apart; set labels=[cat,dog]")
-    if not all(name.strip() for name in names):
+    if not all(names):
         raise ConfigError(f"labels={names}: one of them is empty; set labels=[cat,dog]")
     if twice := [name for place, name in enumerate(names) if name in names[:place]]:
         raise ConfigError(f"labels={names}: '{twice[0]}' stands there twice; give each once")
@@ -38,9 +40,15 @@ def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
 
 
 def classifier(task: Any, names: Sequence[str]) -> Any:
-    """Let a task tell names apart: as it has learned, or, where it compares images with texts, by theirs."""
+    """Let a task tell names apart: as it has learned, or, where it compares images with texts, by theirs. Raises
+    ConfigError for a name of which the model reads nothing, and for two that it reads as the same."""
     if not isinstance(task, Contrastive):
         return task
+    read: dict[tuple[int, ...], str] = {tuple(task.vocabulary.encode("")): ""}
+    for name in names:
+        if (other := read.setdefault(tuple(task.vocabulary.encode(name)), name)) is not name:
+            told = f"'{name}' as it reads '{other}'" if other else f"nothing of '{name}'"
+            raise ConfigError(f"labels={list(names)}: the model reads {told}; give another name")
     with torch.no_grad():
         return task.zero_shot(names)
 

@@ -77,6 +77,11 @@ class Contrastive(Task):
                 f"the pairs of a batch are compared with each other, and this one is cut into {parts}; set "
                 "data.device_batch_size=null, or global_batch_size smaller"
             )
+        if datamodule.global_batch_size == 1:
+            raise ConfigError(
+                "the pairs of a batch are compared with each other, and this one has one; set global_batch_size=2, or "
+                "larger"
+            )
         if datamodule.trainer.world_size > 1 and datamodule.loading.on_bad_image == "skip":
             raise ConfigError("devices compare as many pairs each; with several set data.loading.on_bad_image=error")
 

@@ -37,7 +37,7 @@ def modalities_figure(whole: Tensor, question: Sequence[str], written: Sequence[
         axes.axhline(even, color=COLOURS[name], linewidth=0.8, linestyle=":")
     axes.set(xlabel="layer (dotted: if all were looked at alike)", ylabel="share of attention", ylim=(0, 1))
     axes.set_xticks(range(1, len(shares) + 1))
-    axes.legend(loc="center right", fontsize=8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)  # above the points
     return figure
 
 

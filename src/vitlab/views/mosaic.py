@@ -104,7 +104,7 @@ def mosaic_figure(
     """Draw a mosaic alone, with a title above it."""
     width, height = mosaic_size(tiles, largest)
     width += 0.08 * max(len(line) for row in rows for line in row.split("\n")) + (0.3 if labels[0] else 0)
-    figure = Figure(figsize=(max(width, 5), height + 0.5), layout="constrained")
+    figure = Figure(figsize=(max(width, 5), height + 0.5), layout="compressed")
     figure.suptitle(title, fontsize=11)
     draw_mosaic(figure.subplots(), tiles, rows, columns, labels, scale)
     return figure

@@ -19,10 +19,12 @@ from vitlab.views.mosaic import Scale, mosaic_figure, numbers, pick
 MOST_LAYERS = 6
 
 
-def reading_figure(image: Tensor, grids: Grids, memory: Tensor, written: Sequence[str], title: str) -> Figure:
-    """A row for each token that was `written`, and columns of layers, the mean over their heads, and that of all: how
-    much of an image (C, H, W) it saw, (1, L, h, M, ·). The first tokens of the memory, which are no patches, are left
-    out."""
+def reading_figure(
+    image: Tensor, grids: Grids, memory: Tensor, tokens: Sequence[str], title: str, rows: str = "written"
+) -> Figure:
+    """A row for each of the `tokens`, which are what `rows` says, and columns of layers, the mean over their heads, and
+    that of all: how much of an image (C, H, W) it saw, (1, L, h, M, ·). The first tokens of the memory, which are no
+    patches, are left out."""
     grid = grids.grids[0] if isinstance(grids, MixedGrids) else grids
     N = grid[0] * grid[1]
     seen = memory[0, ..., -N:].mean(dim=1).cpu()  # (L, M, N)
@@ -31,8 +33,8 @@ def reading_figure(image: Tensor, grids: Grids, memory: Tensor, written: Sequenc
     scale = Scale(PowerNorm(0.5, 0, max(3.0, float(seen.max())), clip=True), HEAT, "times even attention")
     tiles = over(image, seen, grid, scale)
     columns = ["mean", *numbers(layers)]
-    labels = ("written", "layer")
-    return mosaic_figure(tiles, written, columns, title=title, labels=labels, scale=scale, largest=2.2)
+    labels = (rows, "layer")
+    return mosaic_figure(tiles, tokens, columns, title=title, labels=labels, scale=scale, largest=2.2)
 
 
 def texts_figure(looks: Looks, encoder: Tensor, words: Sequence[str], written: Sequence[str], title: str) -> Figure:

@@ -45,12 +45,12 @@ def read_run(path: Path, rename: bool) -> Source:
         facts = {f"encoder.{key}": value for key, value in facts.items()}
         if isinstance(decoder := whole.get("decoder"), dict):
             facts |= {f"decoder.{key}": followed(decoder[key], config) for key in OF_A_DECODER}
-            facts |= {"question_length": whole.get("question_length", 0)}
+            facts |= {"question_length": followed(whole.get("question_length", 0), config)}
         elif isinstance(text := whole.get("text"), dict):
             facts |= {f"text.{key}": followed(text[key], config) for key in OF_A_DECODER}
             facts |= {"text_pool": whole["text_pool"]}
         else:
-            facts |= {key: whole[key] for key in ("decoder_heads", "question_length") if key in whole}
+            facts |= {key: followed(whole[key], config) for key in ("decoder_heads", "question_length") if key in whole}
     vocabularies = {key: checkpoint["run"].get(key) for key in VOCABULARIES}
     return Source(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies

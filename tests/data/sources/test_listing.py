@@ -4,6 +4,7 @@ import pickle
 import re
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from alphabets import letters
@@ -24,6 +25,7 @@ def listing(file, **changes):
         "label_column": None,
         "label_separator": None,
         "text_column": None,
+        "question_column": None,
         "characters": None,
         "tokenizer": None,
         "special_tokens": ["<s>", "</s>", "<pad>"],
@@ -312,6 +314,39 @@ def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, 
     twice = {"path": ["1", "1"], "text": ["ab", "ba"]}
     refused(listing(table(suffix, **twice), text_column="text"), "1 has the text ba, and ab at")
     assert listing(table(suffix, **twice), text_column="text", allow_two_labels=True).open()
+
+
+def test_quotes_that_are_not_closed_are_refused_with_the_line_where_they_begin(table, refused):
+    file = table(path=["1", "2", "3"], label=["a", '"b', "c"])
+    refused(listing(file), "table.csv, line 3: unexpected end of data; close the quotes")
+    file = table(path=["1", "2", "3"], label=["a", '"b" or c', "c"])
+    refused(listing(file), "table.csv, line 3: ',' expected after '\"'; close the quotes")
+
+
+@pytest.mark.parametrize("column", ["label", "text", "question"])
+def test_what_is_no_utf_8_is_refused_with_its_line(table, refused, column):
+    columns = {"path": ["1", "2"], "text": ["ab", "ba"], "question": ["a", "b"], "label": ["a", "b"]}
+    file = table(**columns | {column: ["a", "r\xf6d"]})
+    file.write_bytes(file.read_text().encode("latin-1"))
+    told = {} if column == "label" else {"text_column": "text", "question_column": "question"}
+    refused(listing(file, **told), f"table.csv, line 3: the {column} is no UTF-8 text; save the table in UTF-8")
+
+
+def test_each_image_is_asked_what_stands_beside_it(table, refused):
+    columns = {"path": ["1", "2", "1", "1"], "q": ["who", "who", "why", "who"], "text": ["a", "b", "c", "a"]}
+    told = {"text_column": "text", "question_column": "q"}
+    source = listing(table(**columns), **told)
+    targets = source.open()["train"].targets
+    assert targets.tolist() == ["a", "b", "c", "a"]
+    assert [targets.asked(i) for i in range(4)] == columns["q"]
+    assert targets.images.tolist() == [0, 1, 0, 0]
+    assert targets.num_images == 2
+    assert targets[2:].collate().groups.shape == (2, 0)
+    assert source.found == {"characters": "abchowy"}
+    parts = targets.divide({"train": 0.5, "val": 0.5}, np.random.RandomState(0))
+    assert sorted(map(list, parts.values())) == [[0, 2, 3], [1]]
+    other = columns | {"text": ["a", "b", "c", "b"]}
+    refused(listing(table(**other), **told), "1 has the text b, and a at", "to 'who'; remove one, or set data.source")
 
 
 def test_a_tokenizer_that_is_none_is_refused(table, tmp_path, refused):

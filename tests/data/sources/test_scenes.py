@@ -133,6 +133,7 @@ def test_a_word_gets_its_article():
         ({"alone": 1.5}, ConfigError, r"data\.source\.alone 1\.5 is not in \[0, 1\]"),
         ({"templates": ["a digit"]}, ConfigError, r"are not texts with one \{\} each"),
         ({"words": [["one"], []]}, ConfigError, "do not name two classes or more by a word each"),
+        ({"words": [["one"], ["one"], ["two"]]}, ConfigError, "name 'one' more than once; a word is of one class"),
         ({"words": WORDS[:4]}, ConfigError, "name 4 classes, and the pictures have 10"),
         (
             {"source": Synthetic(num_samples=200, num_classes=10, in_chans=1, image_size=8, noise=0.0)},

@@ -22,6 +22,11 @@ def test_sounds_are_images_of_classes_in_equal_shares():
     assert set(np.bincount(pool.targets.values)) == {4}
 
 
+def test_any_crop_takes_them(cli):
+    run = cli("check", "data=synthetic_tones", "data.source.num_samples=480", "crop=random_resized", "seconds=0")
+    assert run.status == 0, run.err
+
+
 def test_the_rows_of_a_chord_are_loud():
     """Without noise, from the lowest row up: 3 semitones below the middle C, and of each class its own above."""
     pool = tones(noise=0.01).open()["train"]

@@ -27,5 +27,9 @@ class Split(Dataset):
         """Say what a sample is labelled with."""
         return self.pool.targets.words(int(self.indices[index]), class_names)
 
+    def asked(self, index: int) -> str:
+        """Give the question about a sample; "": there is none."""
+        return self.pool.targets.asked(int(self.indices[index]))
+
     def name(self, index: int) -> str:
         return readable(self.pool.name(int(self.indices[index])))

@@ -3,16 +3,8 @@
 import re
 from collections.abc import Iterable
 
-import numpy as np
-
 MOST_CLASSES = 10_000_000  # classes numbered from 0, each of which gets a name, whether it occurs or not
 INTEGER = re.compile(r"-?[0-9]{1,18}")  # longer ones are names
-
-
-def stray(labels: np.ndarray, num_classes: int) -> int | None:
-    """Find the first of labels (n,), counted from 0, that is no class; None if there is none."""
-    odd = (labels < 0) | (labels >= num_classes)
-    return int(odd.argmax()) if odd.any() else None
 
 
 def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:

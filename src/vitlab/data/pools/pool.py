@@ -21,13 +21,15 @@ class Pool:
     int64 numbers the shard that each image lies in, for an order that reads few shards at a time; None where any order
     costs the same. `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size.
     `unreadable` says why images are known not to be readable. A pool that makes its images anew in every epoch makes
-    each of so many `draws`; 0: an image is always the same.
+    each of so many `draws`; 0: an image is always the same. `computed`: images lie nowhere, and are made when they are
+    asked for.
     """
 
     groups: np.ndarray | None = None
     pixels: np.ndarray | None = None
     unreadable: Mapping[int, str] = {}
     draws = 0
+    computed = False
 
     def __init__(self, targets: Targets, fingerprint: str):
         self.targets = targets

@@ -6,7 +6,7 @@ import numpy as np
 
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.targets import OneClass, Targets
+from vitlab.data.targets import Classes, OneClass, Targets
 from vitlab.errors import ConfigError, DataError
 from vitlab.seeding import counted_seed
 
@@ -71,7 +71,8 @@ def remedy(empty: str, targets: Targets, fractions: dict[str, float]) -> str:
             return f"the {empty} split holds no image; set {words}"
     names = ["train", *fractions]
     told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    return f"{len(targets):,} images are too few to divide into {told}; add images, of each class at least {len(names)}"
+    each = f", of each class at least {len(names)}" if isinstance(targets, Classes) else ""
+    return f"{targets.num_images:,} images are too few to divide into {told}; add images{each}"
 
 
 def candidates(empty: str, fractions: dict[str, float]) -> Iterator[dict[str, float]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.pools.labels import MOST_CLASSES, stray
+from vitlab.data.pools.labels import MOST_CLASSES
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.pools.split_names import SPLITS, check_splits
-from vitlab.data.targets import Targets, classes_in
+from vitlab.data.targets import Targets, classes_in, stray
 from vitlab.errors import ConfigError, DataError
 
 LOOKED_AT = 4096  # images of which a fingerprint is made, evenly spaced

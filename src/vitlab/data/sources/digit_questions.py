@@ -167,5 +167,4 @@ class QuestionPool(Pool):
         return images
 
     def name(self, i: int) -> str:
-        targets: Answers = self.targets  # type: ignore[assignment]
-        return f"scene {i}: {targets.questions.values[i]}"
+        return f"scene {i}"

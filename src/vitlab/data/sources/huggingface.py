@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools import file_content
-from vitlab.data.pools.labels import numbered, stray
+from vitlab.data.pools.labels import numbered
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import check_splits
-from vitlab.data.targets import OneClass, Targets, multi_hot
+from vitlab.data.targets import OneClass, Targets, multi_hot, stray
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves

@@ -13,7 +13,7 @@ from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.sources.tables import READERS, place_of, read_table
 from vitlab.data.sources.vocabularies import vocabulary_for
-from vitlab.data.targets import OneClass, SeveralTexts, Targets, Texts, multi_hot
+from vitlab.data.targets import Answers, OneClass, SeveralTexts, Targets, Texts, multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -35,6 +35,7 @@ class Listing:
     `text_column` in place of `label_column`: a text of each image, which is to be written or compared with it, in the
     pieces of a `tokenizer`, a file of that library with these `special_tokens`, or in `characters`; null: those that
     occur in the rows for training, which `found` then holds. `begin_token`: the one that begins a text is read with it.
+    `question_column` beside it: a question about the image of each row, which the text answers.
     """
 
     in_chans = None
@@ -49,6 +50,7 @@ class Listing:
         label_column: str | None,
         label_separator: str | None,
         text_column: str | None,
+        question_column: str | None,
         characters: str | None,
         tokenizer: str | None,
         special_tokens: list[str],
@@ -61,7 +63,10 @@ class Listing:
         self.file = Path(file)
         self.root = str(self.file.parent) if root is None else root
         of_labels = {"label_column": label_column, "label_separator": label_separator, "class_names": class_names}
-        check_kind(text_column, of_labels, {"characters": characters, "tokenizer": tokenizer})
+        written = {"characters": characters, "tokenizer": tokenizer}
+        check_kind(text_column, of_labels, {"question_column": question_column, **written})
+        if None not in written.values():
+            raise ConfigError("data.source.characters and data.source.tokenizer are two vocabularies; give one")
         if len(special_tokens) != 3:
             raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
         if begin_token and tokenizer is None:
@@ -70,6 +75,7 @@ class Listing:
         self.begin_token = begin_token
         self.told, column = ("label", label_column or LABEL) if text_column is None else ("text", text_column)
         columns = {"path_column": path_column, f"{self.told}_column": column, "split_column": split_column}
+        columns["question_column"] = question_column
         self.columns = {key: column for key, column in columns.items() if column is not None}
         if label_separator == "":
             raise ConfigError(
@@ -92,7 +98,9 @@ class Listing:
         table = read_table(self.file, self.columns)
         key = f"{self.told}_column"
         paths, told = table["path_column"], table[key]
+        questions = table.get("question_column")
         needed = {"path_column": paths} | ({key: told} if self.separator is None else {})
+        needed |= {} if questions is None else {"question_column": questions}
         for key, column in needed.items():
             for row, value in enumerate(column):
                 if not value.strip():
@@ -102,8 +110,8 @@ class Listing:
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
         names = [self._names(words) for words in told]
-        images = self._images(paths, names)
-        targets = self._texts(splits, told, images) if self.told == "text" else self._classes(splits, names)
+        images = self._images(paths, names, questions or [""] * len(paths))
+        targets = self._texts(splits, told, questions, images) if self.told == "text" else self._classes(splits, names)
         return {
             split: FilePool.listed([paths[row] for row in rows], targets[split], self.root)
             for split, rows in splits.items()
@@ -125,10 +133,17 @@ class Listing:
                 targets[split] = OneClass(np.array(classes, np.int64)[:, 0])
         return targets
 
-    def _texts(self, splits: Mapping[str, np.ndarray], texts: Sequence[str], images: np.ndarray) -> dict[str, Targets]:
-        """Say in which tokens the texts are written, and refuse one that they cannot write."""
+    def _texts(
+        self,
+        splits: Mapping[str, np.ndarray],
+        texts: Sequence[str],
+        questions: Sequence[str] | None,
+        images: np.ndarray,
+    ) -> dict[str, Targets]:
+        """Say in which tokens the texts are written, and the questions, and refuse one that they cannot write."""
+        both = [texts] if questions is None else [questions, texts]
         vocabulary = vocabulary_for(
-            (texts[row] for row in splits["train"]),
+            (some[row] for some in both for row in splits["train"]),
             characters=self.characters,
             tokenizer=self.tokenizer,
             special_tokens=self.special_tokens,
@@ -138,14 +153,18 @@ class Listing:
             self.found = {"characters": "".join(vocabulary.pieces)}
         for row in np.concatenate(list(splits.values())):
             try:
-                vocabulary.encode(texts[row])
+                for some in both:
+                    vocabulary.encode(some[row])
             except DataError as error:
                 raise DataError(f"{place_of(self.file, row)}: {error}; {self._remedy()}") from error
-        several = len(np.unique(images)) < len(images)
+        kind = SeveralTexts if len(np.unique(images)) < len(images) else Texts
         targets: dict[str, Targets] = {}
         for split, rows in splits.items():
             own = [texts[row] for row in rows]
-            targets[split] = SeveralTexts(own, vocabulary, images[rows]) if several else Texts(own, vocabulary)
+            if questions is None:
+                targets[split] = kind(own, vocabulary, images[rows])
+            else:
+                targets[split] = Answers(own, vocabulary, [questions[row] for row in rows], {}, images[rows])
         return targets
 
     def _remedy(self) -> str:
@@ -153,7 +172,7 @@ class Listing:
         if self.tokenizer is not None:
             return "correct it, or take another data.source.tokenizer"
         whose = "that of the training rows" if self.found else "data.source.characters"
-        return f"this vocabulary is {whose}: correct the text, or give all characters in data.source.characters"
+        return f"this vocabulary is {whose}: correct the text, or train with all characters in data.source.characters"
 
     def _names(self, label: str) -> tuple[str, ...]:
         """List the classes that a label names."""
@@ -161,11 +180,12 @@ class Listing:
             return (label,)
         return tuple(name for part in label.split(self.separator) if (name := part.strip()))
 
-    def _images(self, paths: Sequence[str], names: Sequence[tuple[str, ...]]) -> np.ndarray:
+    def _images(self, paths: Sequence[str], names: Sequence[tuple[str, ...]], questions: Sequence[str]) -> np.ndarray:
         """Find the first row of the file in each row, (n,) int64. Raises DataError for a path that leads out of the
-        root, and for a file that has two labels."""
+        root, and for a file that has two labels, or two answers to one question."""
         roots = [os.path.join(root, "") for root in (os.path.abspath(self.root), os.path.realpath(self.root))]
         rows: dict[str, int] = {}
+        asked: dict[tuple[str, str], int] = {}
         images = np.empty(len(paths), np.int64)
         for row, path in enumerate(paths):
             place = os.path.normpath(path)
@@ -176,12 +196,14 @@ class Listing:
                     f"{place_of(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
                     "data.source.root to a folder that holds all images, or data.source.allow_outside=true"
                 )
-            earlier = images[row] = rows.setdefault(place, row)
+            images[row] = rows.setdefault(place, row)
+            earlier = asked.setdefault((place, questions[row]), row)
             if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
                 one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
                 raise DataError(
                     f"{place_of(self.file, row)}: {path} has the {self.told} {one}, and {other} at "
-                    f"{place_of(self.file, earlier)}; remove one, or set data.source.allow_two_labels=true"
+                    f"{place_of(self.file, earlier)}{f', to {question!r}' if (question := questions[row]) else ''}; "
+                    "remove one, or set data.source.allow_two_labels=true"
                 )
         return images
 
@@ -200,8 +222,7 @@ class Listing:
 
 
 def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: Mapping[str, Any]) -> None:
-    """Raise ConfigError for keys of labels beside a column of texts, for keys of texts without it, and for both ways to
-    say how texts are written."""
+    """Raise ConfigError for keys of labels beside a column of texts, and for keys of texts without it."""
     given = [key for key, value in (of_labels if text_column is not None else of_texts).items() if value is not None]
     if text_column is not None and given:
         raise ConfigError(
@@ -210,5 +231,3 @@ def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: 
         )
     if given and text_column is None:
         raise ConfigError(f"data.source.{given[0]} is of texts; name their column in data.source.text_column")
-    if None not in of_texts.values():
-        raise ConfigError(f"{' and '.join(f'data.source.{key}' for key in of_texts)} are two vocabularies; give one")

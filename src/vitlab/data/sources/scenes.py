@@ -67,6 +67,9 @@ class Scenes:
             raise ConfigError(f"data.source.templates {templates} are not texts with one {{}} each")
         if len(words) < 2 or not all(words):
             raise ConfigError(f"data.source.words {words} do not name two classes or more by a word each")
+        every = [word for names in words for word in names]
+        if twice := next((word for word in every if every.count(word) > 1), None):
+            raise ConfigError(f"data.source.words name '{twice}' more than once; a word is of one class")
         self.source, self.words, self.templates = source, words, templates
         self.class_names = [names[0] for names in words]
         self.in_chans = source.in_chans

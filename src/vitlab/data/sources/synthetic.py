@@ -58,6 +58,7 @@ class WavePool(Pool):
     """The images of a `Synthetic`, computed when they are asked for."""
 
     targets: Classes
+    computed = True
 
     def __init__(self, source: Synthetic, targets: Classes):
         num_classes = len(source.class_names)

@@ -59,6 +59,8 @@ class SyntheticTones:
 class TonePool(Pool):
     """Spectrograms, computed when they are asked for."""
 
+    computed = True
+
     def __init__(self, targets: OneClass, image_size: int, noise: float):
         described = f"{image_size}/{noise}".encode() + targets.tobytes()
         super().__init__(targets, hashlib.blake2b(described, digest_size=8).hexdigest())
@@ -104,4 +106,4 @@ def spectrogram(sound: np.ndarray, size: int) -> np.ndarray:
     real, imaginary = (frames @ waves(size)).reshape(len(frames), 2, size).swapaxes(0, 1)
     decibels = 10 * np.log10(real**2 + imaginary**2 + 1e-9)  # (T, F)
     louder = (decibels - np.median(decibels)) / LOUD
-    return np.round(64 + 64 * louder).clip(0, 255).astype(np.uint8).T[::-1]
+    return np.ascontiguousarray(np.round(64 + 64 * louder).clip(0, 255).astype(np.uint8).T[::-1])

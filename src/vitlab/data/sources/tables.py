@@ -1,6 +1,7 @@
 """Read columns of a CSV or Parquet file, as text."""
 
 import csv
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 MOST_LETTERS = 2**20  # of a line
+NO_TEXT = re.compile("[\udc80-\udcff]")  # bytes that stand for themselves
 
 
 def read_table(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
@@ -28,30 +30,39 @@ def place_of(file: Path, row: int) -> str:
     """Say where a row stands: by the line of a CSV file, since rows may be blank or take several lines."""
     if file.suffix.lower() != ".csv":
         return f"{file}, row {row + 1}"
-    rows = csv.reader(lines_of(file))
-    next(rows)  # the header
-    filled = (rows.line_num for values in rows if values)
-    return f"{file}, line {next(islice(filled, row, None))}"
+    line, _ = next(islice(rows_of(file), row + 1, None))  # behind the header
+    return f"{file}, line {line}"
 
 
 def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """Read the columns as they are written. Raises DataError for a missing column and for a row of another length."""
-    rows = csv.reader(lines_of(file))
-    try:
-        header = next(rows, [])
-        check_columns(file, columns, header)
-        places = [header.index(column) for column in columns.values()]
-        table: list[list[str]] = [[] for _ in places]
-        for row in filter(None, rows):
-            if len(row) != len(header):
-                raise DataError(
-                    f"{file}, line {rows.line_num}: {len(row)} values for {len(header)} columns; quote the commas"
-                )
-            for values, place in zip(table, places, strict=True):
-                values.append(row[place])
-    except csv.Error as error:
-        raise DataError(f"{file}, line {rows.line_num}: {error}; close the quotes, or shorten the value") from error
+    """Read the columns as they are written. Raises DataError for a missing column, for a row of another length, and for
+    what is no UTF-8 text, but for a path, which may be any bytes."""
+    rows = rows_of(file)
+    _, header = next(rows, (1, []))
+    check_columns(file, columns, header)
+    places = [header.index(column) for column in columns.values()]
+    table: list[list[str]] = [[] for _ in places]
+    for line, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"{file}, line {line}: {len(row)} values for {len(header)} columns; quote the commas")
+        for key, values, place in zip(columns, table, places, strict=True):
+            if NO_TEXT.search(row[place]) and key != "path_column":
+                raise DataError(f"{file}, line {line}: the {columns[key]} is no UTF-8 text; save the table in UTF-8")
+            values.append(row[place])
     return dict(zip(columns, table, strict=True))
+
+
+def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the line that it begins in. Raises DataError for one that does not
+    end, or has letters behind closed quotes."""
+    rows, line = csv.reader(lines_of(file), strict=True), 1
+    try:
+        for row in rows:
+            if row:
+                yield line, row
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{file}, line {line}: {error}; close the quotes, or shorten the value") from error
 
 
 def lines_of(file: Path) -> Iterator[str]:

@@ -26,8 +26,8 @@ class AnswerBatch(NamedTuple):
 
 
 class Answers(Texts):
-    """n answers, and as many questions, in one vocabulary. `groups` name what is scored by itself: of each, which
-    questions belong to it, (n,) bool."""
+    """n answers, and as many questions, in one vocabulary, of `images` as a `Texts` has them. `groups` name what is
+    scored by itself: of each, which questions belong to it, (n,) bool."""
 
     kind = "with a question and its answer each"
 
@@ -37,22 +37,27 @@ class Answers(Texts):
         vocabulary: Vocabulary,
         questions: np.ndarray | Sequence[str],
         groups: dict[str, np.ndarray],
+        images: np.ndarray | None = None,
     ):
-        super().__init__(values, vocabulary)
+        super().__init__(values, vocabulary, images)
         self.questions = Texts(questions, vocabulary)
         self.groups = groups
 
     def __getitem__(self, indices: Indices) -> "Answers":
         assert self.vocabulary is not None
         groups = {name: belongs[indices] for name, belongs in self.groups.items()}
-        return Answers(self.values[indices], self.vocabulary, self.questions.values[indices], groups)
+        questions, images = self.questions.values[indices], self.images[indices]
+        return Answers(self.values[indices], self.vocabulary, questions, groups, images)
 
     def tobytes(self) -> bytes:
         return super().tobytes() + b"\0" + self.questions.tobytes()
 
     def collate(self) -> AnswerBatch:  # type: ignore[override]  # a text's, and more
-        groups = torch.from_numpy(np.stack(list(self.groups.values()), axis=1))
+        groups = torch.from_numpy(np.array(list(self.groups.values()), bool).reshape(len(self.groups), len(self)).T)
         return AnswerBatch(*super().collate(), self.questions.collate().codes, groups)
 
+    def asked(self, i: int) -> str:
+        return str(self.questions.values[i])
+
     def words(self, i: int, class_names: Sequence[str]) -> str:
-        return f"{self.questions.values[i]} {self.values[i]}"
+        return f"{self.asked(i)} {self.values[i]}"

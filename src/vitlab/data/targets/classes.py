@@ -131,3 +131,9 @@ def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> SeveralClass
     rows = np.repeat(np.arange(len(labels)), [len(classes) for classes in labels])
     hot[rows, [k for classes in labels for k in classes]] = 1
     return SeveralClasses(hot)
+
+
+def stray(labels: np.ndarray, num_classes: int) -> int | None:
+    """Find the first of labels (n,), counted from 0, that is no class; None if there is none."""
+    odd = (labels < 0) | (labels >= num_classes)
+    return int(odd.argmax()) if odd.any() else None

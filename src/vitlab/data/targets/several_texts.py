@@ -3,16 +3,12 @@
 n texts, B batch, L tokens of the longest text
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vitlab.data.targets.targets import Indices
 from vitlab.data.targets.texts import Texts
-from vitlab.vocabulary import Vocabulary
 
 
 class ImageTextBatch(NamedTuple):
@@ -24,17 +20,9 @@ class ImageTextBatch(NamedTuple):
 
 
 class SeveralTexts(Texts):
-    """n texts with the number of the image that each is of, (n,) int64. A pool is divided image by image, so that all
-    texts of one are in one split."""
+    """n texts, several of which are of one image; a batch says which."""
 
     kind = "with several texts each"
-
-    def __init__(self, values: np.ndarray | Sequence[str], vocabulary: Vocabulary | None, images: np.ndarray):
-        super().__init__(values, vocabulary)
-        self.images = images
-
-    def __getitem__(self, indices: Indices) -> "SeveralTexts":
-        return SeveralTexts(self.values[indices], self.vocabulary, self.images[indices])
 
     def tobytes(self) -> bytes:
         return super().tobytes() + b"\0" + self.images.tobytes()
@@ -42,8 +30,3 @@ class SeveralTexts(Texts):
     def collate(self) -> ImageTextBatch:  # type: ignore[override]  # a text's, and more
         codes, lengths = super().collate()
         return ImageTextBatch(codes, lengths, torch.as_tensor(self.images, dtype=torch.long))
-
-    def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
-        _, firsts, which = np.unique(self.images, return_index=True, return_inverse=True)
-        parts = Texts(self.values[firsts]).divide(fractions, random)
-        return {name: np.flatnonzero(np.isin(which, part)) for name, part in parts.items()}

@@ -30,6 +30,11 @@ class Targets(ABC):
     def __getitem__(self, indices: Indices) -> Self:
         return type(self)(self.values[indices])
 
+    @property
+    def num_images(self) -> int:
+        """Count the images, each once."""
+        return len(self)
+
     def tolist(self) -> list[Any]:
         return self.values.tolist()
 
@@ -46,13 +51,21 @@ class Targets(ABC):
     def words(self, i: int, class_names: Sequence[str]) -> str:
         """Say for a reader what the i-th image is labelled with."""
 
+    def asked(self, i: int) -> str:
+        """Give the question about the i-th image; "": there is none."""
+        return ""
+
     def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
         """Share the images out at random: sorted indices for each name in `fractions`, which add up to 1."""
-        order = random.permutation(len(self))
-        cuts = np.round(len(self) * np.cumsum(list(fractions.values()))[:-1]).astype(int)
-        return {name: np.sort(part) for name, part in zip(fractions, np.split(order, cuts), strict=True)}
+        return shared_out(len(self), fractions, random)
 
     def shares(self, collated: Any, num_classes: int) -> Tensor:
         """Turn what `collate` gave into how much of each class there is (B, K), which mixing averages. Raises
         ConfigError for what has no average."""
         raise ConfigError(f"images {self.kind} cannot be mixed; set mixing=none")
+
+
+def shared_out(n: int, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
+    """Share n things out at random: sorted numbers for each name in `fractions`, which add up to 1."""
+    cuts = np.round(n * np.cumsum(list(fractions.values()))[:-1]).astype(int)
+    return {name: np.sort(part) for name, part in zip(fractions, np.split(random.permutation(n), cuts), strict=True)}
