@@ -52,6 +52,10 @@ def test_the_same_command_again_goes_on_and_then_has_nothing_left_to_do(cli, tmp
     assert "nothing is left to do" in done.out
     assert str(folder.relative_to(tmp_path)) in done.out
     assert (folder / "metrics.csv").stat().st_mtime_ns == before
+    run_lock.leave_all()  # as the end of its process does
+    checked = cli("check", *TINY, *AUTO)
+    assert checked.status == 0, checked.err
+    assert checked.out.split(maxsplit=1) == ["answer", f"{done.out.splitlines()[-1]}\n"]
 
 
 @pytest.mark.slow

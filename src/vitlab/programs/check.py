@@ -18,6 +18,7 @@ from vitlab.counting.memory import GIB, MIB, RESERVE, in_units
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
+from vitlab.reports.run import result_of
 from vitlab.run import console
 from vitlab.run.demand import devices_that_share, memory_of_one, share_of
 from vitlab.run.fitting_batch import fitting, memory_of
@@ -37,7 +38,13 @@ def check(cfg: DictConfig) -> None:
     """Print what the training of this config is and demands, from a model that holds no numbers, and the speed of a few
     steps. Raises the VitlabError that the training would raise, with what to change."""
     job = Job.current()
-    start = resume_or_new(with_own_run(cfg, job.folder), job, job.folder)
+    if cfg.resume == AUTO:
+        found = run_of(cfg, job.folder)
+        if found is not None and result_of(found) is not None:
+            show("answer", f"{found} has come to its end: nothing is left to do")
+            return
+        cfg = changed(cfg, {"resume": None if found is None else str(found)})
+    start = resume_or_new(cfg, job, job.folder)
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     parts = train.build(start, device="meta")
@@ -51,13 +58,10 @@ def check(cfg: DictConfig) -> None:
     show("answer", "yes")
 
 
-def with_own_run(cfg: DictConfig, folder: Path) -> DictConfig:
-    """Put in place of resume=auto the run that the training would go on with; null where it would begin a new one."""
-    if cfg.resume != AUTO:
-        return cfg
+def run_of(cfg: DictConfig, folder: Path) -> Path | None:
+    """Find the run that the training would go on with."""
     there = [folder] if has_state(folder) else sorted(Path("runs", cfg.name).glob("*"))
-    found = own_run(without(cfg, OWN_KEYS), there)
-    return changed(cfg, {"resume": None if found is None else str(found)})
+    return own_run(without(cfg, OWN_KEYS), there)
 
 
 def show_memory(parts: Parts, cfg: DictConfig) -> None:
