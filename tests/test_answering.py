@@ -112,7 +112,7 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
             "has 20 tokens with its end, and the model",
         ),
         ("predict", ["images=.", "question=' '"], "question: it is empty, and there is nothing to answer"),
-        ("predict", ["images=.", "question=3"], "question 3 is not a name or null; quote it: question=\"'3'\""),
+        ("predict", ["images=.", "question=3"], "question 3 is not a name or null; quote it: 'question=\"3\"'"),
         ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
         (
             "train",

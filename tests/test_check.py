@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from coloured import ask
+from conftest import refuses
 from test_looking import colour, pngs
 from test_own_questions import OWN
 
@@ -152,6 +153,14 @@ def test_a_batch_that_is_advised_is_one_that_fits(cli):
     refused = cli("check", *SMALL, "memory_gib=0.005")
     advised = refused.err.rpartition("set ")[2].strip()
     assert cli("check", *SMALL, "memory_gib=0.005", advised).status == 0
+
+
+def test_a_folder_that_is_named_is_the_only_one_that_is_looked_at(cli, tmp_path, short_run):
+    shutil.copytree(short_run, tmp_path / "runs" / "vit_mu4_digits" / "other")
+    named = ["resume=auto", "seconds=0", f"hydra.run.dir={tmp_path / 'runs' / 'vit_mu4_digits' / 'other'}"]
+    for words in (named, named[1:]):
+        run = cli("check", *SMALL, *words)
+        assert refuses(run, "holds a run; go on with it by resume="), run.err
 
 
 def test_a_disk_without_room_is_refused(cli, monkeypatch):

@@ -2,16 +2,19 @@
 
 import functools
 import itertools
+import shlex
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from vitlab.config.annotations import accepts, check_annotations, keywords
+from vitlab.config.annotations import accepts, as_text, check_annotations, check_value, keywords
 from vitlab.config.build import parts, plain
 from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.errors import ConfigError
 from vitlab.run.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by the room of the constructor
@@ -130,6 +133,16 @@ def test_every_yaml_says_in_its_first_line_what_it_is(path):
     line = first[1] if first[0].startswith("# @package") else first[0]
     assert line.startswith("# ")
     assert len(line) > 10
+
+
+@pytest.mark.parametrize(
+    "names", [["two", 3], ["a, b", 3], ["1", 2], ["null", 3.5], ["it's", True], ['"', 1], ["a]", 1], ["\\", 1]]
+)
+def test_the_advice_to_quote_gives_the_texts_that_were_meant(names):
+    with pytest.raises(ConfigError, match="; quote it: ") as refusal:
+        check_value(list[str], names, "labels")
+    (word,) = shlex.split(str(refusal.value).partition("; quote it: ")[2])
+    assert OverridesParser.create().parse_override(word).value() == as_text(names)
 
 
 def test_annotations_refuse_other_types():

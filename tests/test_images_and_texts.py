@@ -134,7 +134,7 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
         (
             "predict",
             ["images=.", "labels=[two,3]"],
-            "labels ['two', 3] is not a list of names or null; quote it: labels=",
+            "labels ['two', 3] is not a list of names or null; quote it: 'labels=[\"two\",\"3\"]'",
         ),
         ("predict", ["images=.", "labels=[two,'two-']"], "the model reads 'two-' as it reads 'two'; give another name"),
         ("predict", ["images=.", "labels=[two,'-']"], "the model reads nothing of '-'; give another name"),

@@ -52,9 +52,19 @@ def test_a_reader_finds_room_for_its_questions(cli, own):
     assert run.status == 0, run.err
     config = file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["config"]
     assert config["found"]["input_max_length"] + config["found"]["max_length"] == 20
+    tuned = cli("train", *words, "model.pretrained=reader", tiny=False, folder="tuned")
+    assert tuned.status == 0, tuned.err
     (own / "reader" / "result.json").unlink()
     again = cli("evaluate", "run=reader")
     assert again.status == 0, again.err
+
+
+def test_training_begins_with_the_weights_of_such_a_run(cli, own):
+    words = [*OWN, *BARE[1:], "trainer.max_steps=1", "model.pretrained=run"]
+    run = cli("train", *words, tiny=False, folder="tuned")
+    assert run.status == 0, run.err
+    run = cli("train", *words, "data.input_max_length=16", tiny=False, folder="longer")
+    assert refuses(run, "computes with question_length 14, and the model with 16; set model.question_length"), run.err
 
 
 @pytest.mark.parametrize(

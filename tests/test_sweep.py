@@ -125,12 +125,19 @@ def test_a_folder_that_is_no_sweep_is_left_alone(cli, tmp_path, name):
 
 def test_what_a_killed_start_leaves_is_replaced(tmp_path):
     sweep = SweepFolder(tmp_path)
-    for name in ("jobs/a/job.json", "jobs/a/.config.yaml.1.tmp", "study.journal", "nursery.log", ".lock"):
+    for name in (
+        "jobs/a/job.json",
+        "jobs/a/.config.yaml.1.tmp",
+        ".hydra/config.yaml",
+        "study.journal",
+        "nursery.log",
+        ".lock",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     sweep.check_new()
     sweep.clear()
-    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock", ".hydra"}
 
 
 def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):
@@ -205,6 +212,27 @@ def test_a_damaged_job_is_not_gone_on_with(cli, tmp_path, content):
     run = cli("train", "resume=runs/a/job", tiny=False)
     assert run.status == 4
     assert "of a sweep's job is damaged" in run.err
+
+
+@pytest.mark.parametrize("content", ["", "5", "[1]", "a: [", "a: 1", "\0"])
+def test_a_damaged_config_of_a_job_is_not_gone_on_with(cli, tmp_path, content):
+    (home := tmp_path / "runs" / "a" / "jobs" / "job").mkdir(parents=True)
+    (home / "job.json").write_text('{"choices": {}, "run_id": "a"}')
+    (home / "config.yaml").write_text(content)
+    run = cli("train", "resume=runs/a/job", tiny=False)
+    assert run.status == 4
+    assert "of a sweep's job is damaged" in run.err
+
+
+def test_jobs_are_frozen_without_torch(tmp_path):
+    """It costs a second, and the sweeper would hold it in memory for as long as its jobs run."""
+    words = [str(SRC / "train.py"), *SEARCH, "hydra/sweeper=vitlab_random", f"hydra.sweep.dir={tmp_path / 'a'}"]
+    code = f"import runpy, sys; sys.argv = {words}\n"
+    code += "import vitlab.sweeps.start\nvitlab.sweeps.start.work_off = lambda *arguments: None\n"
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a" / "sweep.json").is_file()
 
 
 def test_resume_in_a_sweep_is_refused(cli, digits_run):
@@ -308,7 +336,7 @@ def test_a_search_knows_whole_numbers(cli, tmp_path, not_begun, words, axis):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("model.depth=interval(0,0.5)", "model.depth is a whole number"),
+        ("model.depth=interval(0,0.5)", "model.depth holds a whole number"),
         ("model=interval(1,3)", "chosen by name"),
         ("seed=range(3,1)", "gives no value"),
         ("seed=1,1", "gives 1 twice"),

@@ -13,7 +13,7 @@ from vitlab.data.images.squares import CenterCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool
-from vitlab.data.targets import OneClass
+from vitlab.data.targets import OneClass, Texts
 from vitlab.run.overlap import print_overlap, sentence
 
 NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
@@ -78,6 +78,9 @@ def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "MOST_FILES", 30)
     monkeypatch.setattr(Pool, "load", lambda *args: pytest.fail("no file is read"))
     assert "40 files would delay the start; vitlab survey with" in sentence(overlap(splits))
+    asked = Texts(["a"] * 40, images=np.repeat(np.arange(20), 2))  # two questions about each image
+    twice = FilePool([first.name(i // 2) for i in range(40)], asked, "")
+    assert "20 files were not compared" in overlap({"train": split_of(twice)}, seconds=0).unchecked
     monkeypatch.setattr(duplicates, "MOST_BYTES", 100)
     assert "pixels would delay the start" in overlap({"train": split_of(in_memory(NOISE))}).unchecked
     remote = Pool(OneClass(np.zeros(3, np.int64)), "")

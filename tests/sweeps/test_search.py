@@ -172,9 +172,13 @@ def test_a_search_ends_whose_first_jobs_are_all_refused(tmp_path, capsys):
         search.note(search.next(), State(status="failed", exit_status=2, failures=number))
     assert not search.more
     search.conclude([])
-    assert "all of the first 3 jobs were refused" in capsys.readouterr().out
+    assert "all 3 new jobs were refused" in capsys.readouterr().out
     search.note(search.sweep.jobs()[0], State(status="done"))  # what was refused may be right at its second try
     assert search.more
+    again = RandomSearch(search.sweep, compose, axes=AXES, num_trials=9, seed=3)
+    for job in again.sweep.jobs():
+        again.note(job, State(status="failed", exit_status=2))
+    assert again.more  # the same typed again tries others
 
 
 def test_several_objectives_have_a_front(tmp_path):

@@ -1,6 +1,7 @@
 """Start sweeps for Hydra, which expands what varies; vitlab freezes the jobs, runs them, and resumes them."""
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -234,9 +235,9 @@ def values_of(one: Override) -> list[str]:
         raise ConfigError(f"{one.input_line}: {in_one_line(error)}") from error
     if not values:
         raise ConfigError(f"{one.input_line} gives no value; list them: {one.get_key_element()}=A,B")
-    repeated = [value for value in values if values.count(value) > 1]
-    if repeated:
-        raise ConfigError(f"{one.input_line} gives {repeated[0]} twice; leave one of them out")
+    most, times = Counter(values).most_common(1)[0]
+    if times > 1:
+        raise ConfigError(f"{one.input_line} gives {most} twice; leave one of them out")
     return values
 
 

@@ -3,12 +3,14 @@ max_epochs=abc."""
 
 import inspect
 import math
+import shlex
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.renamed import refuse_old
@@ -103,7 +105,8 @@ def check_value(hint: Any, value: Any, key: str) -> None:
         raise ConfigError(f"{key} {shown(value)} is not finite")
     if not accepts(hint, value):
         refuse_old(key)
-        quotes = f'; quote it: {key}="{quoted(value)}"' if accepts(hint, as_text(value)) else ""
+        text = as_text(value)
+        quotes = f"; quote it: {shlex.quote(f'{key}={quoted(text)}')}" if accepts(hint, text) else ""
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}{quotes}")
 
 
@@ -111,14 +114,14 @@ def as_text(value: Any) -> Any:
     """Give numbers, true and false as text, also those in a list."""
     if isinstance(value, list):
         return [as_text(item) for item in value]
-    return str(value) if isinstance(value, int | float) else value
+    return shown(value) if isinstance(value, int | float) else value
 
 
 def quoted(value: Any) -> str:
-    """Write texts as on the command line, with quotes around what would be read as something else."""
+    """Write texts as Hydra reads them."""
     if isinstance(value, list):
         return f"[{','.join(map(quoted, value))}]"
-    return value if isinstance(value, str) else f"'{shown(value)}'"
+    return QuotedString(value, Quote.double).with_quotes()
 
 
 def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> None:

@@ -171,6 +171,8 @@ def frozen_run(home: Path) -> dict[str, Any]:
     try:
         job = json.loads((home / "job.json").read_bytes())
         config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
+        if "model" not in (config or ()):
+            raise ValueError("config.yaml has no model")
         return {"run": {"config": config, "choices": dict(job["choices"]), "wandb_id": str(job["run_id"])}}
-    except (FileNotFoundError, IsADirectoryError, ValueError, TypeError, LookupError, YAMLError) as error:
+    except (OSError, ValueError, TypeError, LookupError, YAMLError) as error:
         raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {in_one_line(error)}") from error

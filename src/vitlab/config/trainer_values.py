@@ -1,5 +1,7 @@
 """Refuse values of the trainer that Lightning would take, before Lightning is imported."""
 
+from omegaconf import OmegaConf
+
 from vitlab.config.nodes import Node
 from vitlab.errors import ConfigError
 
@@ -45,6 +47,8 @@ def check_trainer(node: Node) -> None:
         )
     if node.use_distributed_sampler:
         raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")
+    if OmegaConf.is_interpolation(node, "precision"):  # which asks the hardware, by torch, and gives what is right
+        return
     if node.precision in ("16-true", "bf16-true"):
         raise ConfigError(
             f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "

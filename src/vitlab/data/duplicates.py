@@ -119,7 +119,7 @@ def too_much(pools: list[Pool]) -> str:
         return "the images are computed when they are asked for"
     if any(pool.pixels is None and not isinstance(pool, FilePool) for pool in pools):
         return "the images lie in archives or at a remote place"
-    files = sum(len(pool) for pool in pools if pool.pixels is None)
+    files = sum(pool.targets.num_images for pool in pools if pool.pixels is None)
     size = sum(pool.pixels.nbytes for pool in pools if pool.pixels is not None)
     if files > MOST_FILES:
         return f"{files:,} files would delay the start"

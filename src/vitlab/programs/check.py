@@ -8,7 +8,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from vitlab.checkpoints.run_folder import has_state
+from vitlab.checkpoints.run_folder import check_unused
 from vitlab.config.found import with_found
 from vitlab.config.identity import AUTO, own_run
 from vitlab.config.job import Job
@@ -44,6 +44,8 @@ def check(cfg: DictConfig) -> None:
             show("answer", f"{found} has come to its end: nothing is left to do")
             return
         cfg = changed(cfg, {"resume": None if found is None else str(found)})
+    if cfg.resume is None and job.folder != Path.cwd():
+        check_unused(job.folder)
     start = resume_or_new(cfg, job, job.folder)
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
@@ -59,8 +61,8 @@ def check(cfg: DictConfig) -> None:
 
 
 def run_of(cfg: DictConfig, folder: Path) -> Path | None:
-    """Find the run that the training would go on with."""
-    there = [folder] if has_state(folder) else sorted(Path("runs", cfg.name).glob("*"))
+    """Find the run that the training would go on with: in its folder, where one is given."""
+    there = [folder] if folder != Path.cwd() else sorted(Path("runs", cfg.name).glob("*"))
     return own_run(without(cfg, OWN_KEYS), there)
 
 

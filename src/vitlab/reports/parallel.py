@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from vitlab.reports.sweep import shown
-
 TICKS = 5  # on an axis of numbers, about
+DECADE = 10  # between the ends of a logarithmic axis from which on its ticks are as well
 LONG = 12  # letters of a value from which on it is written in several lines
 PALEST = 0.35  # of the colours from white to blue, that of the worst job
 
@@ -24,7 +23,7 @@ def parallel(axes: dict[str, Sequence[Any]], log: dict[str, bool], goodness: Seq
         at, ticks = scale(values, log.get(name, False))
         heights.append([at[value] for value in values])
         plot.axvline(place, color="0.6", linewidth=1, zorder=0)
-        for text, height in ticks.items():
+        for text, height in ticks:
             box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
             plot.text(place - 0.03, height, text, ha="right", va="center", size=8, bbox=box, zorder=len(values) + 1)
     shades = scale(goodness, False)[0]
@@ -37,19 +36,26 @@ def parallel(axes: dict[str, Sequence[Any]], log: dict[str, bool], goodness: Seq
     return figure
 
 
-def scale(values: Sequence[Any], log: bool) -> tuple[dict[Any, float], dict[str, float]]:
+def scale(values: Sequence[Any], log: bool) -> tuple[dict[Any, float], list[tuple[str, float]]]:
     """Give the height of each value, from 0 to 1, and those of the ticks."""
     if any(isinstance(value, str) for value in values):
         names = sorted(set(values))
         at = {name: number / max(1, len(names) - 1) for number, name in enumerate(names)}
-        return at, {name if len(name) <= LONG else name.replace(",", ",\n"): at[name] for name in names}
+        return at, [(name if len(name) <= LONG else name.replace(",", ",\n"), at[name]) for name in names]
     from matplotlib.ticker import MaxNLocator
 
     low, high = min(values), max(values)
-    of, back = (math.log, math.exp) if log else (float, float)
+    of = math.log if log else float
     span = of(high) - of(low) or 1.0
-    even = [back(of(low) + span * number / (TICKS - 1)) for number in range(TICKS)]
-    round_ones = MaxNLocator(TICKS, integer=all(float(value).is_integer() for value in values)).tick_values(low, high)
-    ticks = even if log else [tick for tick in round_ones if low <= tick <= high]
-    at = {value: (of(value) - of(low)) / span for value in values}
-    return at, {shown(f"{tick:.3g}"): (of(tick) - of(low)) / span for tick in ticks}
+    if log and high / low >= DECADE:
+        ticks = [float(f"{low * (high / low) ** (number / (TICKS - 1)):.4g}") for number in range(TICKS)]
+    else:
+        locator = MaxNLocator(TICKS, integer=all(float(value).is_integer() for value in values))
+        slack = 1e-6 * (high - low)  # for what computing in floats leaves
+        inner = [tick for tick in locator.tick_values(low, high) if low - slack <= tick <= high + slack]
+        ticks = inner if low < high else [low]
+
+    def height(value: float) -> float:
+        return (of(value) - of(low)) / span
+
+    return {value: height(value) for value in values}, [(f"{tick:.10g}", height(tick)) for tick in ticks]

@@ -11,8 +11,8 @@ RESULT = "result.json"
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """Read the result in a run's folder: score, steps, seconds, test metrics, of which NaN stands as null in the file;
-    None where the run has not ended well."""
+    """Read the result in a run's folder: score, steps, seconds, test metrics, NaN where the file has null; None
+    where the run has not ended well."""
     path = folder / RESULT
     if not path.is_file():
         return None

@@ -105,4 +105,6 @@ def known(value: Any) -> Any:
     """Put None in place of all that is NaN or infinite below a value."""
     if isinstance(value, dict):
         return {key: known(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [known(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -59,7 +59,7 @@ class Job:
 class State:
     """How far a job has come: waiting, running, done, failed, killed, lost (its supervisor is gone) or pruned.
 
-    `reason` says why a job failed, in one line, or by which signal it was killed.
+    `reason` says in one line why a job failed or was pruned, or by which signal it was killed.
     """
 
     status: Status = "waiting"
@@ -144,8 +144,9 @@ class SweepFolder:
             )
         left = {path for pattern in LEFT for path in self.path.glob(pattern)}
         for path in self.path.rglob("*"):
-            if path not in left and not path.name.startswith("."):
-                raise CheckpointError(f"{self.path} is no sweep, and holds {path.name}: give another sweep=NAME")
+            inner = path.relative_to(self.path)
+            if path not in left and not any(part.startswith(".") for part in inner.parts):
+                raise CheckpointError(f"{self.path} is no sweep, and holds {inner}: give another sweep=NAME")
 
     def clear(self) -> None:
         """Remove what a start left behind that was killed before the sweep was whole."""

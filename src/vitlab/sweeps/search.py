@@ -22,7 +22,7 @@ class RandomSearch:
         self.num_trials = num_trials
         self.seed = seed
         self.refused: dict[int, bool] = {}  # by the number of a job that has ended
-        self.number = max((job.number + 1 for job in sweep.jobs()), default=0)
+        self.number = self.first = max((job.number + 1 for job in sweep.jobs()), default=0)
 
     @property
     def more(self) -> bool:
@@ -30,7 +30,7 @@ class RandomSearch:
 
     @property
     def hopeless(self) -> bool:
-        """Whether all jobs that have ended were refused, and they are some."""
+        """Whether all jobs that this start has begun and ended were refused, and they are some."""
         return len(self.refused) >= REFUSED and all(self.refused.values())
 
     def next(self) -> Job:
@@ -54,9 +54,12 @@ class RandomSearch:
 
     def note(self, job: Job, state: State) -> None:
         """Take note of whether a job that has ended was refused."""
-        if state.status in ("done", "pruned", "failed"):
+        if job.number >= self.first and state.status in ("done", "pruned", "failed"):
             self.refused[job.number] = state.status == "failed" and state.exit_status == ConfigError.status
 
     def conclude(self, outcomes: list[dict[str, Any]]) -> None:
         if self.hopeless:
-            print(f"\nall of the first {len(self.refused)} jobs were refused, so that no more were begun")
+            print(
+                f"\nall {len(self.refused)} new jobs were refused, so that no more were begun: type the same again to "
+                "try others, or vary something else under another sweep=NAME"
+            )

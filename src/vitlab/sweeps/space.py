@@ -30,8 +30,8 @@ class Axis:
             raise ConfigError(f"{self.name}: a logarithmic scale begins above 0, not at {self.low:g}")
         if self.whole and (self.low % 1 or self.high % 1):
             raise ConfigError(
-                f"{self.name} is a whole number, and the interval {ends} has other ends; tag(float, interval(...)) "
-                "draws other numbers"
+                f"{self.name} holds a whole number in the config, and the interval {ends} has other "
+                "ends; tag(float, interval(...)) draws other numbers"
             )
 
     @property

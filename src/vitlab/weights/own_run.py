@@ -26,7 +26,7 @@ def read_run(path: Path, rename: bool) -> Source:
     state = checkpoint["state_dict"]
     prefix = TEACHER if any(name.startswith(TEACHER) for name in state) else MODEL
     tensors = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-    config = checkpoint["run"]["config"]
+    config = as_found(checkpoint["run"]["config"])
     node = config["model"]
     whole, extras = node, Source.extras
     if isinstance(node.get("encoder"), dict):
@@ -55,6 +55,12 @@ def read_run(path: Path, rename: bool) -> Source:
     return Source(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies
     )
+
+
+def as_found(config: dict[str, Any]) -> dict[str, Any]:
+    """Put what a run found in its data in place of what its saved config leaves open there."""
+    data, found = config.get("data") or {}, config.get("found") or {}
+    return {**config, "data": {**data, **{key: value for key, value in found.items() if data.get(key) is None}}}
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:

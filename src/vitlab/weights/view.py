@@ -11,7 +11,7 @@ from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.weights import by_timm, hub
-from vitlab.weights.own_run import followed
+from vitlab.weights.own_run import as_found, followed
 
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's numbers
 PROCESSOR = "preprocessor_config.json"  # Hugging Face's name for it
@@ -101,9 +101,8 @@ def read_object(path: Path) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)  # gigabytes, and a start asks twice
 def of_run(checkpoint: Path, changed: int) -> View:
     """Read what the saved config of a run says, and what was found in its data. `changed`: when the file was."""
-    config = file.read(checkpoint)["run"]["config"]
-    found = config.get("found") or {}
-    data = {**config["data"], **{key: value for key, value in found.items() if config["data"].get(key) is None}}
+    config = as_found(file.read(checkpoint)["run"]["config"])
+    data = config["data"]
     mean, std, size = (followed(data.get(key), config) for key in ("mean", "std", "image_size"))
-    crop = ((config.get("crop") or {}).get("train") or {}).get("interpolation") or found.get("interpolation")
+    crop = ((config.get("crop") or {}).get("train") or {}).get("interpolation") or data.get("interpolation")
     return checked(mean, std, size, crop)

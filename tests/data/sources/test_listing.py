@@ -318,9 +318,9 @@ def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, 
 
 def test_quotes_that_are_not_closed_are_refused_with_the_line_where_they_begin(table, refused):
     file = table(path=["1", "2", "3"], label=["a", '"b', "c"])
-    refused(listing(file), "table.csv, line 3: unexpected end of data; close the quotes")
+    refused(listing(file), "table.csv, line 3: unexpected end of data; close quotes where the value ends")
     file = table(path=["1", "2", "3"], label=["a", '"b" or c', "c"])
-    refused(listing(file), "table.csv, line 3: ',' expected after '\"'; close the quotes")
+    refused(listing(file), "table.csv, line 3: ',' expected after '\"'; close quotes where the value ends, write one")
 
 
 @pytest.mark.parametrize("column", ["label", "text", "question"])

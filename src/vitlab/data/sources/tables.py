@@ -62,7 +62,10 @@ def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{file}, line {line}: {error}; close the quotes, or shorten the value") from error
+        raise DataError(
+            f"{file}, line {line}: {error}; close quotes where the value ends, write one within it twice, and shorten "
+            "what is too long"
+        ) from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
