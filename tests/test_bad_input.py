@@ -55,6 +55,7 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["model._target_=os.system"], 2, ["os.system"]),
         (["loss.label_smoothing=2"], 2, ["label_smoothing 2"]),
         (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
+        (["name=bf16-true", "trainer.precision=${name}"], 2, ["bf16-true", "bf16-mixed"]),
         (["compile=true", "crop=native", "mixing=none"], 2, ["compile=true", "mixed sizes"]),
         (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 images, fewer than one for each of the 4 devices"]),
         (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),

@@ -25,7 +25,7 @@ from vitlab.config.recipe import left_out
 from vitlab.config.redaction import Redaction, of_the_environment
 from vitlab.config.references import check_references
 from vitlab.config.stored_config import OF_THE_MACHINE, portable
-from vitlab.config.trainer_values import check_trainer
+from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.errors import CheckpointError, ConfigError, in_one_line
 
 OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
@@ -88,6 +88,8 @@ def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
     check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
     check_trainer(own.trainer)
+    if not OmegaConf.is_interpolation(own.trainer, "precision"):  # to resolve it asks the hardware, by torch
+        check_precision(own.trainer.precision)
     config = without(portable(own, OF_THE_MACHINE), OF_A_SWEEP) | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)

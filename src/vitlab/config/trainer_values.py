@@ -1,7 +1,5 @@
 """Refuse values of the trainer that Lightning would take, before Lightning is imported."""
 
-from omegaconf import OmegaConf
-
 from vitlab.config.nodes import Node
 from vitlab.errors import ConfigError
 
@@ -47,14 +45,16 @@ def check_trainer(node: Node) -> None:
         )
     if node.use_distributed_sampler:
         raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")
-    if OmegaConf.is_interpolation(node, "precision"):  # which asks the hardware, by torch, and gives what is right
-        return
-    if node.precision in ("16-true", "bf16-true"):
+
+
+def check_precision(precision: str | int | None) -> None:
+    """Raise ConfigError for a precision that Lightning has, and training here does not, and for one that nobody has."""
+    if precision in ("16-true", "bf16-true"):
         raise ConfigError(
-            f"trainer.precision={node.precision} keeps the weights themselves in half precision, which loses "
+            f"trainer.precision={precision} keeps the weights themselves in half precision, which loses "
             "small updates; use bf16-mixed, 16-mixed or 32-true"
         )
-    if node.precision not in PRECISIONS:
+    if precision not in PRECISIONS:
         raise ConfigError(
-            f"trainer.precision={node.precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
+            f"trainer.precision={precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
         )

@@ -11,7 +11,7 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
 from vitlab.config.nodes import Node
-from vitlab.config.trainer_values import check_trainer
+from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
@@ -25,6 +25,7 @@ def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], 
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
+    check_precision(node.precision)
     if to_run:
         check_launched(node)
     check_accelerator(node.accelerator)
