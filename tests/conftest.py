@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import json
 import os
 import pickle
 import shutil
@@ -14,7 +15,6 @@ from unittest.mock import patch
 import numpy as np
 import omegaconf.base
 import pytest
-from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
@@ -22,7 +22,6 @@ from PIL import Image
 from torch.utils.data._utils import signal_handling
 
 from vitlab.config.home import CONF
-from vitlab.config.recipe import FITTING
 from vitlab.errors import DataError
 
 os.environ |= {
@@ -56,7 +55,7 @@ def vit_options(**changes):
     """All keywords of VisionTransformer, as conf/model/vit_mu4.yaml and its base state them, with `changes`."""
     base, sizes = (OmegaConf.load(CONF / "model" / f"{name}.yaml") for name in ("_vit", "vit_mu4"))
     options = OmegaConf.to_container(OmegaConf.merge(base, sizes), resolve=False)
-    for key in ("_target_", "defaults", "pretrained", "pretrained_partial", "published"):
+    for key in ("_target_", "defaults", "pretrained", "pretrained_partial", "pretrained_head", "published"):
         options.pop(key, None)
     return options | {"image_size": 32, "in_chans": 1, "num_classes": 10} | changes
 
@@ -82,7 +81,7 @@ def read_once(source):
     load, known = source.load_config, {}
 
     def loaded(self, config_path):
-        if config_path.startswith(FITTING) or (self.scheme() == "file" and Path(self.path) != CONF):
+        if self.scheme() == "file" and Path(self.path) != CONF:
             return load(self, config_path)
         key = (self.path, config_path)
         if key not in known:
@@ -97,17 +96,6 @@ for scheme in ("file", "pkg"):
 omegaconf.base.parse = functools.lru_cache(None)(omegaconf.base.parse)  # interpolations: a sixth of a command
 
 
-def composed_once(monkeypatch):
-    """Spare Hydra the composition that tells it whether a config asks for a sweep, where none can: a third of a second
-    for each command."""
-    ask, may = Hydra.get_mode, ("study=", "hydra.mode=", "--config-dir")
-
-    def mode(hydra, config_name, overrides):
-        return ask(hydra, config_name, overrides) if any(word.startswith(may) for word in sys.argv) else None
-
-    monkeypatch.setattr(Hydra, "get_mode", mode)
-
-
 def leave_the_others():
     """A run of several processes ends with its process; here the next one begins in it."""
     import torch.distributed
@@ -116,13 +104,18 @@ def leave_the_others():
         torch.distributed.destroy_process_group()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Measurements of the machine, which all tests share, are not kept among those of who runs them."""
+    root = tmp_path_factory.getbasetemp()
+    os.environ["XDG_CACHE_HOME"] = str((root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "cache")
+
+
 @pytest.fixture
 def cli(monkeypatch, tmp_path, capfd):
     """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder.
     `tiny`: with the smallest model; `pictures`: with those that a run draws by default, which take longer than it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hydra._internal.utils.is_under_debugger", lambda: False)  # coverage looks like one
-    composed_once(monkeypatch)
 
     def run(
         entry: str, *overrides: str, folder: str | None = None, tiny: bool = True, pictures: bool = False
@@ -162,6 +155,12 @@ def own(trained, tmp_path):
     """What a file's `trained` has made, to be changed."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return tmp_path
+
+
+def evaluated(folder, split="test", **reading):
+    """What the last evaluation of a run has found, or the one that was written to this folder."""
+    own = sorted(folder.glob(f"evaluate/*/evaluation_{split}.json"), key=lambda file: file.stat().st_mtime_ns)
+    return json.loads((own[-1] if own else folder / f"evaluation_{split}.json").read_text(), **reading)
 
 
 def mostly_slow(cases, quick=1):

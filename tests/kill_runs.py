@@ -102,7 +102,9 @@ def differences(whole: Path, run: Path) -> list[str]:
         tables.append([{name: value for name, value in row.items() if name not in TIMED} for row in rows])
     found += ["metrics.csv"] if tables[0] != tables[1] else []
     json.loads((run / "provenance.json").read_text())
-    left = [p.name for p in [*run.glob(".*"), *(run / "checkpoints").glob(".*")] if p.name != ".hydra"]
+    left = [
+        p.name for p in [*run.glob(".*"), *(run / "checkpoints").glob(".*")] if p.name not in (".hydra", ".identity")
+    ]
     return found + left
 
 

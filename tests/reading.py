@@ -1,6 +1,8 @@
 """A reader of digit lines, one of numbers in words, one of images beside texts, and two that are asked, small enough
 for a test."""
 
+from vitlab.data.sources.number_words import in_words
+
 SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
 SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]
 READER = ["model=reader_xs8", *SIZES, "task=captioning", "data=digit_lines", "data.source.num_lines=300"]
@@ -17,3 +19,10 @@ ASKED = {
     "single_stream": ["model=single_stream_xs8", *SIZES[:3], *QUESTIONS],
     "asked_reader": ["model=asked_reader_xs8", *SIZES, *QUESTIONS],
 }
+
+
+def write_numbers(file, count=1000):
+    """Write a table of numbers in words and in digits, and give its name."""
+    rows = [("input", "target"), *((in_words(number), str(number)) for number in range(count))]
+    file.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import BARE
+from conftest import BARE, evaluated
 from test_resume import same_tensors, states
 
 QUICK = [*BARE, "trainer.max_steps=2", "global_batch_size=256", "data.device_batch_size=128"]
@@ -29,9 +29,9 @@ def test_a_model_of_any_kind_trains_and_is_scored_again(cli, kind):
     run = cli("train", *QUICK, *KINDS[kind], "callbacks=[default,ema]", folder="run")
     assert run.status == 0, run.err
     tested = json.loads((run.folder / "result.json").read_text())["test"]
-    evaluated = cli("evaluate", "run=run")
-    assert evaluated.status == 0, evaluated.err
-    again = json.loads((run.folder / "evaluation_test.json").read_text())
+    scored = cli("evaluate", "run=run")
+    assert scored.status == 0, scored.err
+    again = evaluated(run.folder)
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-6)
 
 

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from PIL import Image
 from reading import READER
 
@@ -59,7 +59,7 @@ def test_evaluation_is_the_runs_own_and_lengths_may_be_others(cli, reader):
     test = json.loads((reader / "result.json").read_text())["test"]
     again = cli("evaluate", f"run={reader}")
     assert again.status == 0, again.err
-    found = json.loads((reader / "evaluation_test.json").read_text())
+    found = evaluated(reader)
     assert {name: found[name] for name in test} == pytest.approx(test)
     longer = ["+data.source.min_length=5", "+data.source.max_length=6", "output=longer", "beam_width=2"]
     run = cli("evaluate", f"run={reader}", *longer)

@@ -5,7 +5,6 @@ import itertools
 import shlex
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
@@ -13,6 +12,7 @@ from omegaconf import OmegaConf
 
 from vitlab.config.annotations import accepts, as_text, check_annotations, check_value, keywords
 from vitlab.config.build import parts, plain
+from vitlab.config.composition import compose, hydra_of
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
 from vitlab.run.model import OF_THE_RUN
@@ -28,6 +28,7 @@ RUNTIME = {  # what no YAML can hold, by the room of the constructor
 }
 FITTING = ["crop.train.scale=[0.5,1]", "crop.train.flip_rate=0", "crop.train.interpolation=bicubic"]
 OPEN = ["data.num_classes=2", "data.in_chans=3", "data.image_size=32", "global_batch_size=8", *FITTING]
+MEASURED = ["trainer.precision=32-true"]
 TOKENS = ["data.vocab_size=13", "data.max_length=6", "data.input_vocab_size=33", "data.input_max_length=8"]
 NEEDED = {
     "crop=fitting": FITTING,
@@ -54,6 +55,7 @@ NEEDED = {
     "model=siglip_b16": ["data.vocab_size=13", "data.max_length=13"],
     "model=reader_xs8": ["data.vocab_size=13", "data.max_length=13"],
     "data=number_words": ["model=transformer_mu", "task=sequence", *TOKENS],
+    "data=text_pairs": ["data.source.file=some.tsv", "model=transformer_mu", "task=sequence", *TOKENS, *OPEN[3:4]],
     "model=transformer_mu": ["data=number_words", "task=sequence", *TOKENS],
     "task=sequence": ["model=transformer_mu", "data=number_words", *TOKENS],
     "data=arrays": ["data.source.images.train=some.npz", "data.image_size=32", "data.num_classes=2"],
@@ -63,6 +65,7 @@ NEEDED = {
     "recipe=few_labels_mae": ["model.pretrained=RUN"],
     "recipe=digit_lines": ["data.vocab_size=13"],
     "recipe=number_words": TOKENS,
+    "recipe=text_pairs": ["data.source.file=numbers.tsv", *TOKENS],
     **dict.fromkeys(("study=attention_scale", "study=causal_mask", "study=text_positions"), TOKENS),
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
 }
@@ -97,8 +100,8 @@ def composed(*overrides):
 @functools.cache
 def laid_out(command, *overrides):
     """A composition takes a fifth of a second, and several tests look at the same."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(command, overrides=list(overrides), return_hydra_config=True)
+    with hydra_of(command):
+        return compose(command, overrides).cfg
 
 
 def unresolved(command, *overrides):
@@ -110,7 +113,7 @@ def unresolved(command, *overrides):
 @pytest.mark.parametrize("options", CHOICES, ids=" ".join)
 def test_every_option_binds_to_its_constructors(options):
     """Exactly the constructor's keywords: none unknown, none missing, and ours have no defaults to fall back on."""
-    cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])])
+    cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])], *MEASURED)
     for key, node in parts(cfg, "cfg"):
         target = get_object(node["_target_"])
         parameters = keywords(target)

@@ -33,6 +33,10 @@ REGIMES = {
     ],
     "linear_probe": ["task=linear_probe", "task.lr_grid=[0.01,0.1]", "task.batch_norm=false", "optimizer=sgd"],
     "distillation": ["task=distillation", "teacher.pretrained=RUN"],
+    "two_tokens": [
+        *["task=distillation", "teacher.pretrained=RUN", "model=deit_ti16_distilled", "model.patch_size=8"],
+        *["model.embed_dim=32", "model.depth=2", "model.num_heads=2", "model.drop_path_rate=0"],
+    ],
     "masked_autoencoding": [  # the masks of training are each rank's own: with nothing learned, evaluation must agree
         *["task=masked_autoencoding", "model=mae_xs4", "model.encoder.embed_dim=32", "model.encoder.depth=1"],
         *["model.encoder.num_heads=2", "model.decoder_dim=24", "model.decoder_depth=1", "model.decoder_heads=2"],
@@ -101,7 +105,7 @@ def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_
     best = file.read(tmp_path / "two" / "checkpoints" / "best.ckpt")["global_step"]
     evaluated = cli("evaluate", "run=two", "split=val")
     assert evaluated.status == 0, evaluated.err
-    again = json.loads((tmp_path / "two" / "evaluation_val.json").read_text())["val/loss"]
+    again = evaluated(tmp_path / "two", "val")["val/loss"]
     assert again == pytest.approx(logged[best // 2 - 1], abs=1e-5)
 
 

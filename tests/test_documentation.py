@@ -16,6 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from reading import write_numbers
 
 from vitlab.config.home import CONF, ROOT
 
@@ -109,6 +110,7 @@ def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
     image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
     coloured.draw(tmp_path) if "captions.csv" in command else None
     coloured.ask(tmp_path) if "questions.csv" in command else None
+    write_numbers(tmp_path / "pairs.tsv") if "pairs.tsv" in command else None
     coloured.save_pieces(tmp_path) if "tokenizer.json" in command else None
     entry, words = entry_and_words(command.replace("<run>", "run").replace("<file, folder or glob>", "photo.png"))
     if entry == "train":

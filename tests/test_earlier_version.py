@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import evaluated
 from PIL import Image
 
 from vitlab.checkpoints import file
@@ -34,7 +35,7 @@ def rows(path):
 def test_it_evaluates_to_the_same_figures(cli, run):
     done = cli("evaluate", "run=run")
     assert done.status == 0, done.err
-    found, then = (json.loads((folder / "evaluation_test.json").read_text()) for folder in (run, FROZEN))
+    found, then = (evaluated(folder) for folder in (run, FROZEN))
     figures = {name: value for name, value in then.items() if name.startswith("test/")}
     assert {name: found[name] for name in figures} == pytest.approx(figures, abs=1e-5)
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BARE, refuses, vit_options
+from conftest import BARE, evaluated, refuses, vit_options
 from one_process import one_process
 from torch import nn
 from torch.distributed.fsdp import fully_shard
@@ -212,7 +212,7 @@ def test_a_run_in_float8_is_gone_on_with_and_scored_without(torchao, narrow, cli
     assert not all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     scored = cli("evaluate", f"run={run.folder}")
     assert scored.status == 0, scored.err
-    tested, scored = (json.loads((run.folder / name).read_text()) for name in ("result.json", "evaluation_test.json"))
+    tested, scored = json.loads((run.folder / "result.json").read_text()), evaluated(run.folder)
     assert scored["test/loss"] == pytest.approx(tested["test"]["test/loss"], rel=1e-6)
     again = cli("train", "resume=run", "float8=false", "trainer.max_steps=4", tiny=False)
     assert again.status == 0, again.err

@@ -7,11 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from conftest import evaluated
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.checkpoints import file
-from vitlab.config.found import option
+from vitlab.config.arguments import as_text, as_typed
+from vitlab.config.build import build
+from vitlab.config.found import with_found
+from vitlab.config.stored_config import from_saved, portable
 from vitlab.data import Digits
 from vitlab.data.colours import measured_colours
 from vitlab.data.images.moments import mean_and_std, moments_of
@@ -42,16 +47,16 @@ def test_classes_and_colours_are_found_and_kept(cli, images, tmp_path):
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     found = saved["found"]
     assert (found["num_classes"], saved["data"]["num_classes"], saved["model"]["num_classes"]) == (3, 3, 3)
-    assert f"data.num_classes=3 data.mean=[{found['mean'][0]}]" in line
+    assert f"data.num_classes=3 'data.mean=[{found['mean'][0]}]'" in line
     checkpoint = file.read(tmp_path / "run" / "checkpoints" / "latest.ckpt")["run"]["config"]
     assert checkpoint["found"] == found
-    assert checkpoint["data"]["mean"] is None
+    assert checkpoint["data"]["mean"] == found["mean"]
 
     assert cli("evaluate", "run=run").status == 0
     one = next(images.rglob("*.png"))
     assert cli("predict", "run=run", f"images={one}", "output=said.csv").status == 0
     tested = json.loads((tmp_path / "run" / "result.json").read_text())["test"]
-    again = json.loads((tmp_path / "run" / "evaluation_test.json").read_text())
+    again = evaluated(tmp_path / "run")
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-5)
 
 
@@ -68,6 +73,21 @@ def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monk
     run = cli("train", "resume=run", "trainer.max_steps=5")
     assert run.status == 0, run.err
     assert yaml.safe_load(Path("run/config.yaml").read_text())["found"] == before
+
+
+def test_a_fresh_and_a_resumed_run_store_the_same_config(cli, images):
+    """References in it stay references, and what was found stands in its place."""
+    options = ["data=folder", "data.source.root=images", "data.source.index_root=index", "trainer.max_steps=2"]
+    assert cli("train", *options, "trainer.max_epochs=-1", folder="run").status == 0
+    latest, written = Path("run/checkpoints/latest.ckpt"), Path("run/config.yaml")
+    fresh, text = file.read(latest)["run"], written.read_text()
+    assert fresh["config"]["data"]["mean"] == fresh["config"]["found"]["mean"]
+    assert fresh["config"]["crop"]["eval"]["image_size"] == "${data.image_size}"
+    assert cli("train", "resume=run", "trainer.max_steps=3", tiny=False).status == 0
+    resumed = file.read(latest)["run"]
+    assert resumed["config"]["trainer"].pop("max_steps") == fresh["config"]["trainer"].pop("max_steps") + 1
+    assert resumed == fresh
+    assert written.read_text() == text.replace("max_steps: 2", "max_steps: 3")
 
 
 def test_one_of_mean_and_std_is_refused(cli, images):
@@ -101,9 +121,39 @@ def test_measured_colours_are_those_of_the_pixels():
     np.testing.assert_allclose(mean_and_std(moments_of(one))[0], one.double().mean(dim=(1, 2)) / 255)
 
 
-def test_what_was_found_can_be_typed():
+ODD = ["abc", "a b", "0123", "7", "1e3", "null", "true", 'say "hi"', "it's", "'q'", '"q"', "a,b=c[d]", "${oc.env:HOME}"]
+ODD += ["\\", "a\\", "\\${x}", "${", "two\nlines", "$HOME", "\ttab", " lead", "a: b{c}", "\\'", " !\"#$%&'(),=\\{}é"]
+
+
+@pytest.mark.parametrize("text", ODD)
+@pytest.mark.parametrize("key", ["texts", "run", "data.source.characters", "data.source.input.column"])
+def test_what_is_printed_can_be_typed(key, text):
+    """Through the shell, the quotes that are set for the user, Hydra's grammar, and OmegaConf's references."""
+    (word,) = shlex.split(as_typed(key, text))
     parser = OverridesParser.create()
-    for text in ("abc", "0123", " !\"#$%&'(),=\\{}é"):
-        (word,) = shlex.split(option("data.source.characters", text))
-        assert parser.parse_override(word).value() == text
-    assert option("data.mean", [0.1, 0.2]) == "data.mean=[0.1,0.2]"
+    read = parser.parse_override(as_text(word, several=False)).value()
+    assert OmegaConf.create({"value": read}).value == text
+    (word,) = shlex.split(as_typed("labels", [text, "b"]))
+    read = parser.parse_override(as_text(word, several=False)).value()
+    assert list(OmegaConf.create({"value": read}).value) == [text, "b"]
+
+
+def test_what_is_printed_has_no_quotes_that_it_does_not_need():
+    assert as_typed("run", "runs/vit_xs8_digits/2026-11-21_10-10-31") == "run=runs/vit_xs8_digits/2026-11-21_10-10-31"
+    assert as_typed("texts", "two hundred forty-one") == "'texts=two hundred forty-one'"
+    assert as_typed("data.mean", [0.1, 1]) == "'data.mean=[0.1,1]'"
+    assert [as_typed("x", value) for value in (None, True, 1, 0.5)] == ["x=null", "x=true", "x=1", "x=0.5"]
+
+
+@pytest.mark.parametrize("text", ["${|}", "${oc.env:HOME}", "\\${x}", "${"])
+def test_what_is_found_is_never_a_reference(text):
+    """As the characters of one's own texts, or words of them."""
+    column = {"_target_": "vitlab.data.TextColumn", "column": 1, "pieces": "characters", "vocabulary": None}
+    column |= {"tokenizer": None, "special_tokens": ["a", "b", "c"]}
+    cfg = OmegaConf.create({"data": {"source": {"input": column}}})
+    for origin in (cfg, OmegaConf.create(portable(cfg))):
+        found = with_found(origin, {"input_vocabulary": text})
+        assert (found.data.source.input.vocabulary, found.found.input_vocabulary) == (text, text)
+        assert build(found.data.source.input, "data.source.input").given == text
+        again = from_saved(portable(found), "here")
+        assert again.data.source.input.vocabulary == again.found.input_vocabulary == text

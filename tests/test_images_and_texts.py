@@ -7,16 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from PIL import Image
 from reading import TOWERS
 
 import vitlab
-from vitlab.config.nodes import node_of
 from vitlab.data import Digits
 from vitlab.errors import ConfigError, DataError
-from vitlab.run.console import classes, print_result
-from vitlab.run.result import commands
+from vitlab.run.console import classes
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +45,11 @@ def test_evaluation_is_the_runs_own_and_prompts_may_be_others(cli, towers, digit
     assert test.keys() == {f"test/{name}" for name in MEASURED}
     again = cli("evaluate", f"run={towers}")
     assert again.status == 0, again.err
-    found = json.loads((towers / "evaluation_test.json").read_text())
+    found = evaluated(towers)
     assert {name: found[name] for name in test} == pytest.approx(test)
     other = cli("evaluate", f"run={towers}", "templates=['a {}','the digit {}']", "output=other")
     assert other.status == 0, other.err
-    found = json.loads((digits / "other" / "evaluation_test.json").read_text())
+    found = evaluated(digits / "other")
     assert found["test/loss"] == pytest.approx(test["test/loss"])
     lost = cli("evaluate", f"run={towers}", "templates=['a drawing of {}']", "output=lost")
     assert refuses(lost, "the word 'drawing' of the text 'a drawing of zero' is not among"), lost.err
@@ -98,14 +96,6 @@ def test_a_start_says_how_classes_are_told():
     some = {"things": "images", "class_names": ["zero", "one"], "targets": SimpleNamespace(kind="with a caption each")}
     assert classes(SimpleNamespace(**some)) == "2, told by their names: images with a caption each"
     assert classes(SimpleNamespace(**some | {"class_names": []})) == "none: images with a caption each"
-
-
-@pytest.mark.parametrize(("has_classes", "end"), [(True, ""), (False, " 'labels=[cat,dog]'")])
-def test_the_command_to_predict_asks_for_labels_where_there_are_none(towers, capsys, has_classes, end):
-    task = vitlab.load(towers, device="cpu")._task
-    task.has_classes = has_classes
-    print_result({}, {}, commands(towers, node_of({"max_steps": 3}), task))
-    assert f"images=<file, folder or glob>{end}\n" in capsys.readouterr().out
 
 
 def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):

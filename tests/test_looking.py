@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import yaml
-from conftest import refuses
+from conftest import evaluated, refuses
 from PIL import Image
 
 from vitlab.config.found import is_open, with_found
@@ -62,7 +62,7 @@ def test_digits_in_folders_need_nothing_but_their_place(cli, tmp_path):
     assert (found["num_classes"], found["flip_rate"], found["scale"]) == (5, 0.0, [0.8, 1.0])
     (line,) = [line for line in run.out.splitlines() if line.startswith("found")]
     assert "data.image_size=28 data.in_chans=1 data.images.mode=L" in line
-    assert f"global_batch_size={found['global_batch_size']} data.num_classes=5 data.mean=[" in line
+    assert f"global_batch_size={found['global_batch_size']} data.num_classes=5 'data.mean=[" in line
     saved = yaml.safe_load((run.folder / "config.yaml").read_text())
     assert saved["crop"]["train"]["image_size"] == 28
     assert saved["optimizer"]["global_batch_size"] == found["global_batch_size"]
@@ -77,7 +77,7 @@ def test_what_was_found_holds_for_what_comes_after(cli, tmp_path):
     again = cli("evaluate", f"run={run.folder}")
     assert again.status == 0, again.err
     tested = json.loads((run.folder / "result.json").read_text())["test"]
-    scored = json.loads((run.folder / "evaluation_test.json").read_text())
+    scored = evaluated(run.folder)
     assert {name: scored[name] for name in tested} == pytest.approx(tested, abs=1e-5)
 
     more = cli("train", f"resume={run.folder}", "trainer.max_epochs=2")

@@ -100,7 +100,9 @@ def whole(file, contents):
     merged = {}
     for base, key in bases(file, contents):
         below = whole(base, contents)
-        merged = laid_over(merged, {key: below} if key else below)
+        for part in reversed(key.split(".") if key else []):
+            below = {part: below}
+        merged = laid_over(merged, below)
     return laid_over(merged, {key: value for key, value in contents[file].items() if key != "defaults"})
 
 
@@ -138,8 +140,9 @@ def refused_node(node):
     if parameters is None:
         return None
     given = node.keys() - {"_target_", "_partial_"}
-    if node["_target_"].startswith("vitlab.models.") and not given >= WEIGHTS.keys():
-        return f"{node['_target_']} has no {sorted(WEIGHTS)}"
+    needed = WEIGHTS.keys() - (set() if "num_classes" in node else {"pretrained_head"})  # a head for classes
+    if node["_target_"].startswith("vitlab.models.") and not given >= needed:
+        return f"{node['_target_']} has no {sorted(needed - given)}"
     given -= WEIGHTS.keys() if node["_target_"].startswith("vitlab.models.") else set()
     wanted = {name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL}
     given |= runtime(node["_target_"]) & parameters.keys()

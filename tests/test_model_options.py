@@ -94,7 +94,7 @@ def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
         assert name in text
     for name in ("attention_1", "attention_rollout", "attention_distance", "position_similarity", "embedding_filters"):
         assert name in text
-    assert file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["wandb_id"] in record.name
+    assert file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["identity"]["id"] in record.name
     elsewhere = {path.name for path in tmp_path.iterdir()}
     assert elsewhere == {"run"}  # nothing of W&B's lies outside the run's folder
 
@@ -107,7 +107,7 @@ def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
     for i in range(3):
         Image.fromarray(pool.load(i)).save(tmp_path / "new" / ("more" if i == 2 else "") / f"{i}.png")
     for images, count in (("new", 3), ("new/0.png", 1), ("new/*.png", 2)):
-        run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv")
+        run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv", "overwrite=true")
         assert run.status == 0, run.err
         lines = (tmp_path / "out.csv").read_text().splitlines()
         assert lines[0] == "image,class_1,probability_1,class_2,probability_2"

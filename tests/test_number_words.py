@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from reading import WRITER
 
 import vitlab
@@ -81,7 +81,7 @@ def test_a_run_splits_by_number_and_evaluation_is_the_runs_own(cli, writer):
     test = json.loads((writer / "result.json").read_text())["test"]
     again = cli("evaluate", f"run={writer}")
     assert again.status == 0, again.err
-    found = json.loads((writer / "evaluation_test.json").read_text())
+    found = evaluated(writer)
     assert {name: found[name] for name in test} == pytest.approx(test)
 
 
@@ -103,7 +103,7 @@ def test_a_summary_says_where_its_counts_are_to_be_had(cli, words):
 def test_texts_are_read_alone_and_from_a_file(cli, writer, tmp_path):
     (tmp_path / "numbers.txt").write_text("forty-two\nnine hundred\n")
     for texts, count in (("two hundred forty-one", 1), ("numbers.txt", 2)):
-        run = cli("predict", f"run={writer}", f"texts={texts}", "output=said.csv")
+        run = cli("predict", f"run={writer}", f"texts={texts}", "output=said.csv", "overwrite=true")
         assert run.status == 0, run.err
         assert len(rows("said.csv")) == count
     assert rows("said.csv")[1]["read"] == "nine hundred"
@@ -167,7 +167,7 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
         ("predict", [], "texts has no value"),
         ("predict", ["texts=two", "labels=[two,one]"], "compares no images with texts, and takes no labels="),
         ("visualize", [], "texts has no value"),
-        ("train", ["model=reader_xs8"], "data.image_size}, and that leads nowhere"),
+        ("train", ["model=reader_xs8"], "the data has texts alone, and the model reads images; choose model="),
         ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not from 1"),
         ("train", ["data.max_length=2"], "has 4 tokens with its end, and data.max_length is 2"),
         ("train", ["data.input_max_length=2"], "and data.input_max_length is 2"),

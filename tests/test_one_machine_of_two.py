@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import FEW, SRC, TINY, refuses
+from conftest import FEW, SRC, TINY, evaluated, refuses
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def test_whatever_reads_it_needs_one_machine(run_of_two, cli, picture, tmp_path)
     for entry, words in commands.items():
         ended = cli(entry, f"run={run_of_two}", *words)
         assert ended.status == 0, (entry, ended.err)
-    scored = json.loads((run_of_two / "evaluation_test.json").read_text())
+    scored = evaluated(run_of_two)
     assert {name: scored[name] for name in tested} == pytest.approx(tested, rel=1e-5)
 
 

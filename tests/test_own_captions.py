@@ -6,7 +6,7 @@ import json
 
 import pytest
 from coloured import BERT, COLOURS, draw, save_pieces
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from reading import SIZES
 from tokenizers import Tokenizer
 
@@ -39,7 +39,7 @@ def test_a_run_scores_what_it_has_learned_from_captions(cli, own):
     assert record["config"]["found"]["max_length"] == len("all of it is green") + 1
     again = cli("evaluate", "run=run")
     assert again.status == 0, again.err
-    found = json.loads((own / "run" / "evaluation_test.json").read_text())
+    found = evaluated(own / "run")
     assert {name: found[name] for name in test} == pytest.approx(test)
     assert "zero_shot" not in (own / "run" / "metrics.csv").read_text()
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from coloured import ask
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from reading import SIZES
 
 from vitlab.checkpoints import file
@@ -38,7 +38,7 @@ def test_a_run_answers_what_it_is_asked(cli, own):
     assert len({name for name, _ in asked}) == 12  # of 60 images, and both questions about each
     again = cli("evaluate", "run=run")
     assert again.status == 0, again.err
-    scored = json.loads((own / "run" / "evaluation_test.json").read_text())
+    scored = evaluated(own / "run")
     assert {name: scored[name] for name in test} == pytest.approx(test)
     told = cli("predict", "run=run", "images=0.png", "question='Is it red?'", "output=said.csv")
     assert told.status == 0, told.err

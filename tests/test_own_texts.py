@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from alphabets import letters
-from conftest import BARE, finished, refuses
+from conftest import BARE, evaluated, finished, refuses
 from PIL import Image
 from reading import SIZES
 
@@ -71,7 +71,7 @@ def test_a_run_finds_the_characters_and_keeps_them(cli, own):
 def test_it_is_evaluated_on_its_own_and_on_another_table_and_predicts(cli, own):
     test = json.loads((own / "run" / "result.json").read_text())["test"]
     assert cli("evaluate", "run=run").status == 0
-    found = json.loads((own / "run" / "evaluation_test.json").read_text())
+    found = evaluated(own / "run")
     assert {name: found[name] for name in test} == pytest.approx(test)
     write(own, [(f"{i}.png", "ab") for i in range(15)], "other.csv")  # which has fewer characters
     again = cli("evaluate", "run=run", "+data.source.file=other.csv", "output=other")
@@ -92,6 +92,18 @@ def test_it_goes_on_as_if_never_ended(cli, own):
     assert whole.status == 0, whole.err
     ends = [file.read(own / name / "checkpoints" / "latest.ckpt")["state_dict"] for name in ("run", "whole")]
     assert all(np.array_equal(one, ends[1][key]) for key, one in ends[0].items())
+
+
+@pytest.mark.slow
+def test_characters_that_look_like_a_reference_are_characters(cli, tmp_path):
+    draw(tmp_path, letters="${|}")
+    run = cli("train", *OWN, *BARE[1:], tiny=False, folder="run")
+    assert run.status == 0, run.err
+    for steps in (4, 5):
+        longer = cli("train", "resume=run", f"trainer.max_steps={steps}", tiny=False)
+        assert longer.status == 0, longer.err
+    assert cli("evaluate", "run=run").status == 0
+    assert file.read(run.folder / "checkpoints" / "latest.ckpt")["run"]["config"]["found"]["characters"] == "${|}"
 
 
 @pytest.mark.slow

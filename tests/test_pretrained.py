@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import BARE, refuses
 
+import vitlab
 from vitlab.checkpoints import file
 from vitlab.data.batches.preprocessing import Preprocessing
 
@@ -49,6 +50,31 @@ def test_weights_of_another_model_end_with_status_4_before_the_first_step(cli, d
     assert "model.norm_eps=1e-06" in eps.err
     rotary = ["model.position=rotary", "model.pretrained=nowhere.pth"]
     assert "nowhere.pth" in cli("train", *QUICK, *rotary, folder="none").err
+
+
+def test_a_head_that_would_read_something_else_ends_with_status_4(cli, digits_run, capfd):
+    """train.py and create_model say the same of it."""
+    pool = ["model.pool=mean", f"model.pretrained={digits_run}"]
+    run = cli("train", *QUICK, *pool, folder="run")
+    assert run.status == 4
+    sentence = "it reads the class token, and the model's the mean of the patches; set model.pool=cls, or "
+    assert refuses(run, f"{sentence}model.pretrained_head=false for a new head"), run.err
+    run = cli("train", *QUICK, *pool, "model.pretrained_head=false", folder="run")
+    assert run.status == 0, run.err
+    told = heads_in(run.out)
+    assert [line[0] for line in told] == ["fc_norm.weight", "head.weight"]
+    options = {"image_size": 32, "in_chans": 1, "num_classes": 10, "pool": "mean", "pretrained": digits_run}
+    with pytest.raises(vitlab.VitlabError, match=f"{sentence}model.pretrained_head=false"):
+        vitlab.create_model("vit_mu4", **options)
+    capfd.readouterr()
+    vitlab.create_model("vit_mu4", **options, pretrained_head=False)
+    assert heads_in(capfd.readouterr().out) == told
+
+
+def heads_in(printed):
+    """The words of the lines on weights that start anew."""
+    lines = [line.split() for line in printed.splitlines() if "initialised anew" in line]
+    return [words for words in lines if words[0].endswith(".weight")]
 
 
 # -- and back
@@ -109,7 +135,7 @@ def test_what_was_exported_is_a_source(cli, digits_run):
     ("overrides", "status", "words"),
     [
         (["format=onnx"], 2, "format 'onnx' is not one of: timm, huggingface"),
-        (["output=."], 2, "not an empty folder"),
+        (["output=."], 2, "output=. is not empty"),
         (["run=nothing"], 4, "nothing"),
     ],
 )

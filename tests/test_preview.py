@@ -117,9 +117,10 @@ def test_classes_are_counted_as_they_come(cli, tmp_path):
     )
     assert run.status == 0, run.err
     assert "classes      10, of 100 training images each, balanced: 100 an epoch" in run.out
-    run = cli("preview", *PLAIN, "data.order.class_balance=1", "num_images=1", "output=here")
+    run = cli("preview", *PLAIN, "data.order.class_balance=1", "num_images=1", "output=here", "overwrite=true")
     assert "classes      10, of 122 to 128 training images each, balanced: 125 to 126 an epoch" in run.out
-    run = cli("preview", "model=vit_mu4", "data=synthetic_multilabel", "mixing=mixup", "same=1", "output=here")
+    words = ["model=vit_mu4", "data=synthetic_multilabel", "mixing=mixup", "same=1", "output=here", "overwrite=true"]
+    run = cli("preview", *words)
     assert run.status == 0, run.err
     assert "training images each, several an image" in run.out
     assert np.asarray(Image.open(tmp_path / "here" / "same.png").convert("L")).std() > 5

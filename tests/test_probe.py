@@ -166,7 +166,7 @@ def test_a_model_without_a_run(cli, tmp_path):
     np.testing.assert_allclose(arrays["features"], expected, atol=1e-4)
     run = cli("probe", *options, "shots=[1]", "k=[1,3,1000]", "precision=bf16-mixed")
     assert run.status == 0, run.err
-    (output,) = (tmp_path / "runs" / "probe" / "resnet18_synthetic").iterdir()
+    (output,) = (tmp_path / "runs" / "probe" / "resnet18_synthetic").glob("*/probe.json")
     assert [row["probe"] for row in json.loads(output.read_text())["probes"]] == ["k-NN", "1-shot"]
 
 
@@ -232,4 +232,4 @@ def test_nonsense_is_refused_in_one_sentence(cli, tmp_path, digits_run, entry, a
     assert len(lines) == 1, run.err
     assert all(word in lines[0] for word in words), run.err
     assert not list(tmp_path.iterdir())
-    assert not (digits_run / "probe.json").exists()
+    assert not (digits_run / "probe").exists()

@@ -174,15 +174,16 @@ def test_a_recipe_of_a_users_folder_is_like_ours(shown, folders, path):
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay) == (5e-4, 0.05)
 
 
-def test_a_recipe_in_a_package_is_refused(cli, tmp_path, monkeypatch):
-    """Its values would be merged over those of any option."""
+def test_a_recipe_in_a_package_is_like_ours(shown, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "packed" / "recipe").mkdir(parents=True)
     for folder in ("packed", "packed/recipe"):
         (tmp_path / folder / "__init__.py").touch()
     (tmp_path / "packed" / "recipe" / "mine.yaml").write_text(LION)
-    done = cli("train", "hydra.searchpath=[pkg://packed]", "recipe=mine", "optimizer=sgd")
-    assert (done.status, "recipe=mine is not a file" in done.err) == (2, True), done.err
+    path = "hydra.searchpath=[pkg://packed]"
+    assert shown(path, "recipe=mine").optimizer.lr == 7
+    cfg = shown(path, "recipe=mine", "optimizer=sgd")
+    assert (cfg.optimizer.lr, cfg.model.pool) == (0.03, "mean")
 
 
 def test_a_config_that_starts_from_ours_has_recipes(shown, folders):
@@ -227,8 +228,8 @@ def test_what_is_shown_is_what_runs(cli, shown):
     for group in ("mixing", "resolution", "optimizer", "loss", "callbacks"):
         assert ran[group] == OmegaConf.to_container(cfg, resolve=True)[group]
     assert ran.model.items() >= {"position": "sincos_2d", "class_token": False, "pool": "mean"}.items()
-    told = "recipe=cifar10_cpu chose otherwise, so that what it states for these is left out: "
-    assert f"{told}mixing=none, resolution=full, optimizer=adamw; --cfg job" in done.out
+    told = "recipe=cifar10_cpu: what it states for other options than mixing=none, resolution=full, optimizer=adamw is"
+    assert f"{told} left out; --cfg job" in done.out
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import BARE, SRC, TINY, finished
+from conftest import BARE, SRC, TINY, evaluated, finished
 from test_resume import same_tensors
 
 from vitlab.checkpoints import file
@@ -132,7 +132,7 @@ def test_what_lightning_left_under_slurm_is_not_tested(cli, tmp_path, short_run,
     assert cli("train", "resume=run", "trainer.max_epochs=3", tiny=False).status == 0
     assert cli("evaluate", "run=run").status == 0
     result = json.loads((tmp_path / "run/result.json").read_text())["test"]
-    again = json.loads((tmp_path / "run/evaluation_test.json").read_text())
+    again = evaluated(tmp_path / "run")
     assert {name: again[name] for name in result} == result
     assert not list(tmp_path.glob("run/hpc_ckpt*"))
 

@@ -92,7 +92,7 @@ def test_weights_need_few_libraries():
         ("models", {"layers"}),
         ("weights", {"models", "layers", "errors", "checkpoints", "atomic_files", "vocabulary"}),
         ("views", {"models", "layers", "errors"}),
-        ("counting", {"layers"}),
+        ("counting", {"layers", "skeleton"}),
         ("features", {"models", "data", "seeding", "errors"}),
         ("decoding", {"vocabulary"}),
         ("vocabulary", {"errors"}),
@@ -176,6 +176,13 @@ def test_lightning_stays_where_training_is_organised():
     importers = importers_of("pytorch_lightning", "lightning_fabric")
     assert outside(importers, *rooms, "vitlab/data/datamodule.py") == []
     assert outside(importers_of("torchmetrics"), "vitlab/tasks/", "vitlab/callbacks/") == []
+
+
+def test_what_one_rank_does_alone_uses_no_model_of_all_of_them():
+    """A sharded model computes where all ranks call it; a callback asks for `Task.for_first_rank`."""
+    for file in (SRC / "vitlab" / "callbacks").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert not ("is_global_zero" in text and re.search(r"\.model\b", text)), file
 
 
 def test_tokenizers_stay_in_one_file():

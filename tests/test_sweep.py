@@ -128,7 +128,6 @@ def test_what_a_killed_start_leaves_is_replaced(tmp_path):
     for name in (
         "jobs/a/job.json",
         "jobs/a/.config.yaml.1.tmp",
-        ".hydra/config.yaml",
         "study.journal",
         "nursery.log",
         ".lock",
@@ -137,7 +136,7 @@ def test_what_a_killed_start_leaves_is_replaced(tmp_path):
         (tmp_path / name).touch()
     sweep.check_new()
     sweep.clear()
-    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock", ".hydra"}
+    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock"}
 
 
 def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import image_folder
+from conftest import evaluated, image_folder
 from two_processes import status_of, two_processes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -85,9 +85,9 @@ def check_evaluated_as_one(cli, folder):
     if predictions.is_file():
         with open(predictions, newline="") as f:
             assert [int(row["index"]) for row in csv.DictReader(f)] == list(range(359))
-    evaluated = cli("evaluate", "run=run")
-    assert evaluated.status == 0, evaluated.err
-    again = json.loads((folder / "run" / "evaluation_test.json").read_text())
+    scored = cli("evaluate", "run=run")
+    assert scored.status == 0, scored.err
+    again = evaluated(folder / "run")
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-5)
 
 
@@ -138,5 +138,5 @@ def test_a_rank_that_can_read_none_of_its_images(cli, tmp_path):
     assert result["skipped"] == {"val": 12, "test": 12}
     tested = result["test"]
     assert cli("evaluate", "run=run").status == 0
-    again = json.loads((tmp_path / "run" / "evaluation_test.json").read_text())
+    again = evaluated(tmp_path / "run")
     assert {name: again[name] for name in tested} == pytest.approx(tested, abs=1e-5)

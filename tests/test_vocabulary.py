@@ -136,7 +136,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"a tokenizer of \d+ tokens has none of the numbers \[0, 2, 300\]"):
         TokenizerVocabulary(PAIRS.to_str(), SpecialTokens(0, 2, 300))
     with pytest.raises(
-        CheckpointError, match="a vocabulary of kind 'syllables' is not one of: characters, words, token"
+        CheckpointError, match="a vocabulary of kind 'syllables' is not one of: characters, words, spaced words, token"
     ):
         vocabulary_of({"kind": "syllables"})
 

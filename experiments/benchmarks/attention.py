@@ -1,6 +1,6 @@
 """torch's fused attention beside the equations one by one, on this machine.
 
-    python experiments/benchmarks/attention.py [--rounds 15] [--out attention.md]
+    python experiments/benchmarks/attention.py [--rounds 15] [--batch N] [--out attention.md]
 
 Forward and backward (training) or forward alone (inference) of softmax(QKᵀ/√d)V for Q, K and V out of one projection,
 as in a block; the two ways in turn, in one process. vitlab.layers.attention.written_is_faster states the outcome.
@@ -93,6 +93,7 @@ def milliseconds(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--batch", type=int, help="in place of that of each shape")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -108,7 +109,8 @@ def main() -> None:
             torch.backends.mkldnn.matmul.fp32_precision = products
         elif products != "none":
             continue
-        for shape in SHAPES:
+        for batch, *sizes in SHAPES:
+            shape = (arguments.batch or batch, *sizes)
             for training in (True, False):
                 fused, written = milliseconds(WAYS, shape, dtype, device, arguments.rounds, training).values()
                 use = "training" if training else "inference"

@@ -2,9 +2,10 @@
 
     python experiments/benchmarks/data_path.py DIR [--rounds 7] [--workers 2] [--out data_path.md]
 
-DIR/<class>/*.JPEG are photographs; links to them make up 2,000. Each way reads all of them once in turn, in an order
-that rotates from round to round: what disturbs the machine disturbs all. Everybody takes a random-resized crop of 8 %
-to 100 % of the area to 224 pixels (bilinear, antialiased) and flips half of them; batches of 128; workers that live on.
+DIR/<class>/*.JPEG, or DIR/<split>/<class>/*.JPEG, are photographs; links to them make up 2,000 images. Each way reads
+all of them once in turn, in an order that rotates from round to round: what disturbs the machine disturbs all.
+Everybody takes a random-resized crop of 8 % to 100 % of the area to 224 pixels (bilinear, antialiased) and flips half
+of them; batches of 128; workers that live on.
 "ready" is normalised float32, ours cut into patches, on the CPU; "to a GPU" is uint8 as it leaves the worker, which a
 GPU finishes. The crops of "ours" are the same in every row. A second table is where the time of one worker goes.
 """
@@ -16,6 +17,7 @@ import os
 import platform
 import pstats
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -37,18 +39,28 @@ from vitlab.config.build import build
 from vitlab.config.home import CONF
 from vitlab.data.images import decoding
 from vitlab.data.order.key import Key
-from vitlab.machine import cpu_capabilities
-from vitlab.malloc import keep_freed_memory
+from vitlab.data.sources.folder import EXTENSIONS
+from vitlab.machine import cpu_capabilities, keep_freed_memory
 
-IMAGES, BATCH, SIZE, SCALE = 2000, 128, 224, (0.08, 1.0)
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+BATCH, SIZE, SCALE = 128, 224, (0.08, 1.0)
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-def linked(photos: Path, folder: Path) -> None:
-    """IMAGES links to the photographs below folder/train/<class>, and one to each below val and test."""
-    files = sorted(path for path in photos.glob("*/*") if path.is_file())
-    copies = [("train", number, files[number % len(files)]) for number in range(IMAGES)]
-    copies += [(split, number, file) for split in ("val", "test") for number, file in enumerate(files)]
+def photographs(folder: Path) -> list[Path]:
+    """All images in <class>/ or <split>/<class>/ below a folder, in an order that mixes the classes."""
+    there = [*folder.glob("*/*"), *folder.glob("*/*/*")]
+    files = [path for path in there if path.suffix.lower() in EXTENSIONS and path.is_file()]
+    if not files:
+        sys.exit(f"{folder} holds no photographs in folders of classes; give DIR with DIR/<class>/*.JPEG")
+    return sorted(files, key=lambda path: (path.name, path.parent.name))
+
+
+def link(files: list[Path], folder: Path, num_images: int) -> None:
+    """Make so many links to the photographs below folder/train/<class>, and as few below val and test as there are
+    classes."""
+    copies = [("train", number, files[number % len(files)]) for number in range(num_images)]
+    first = {file.parent.name: file for _, _, file in copies}
+    copies += [(split, 0, file) for split in ("val", "test") for file in first.values()]
     for split, number, file in copies:
         target = folder / split / file.parent.name / f"{number:05d}{file.suffix}"
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +106,18 @@ def datamodule(folder: Path, workers: int, *overrides: str) -> Any:
                 "model=vit_b16",
                 "data=folder",
                 f"data.source.root={folder}",
+                "data.source.allow_outside=true",
                 f"data.num_classes={len(os.listdir(folder / 'train'))}",
+                f"data.image_size={SIZE}",
+                "data.in_chans=3",
+                "data.images.mode=RGB",
+                f"data.mean={MEAN}",
+                f"data.std={STD}",
                 f"global_batch_size={BATCH}",
                 f"data.loading.num_workers={workers}",
                 f"crop.train.scale={list(SCALE)}",
                 "crop.train.interpolation=bilinear",
+                "crop.train.flip_rate=0.5",
                 f"data.cache.root={folder / 'cache'}",
                 "data.source.index_root=null",
                 *overrides,
@@ -132,10 +151,10 @@ def first_of_pair(loader: Any) -> Iterator[torch.Tensor]:
         yield images
 
 
-def rate(batches: Callable[[], Iterator[torch.Tensor]], least_seconds: float = 1.0) -> float:
-    """Images per second over whole epochs."""
+def rate(batches: Callable[[], Iterator[torch.Tensor]], least_seconds: float) -> float:
+    """Images per second over whole epochs, at least one."""
     start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < least_seconds:
+    while count == 0 or time.perf_counter() - start < least_seconds:
         for images in batches():
             count += len(images)
     return count / (time.perf_counter() - start)
@@ -151,8 +170,9 @@ def check(name: str, images: torch.Tensor, finished: bool) -> None:
         assert 0.5 < images.std().item() < 2, name
 
 
-def profile(module: Any, images: int = 512) -> str:
+def profile(module: Any) -> str:
     """Where a worker's time goes: milliseconds of an image, by the function they are spent in."""
+    images = min(512, len(module.training) // BATCH * BATCH)
     split, threads = module.training, torch.get_num_threads()
     torch.set_num_threads(1)
     keys = [Key(0, index) for index in range(images)]
@@ -176,12 +196,14 @@ def main() -> None:
     parser.add_argument("photos", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=1.0, help="the least that each way takes in a round")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     keep_freed_memory()  # as a run on a CPU does
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        linked(arguments.photos, folder)
+        link(photographs(arguments.photos), folder, arguments.images)
         workers = arguments.workers
         modules = {
             "originals": datamodule(folder, workers),
@@ -208,7 +230,7 @@ def main() -> None:
         for number in range(arguments.rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                rates[name].append(rate(ways[name]))
+                rates[name].append(rate(ways[name], arguments.seconds))
         profiles = {name: profile(module) for name, module in modules.items()}
     base = rates[names[0]]
     lines = [

@@ -14,10 +14,9 @@ from pathlib import Path
 import torch
 
 from vitlab.decoding import BeamSearch, Greedy
-from vitlab.machine import cpu_capabilities
-from vitlab.malloc import keep_freed_memory
+from vitlab.machine import cpu_capabilities, keep_freed_memory
 from vitlab.models import Decoder
-from vitlab.models.writing import CachedWriting, Writing
+from vitlab.models.writing import CachedWriting, DecoderWriting
 from vitlab.vocabulary import SpecialTokens
 
 SPECIAL = SpecialTokens(begin=1, end=2, padding=0)
@@ -58,7 +57,7 @@ def decoder(embed_dim: int, depth: int, num_heads: int, max_length: int) -> Deco
     return model.eval()
 
 
-def once(way: Callable, model: Decoder, kind: type[Writing], memory: torch.Tensor) -> float:
+def once(way: Callable, model: Decoder, kind: type[DecoderWriting], memory: torch.Tensor) -> float:
     """Seconds."""
     start = time.perf_counter()
     with torch.inference_mode():
@@ -79,7 +78,7 @@ def rows(rounds: int, device: str) -> list[str]:
         beam = BeamSearch(max_length=length, width=4, length_penalty=0.6)
         ways = {
             "greedy": (Greedy(max_length=length), CachedWriting),
-            "greedy, no cache": (Greedy(max_length=length), Writing),
+            "greedy, no cache": (Greedy(max_length=length), DecoderWriting),
             "beam of 4": (beam, CachedWriting),
         }
         seconds: dict[str, list[float]] = {way: [] for way in ways}

@@ -3,10 +3,13 @@ seen, and kinds of positions. What is lost without 1/√d, mask or positions is 
 
     python experiments/benchmarks/reading.py            # everything, into experiments/benchmarks/reading.md
     python experiments/benchmarks/reading.py lines      # of: lines, positions, words
+    python experiments/benchmarks/reading.py lines --seeds 1 --also data.source.num_lines=200 --out lines.md
 
-Run it alone on the machine. A run that is there already, below runs/reading, is not done again.
+Run it alone on the machine. A run that is there already, below runs/reading, is not done again. --also gives overrides
+to every training.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from vitlab.reports.confidence import half_width
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs/reading")
-SEEDS = (0, 1, 2)
+SEEDS, ALSO = [0, 1, 2], list[str]()  # as the command line says
 LINES, WORDS = ["recipe=digit_lines"], ["recipe=number_words"]
 LONGER = ["+data.source.min_length=9", "+data.source.max_length=12"]
 WIDE = "model.encoder.image_size=[16,128]"  # a row for each of 16 columns, stretched over a line; else there were 2
@@ -45,7 +48,7 @@ def trained(name: str, seed: int, options: Sequence[str]) -> tuple[Path, float]:
     folder = RUNS / f"{name.replace(' ', '_').replace('/', '').replace(',', '')}_{seed}"
     if not (folder / "result.json").is_file():
         started = time.time()
-        command("train", *options, f"seed={seed}", f"hydra.run.dir={folder}", "trainer=cpu", "logger=none")
+        command("train", *options, *ALSO, f"seed={seed}", f"hydra.run.dir={folder}", "trainer=cpu", "logger=none")
         (folder / "minutes.txt").write_text(str((time.time() - started) / 60))
     return folder, float((folder / "minutes.txt").read_text())
 
@@ -56,7 +59,7 @@ def tested(folder: Path) -> float:
 
 def longer(folder: Path) -> float:
     """Of lines of 9 to 12 digits, by a model that has seen 8 at most."""
-    output = folder / "longer"
+    output = folder.with_name(f"{folder.name}_longer")
     if not (output / "evaluation_test.json").is_file():
         command("evaluate", f"run={folder}", *LONGER, f"output={output}")
     return json.loads((output / "evaluation_test.json").read_text())["test/exact"]
@@ -99,11 +102,20 @@ def words() -> list[str]:
 PARTS = {"lines": lines, "positions": positions, "words": words}
 
 
-if __name__ == "__main__":
-    chosen = sys.argv[1:] or list(PARTS)
-    if unknown := set(chosen) - PARTS.keys():
-        sys.exit(f"{', '.join(unknown)} is not among: {', '.join(PARTS)}")
-    said = [line for name in chosen for line in [*PARTS[name](), ""]]
-    text = "\n".join([f"{time.strftime('%Y-%m-%d')}, 95 % intervals by Student's t over seeds {SEEDS}.", "", *said])
-    Path(__file__).with_name("reading.md").write_text(text)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--also", nargs="+", default=[])
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
+    arguments = parser.parse_args()
+    SEEDS[:], ALSO[:] = range(arguments.seeds), arguments.also
+    said = [line for name in arguments.parts for line in [*PARTS[name](), ""]]
+    seeds = ", ".join(map(str, SEEDS))
+    text = "\n".join([f"{time.strftime('%Y-%m-%d')}, 95 % intervals by Student's t over seeds {seeds}.", "", *said])
+    arguments.out.write_text(text)
     print(text)
+
+
+if __name__ == "__main__":
+    main()

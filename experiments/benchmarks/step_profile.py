@@ -1,6 +1,6 @@
 """Where the time of a training step goes: B/16, batch 8, bf16 autocast, on a CPU.
 
-    python experiments/benchmarks/step_profile.py [--out step_profile.md]
+    python experiments/benchmarks/step_profile.py [--batch 8] [--out step_profile.md]
 
 The rate that this machine reaches in one large product of matrices is measured in the same run; what the products of
 the step take is compared with it.
@@ -9,6 +9,7 @@ the step take is compared with it.
 import argparse
 import datetime
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -39,9 +40,10 @@ def matrix_rate() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    row = next(row for row in CPU_ROWS.values() if row.preset == "vit_b16")
+    row = replace(next(row for row in CPU_ROWS.values() if row.preset == "vit_b16"), batch=arguments.batch)
     model = ours(row)
     operations = 3 * row.batch * multiply_accumulates(model, (3, 224, 224))  # forward, and twice that backward
     step = Step(model, row, Flags(bf16=True, fused=True), "cpu")
@@ -63,7 +65,8 @@ def main() -> None:
     lines = [
         f"{datetime.date.today()}, {cpu_capabilities().get('cpu_name', 'CPU')}, {torch.get_num_threads()} threads, "
         f"torch {torch.__version__}.\n",
-        f"A step of B/16, batch 8, bf16: {1000 * whole:.0f} ms, {operations / 1e9:.0f} billion multiply-accumulates.",
+        f"A step of B/16, batch {row.batch}, bf16: {1000 * whole:.0f} ms, {operations / 1e9:.0f} billion "
+        "multiply-accumulates.",
         f"One large product: {rate / 1e9:.0f} billion a second. The products of the step: "
         f"{operations / products / 1e9:.0f} ({operations / products / rate:.0%} of it). The whole step: "
         f"{operations / whole / 1e9:.0f} "

@@ -1,10 +1,13 @@
-"""What a sweep costs beside its training: python experiments/benchmarks/sweeps.py [TRIALS] [STUBS]. Writes sweeps.md.
+"""What a sweep costs beside its training.
+
+    python experiments/benchmarks/sweeps.py [--trials 16] [--stubs 1000] [--out sweeps.md]
 
 Trials: so many runs of 30 steps of the smallest model on the digits, without pictures, forked from a process that has
 imported everything, against a fresh process for each, on as many slots as there are cores. Stubs: so many jobs that do
 nothing but to say that they are done, one at a time and on all slots; what they take is what scheduling costs.
 """
 
+import argparse
 import json
 import math
 import os
@@ -67,7 +70,9 @@ def stubs(number: int, folder: Path, slots: int) -> float:
     folder.mkdir()
     (folder / "stub.py").write_text(STUB)
     for one in range(number):
-        sweep.add(Job(number=one, name=f"job{one}", overrides=[f"n={one}"], choices={}, monitor="m", run_id=""), b"")
+        sweep.add(
+            Job(number=one, name=f"job{one}", overrides=[f"n={one}"], choices={}, monitor="m", run_id="stub"), b""
+        )
     sweep.freeze({})
     engine = Local(slots=slots, gpus_per_slot=0, threads=1, preload=False, sweep=folder, modules=[])
     with engine, Stop() as stop:
@@ -80,7 +85,13 @@ def stubs(number: int, folder: Path, slots: int) -> float:
     return seconds
 
 
-def main(number: int = 16, jobs: int = 1000) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=16)
+    parser.add_argument("--stubs", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
+    arguments = parser.parse_args()
+    number, jobs = arguments.trials, arguments.stubs
     with tempfile.TemporaryDirectory() as folder:
         forked = trials(number, Path(folder, "forked"))
         fresh = trials(number, Path(folder, "fresh"), "engine.preload=false")
@@ -97,9 +108,9 @@ def main(number: int = 16, jobs: int = 1000) -> None:
     text = "# What a sweep costs beside its training\n\n`python experiments/benchmarks/sweeps.py`, on " + (
         f"{SLOTS} cores; load average at the end {load:.1f}.\n\n"
     )
-    (Path(__file__).with_suffix(".md")).write_text(text + "\n".join(lines) + "\n")
+    arguments.out.write_text(text + "\n".join(lines) + "\n")
     print("\n".join(lines))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

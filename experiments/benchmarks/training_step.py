@@ -1,6 +1,7 @@
 """Time of a training step of our ViT beside those of timm, Hugging Face, torchvision and vit-pytorch.
 
-    python experiments/benchmarks/training_step.py [--rounds 15] [--rows Ti/16,B/16,CIFAR] [--peers timm,…] [--out FILE]
+    python experiments/benchmarks/training_step.py [--rounds 15] [--rows Ti/16,B/16,CIFAR] [--peers timm,…] [--batch N]
+        [--out FILE]
 
 One process, all models in memory, one step of each in turn, in an order that rotates from round to round: what disturbs
 the machine disturbs all. Forward, backward and AdamW on one fixed batch of images. Two tables: the same flags for all
@@ -15,7 +16,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,9 +25,10 @@ from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
 from vitlab.config.home import CONF
-from vitlab.machine import cpu_capabilities, hardware_precision
+from vitlab.machine import cpu_capabilities
 from vitlab.run.model import build_model
-from vitlab.run.precision import speed_up_float32_products
+from vitlab.run.precision import BFLOAT16, find_precision, speed_up_float32_products
+from vitlab.run.trial import FEW
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,14 @@ class Flags:
     compiled: bool = False
 
 
+def defaults(model: nn.Module, row: Row, device: str) -> Flags:
+    """What `python src/train.py` finds for this model on this machine."""
+    inputs = (torch.empty(FEW, 3, row.image_size, row.image_size, device="meta"),)
+    fast_float32 = speed_up_float32_products(torch.device(device))
+    bf16 = find_precision(model, inputs, row.batch, torch.device(device)).precision == BFLOAT16
+    return Flags(bf16=bf16, fused=True, fast_float32=fast_float32 and not bf16)
+
+
 class Step:
     """A training step of one model, on a fixed batch."""
 
@@ -210,11 +220,13 @@ def table(times: dict[str, list[float]]) -> str:
 
 
 def measure(
-    name: str, row: Row, flags: dict[str, Flags], rounds: int, device: str, peers: Iterable[str]
+    name: str, row: Row, flags: dict[str, Flags | None], rounds: int, device: str, peers: Iterable[str]
 ) -> dict[str, list[float]]:
-    """Seconds of our steps and of those of `peers`. `flags`: those of ours, and those of the peers."""
+    """Seconds of our steps and of those of `peers`. `flags`: those of ours, and those of the peers; None: the
+    defaults of a run."""
     models = {"ours": ours(row), **{peer: PEERS[peer](row) for peer in peers}}
-    steps = {n: Step(m, row, flags["ours" if n == "ours" else "peers"], device) for n, m in models.items()}
+    own = {n: flags["ours" if n == "ours" else "peers"] or defaults(m, row, device) for n, m in models.items()}
+    steps = {n: Step(m, row, own[n], device) for n, m in models.items()}
     times = alternate(steps, rounds)
     for label, step in steps.items():
         step.check(f"{name}, {label}")
@@ -226,11 +238,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--rows", default="", help="beginnings of row names, with commas")
     parser.add_argument("--peers", default=",".join(PEERS), help="with commas")
+    parser.add_argument("--batch", type=int, help="in place of that of each row")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rows = {
-        name: row
+        name: replace(row, batch=arguments.batch or row.batch)
         for name, row in (GPU_ROWS if device == "cuda" else CPU_ROWS).items()
         if name.startswith(tuple(arguments.rows.split(",")))
     }
@@ -262,17 +275,12 @@ def main() -> None:
         arguments.out.write_text("\n".join(lines) + "\n")
 
 
-def tables(device: str) -> dict[str, dict[str, dict[str, Flags]]]:
-    """By title and by label: the flags of ours and of the peers."""
+def tables(device: str) -> dict[str, dict[str, dict[str, Flags | None]]]:
+    """By title and by label: the flags of ours and of the peers; None: the defaults of a run."""
 
-    def same(**flags: bool) -> dict[str, Flags]:
+    def same(**flags: bool) -> dict[str, Flags | None]:
         return {"ours": Flags(**flags), "peers": Flags(**flags)}
 
-    default = Flags(
-        bf16=hardware_precision("auto") == "bf16-mixed",
-        fused=True,
-        fast_float32=speed_up_float32_products(torch.device("cpu")),
-    )
     if device == "cuda":
         equal = {"bf16": same(bf16=True, fused=True), "bf16, compiled": same(bf16=True, fused=True, compiled=True)}
     else:
@@ -280,7 +288,7 @@ def tables(device: str) -> dict[str, dict[str, dict[str, Flags]]]:
     return {
         "The same flags": equal,
         "Out of the box: ours by the defaults of src/train.py, the peers in a plain float32 loop": {
-            "defaults against float32": {"ours": default, "peers": Flags()}
+            "defaults against float32": {"ours": None, "peers": Flags()}
         },
     }
 

@@ -5,12 +5,15 @@ power leaves the old one or the new one.
 """
 
 import csv
+import glob
 import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +69,43 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         writer.writerows(rows)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what writers left behind in a folder when they were killed."""
-    for path in folder.glob(".*"):
+@contextmanager
+def writing_folder(path: Path) -> Iterator[Path]:
+    """Yield another folder beside it to write to, and rename it in the end; a file that is there already is replaced,
+    and others stay. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with open(file, "rb+") as written:
+                    os.fsync(written.fileno())
+        if path.is_dir() and any(path.iterdir()):
+            for file in temporary.iterdir():
+                os.replace(file, path / file.name)
+        else:
+            os.replace(temporary, path)
+        flush_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file to metrics.damaged.csv, or metrics.damaged-2.csv if that exists; return the new path."""
+    names = (f"{path.stem}.damaged{number}{path.suffix}" for number in chain([""], count(-2, -1)))
+    aside = next(place for place in map(path.with_name, names) if not place.exists())
+    os.replace(path, aside)
+    return aside
+
+
+def remove_leftovers(folder: Path, of: str = "*") -> None:
+    """Remove what writers left behind in a folder when they were killed; `of`: a file or folder of this name alone."""
+    for path in folder.glob(f".{of}" if of == "*" else f".{glob.escape(of)}.*"):
         found = TEMPORARY.fullmatch(path.name)
         if found and not alive(int(found[1])):
             with suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def alive(pid: int) -> bool:

@@ -17,7 +17,6 @@ from vitlab.commands import program
 from vitlab.config.build import plain
 from vitlab.config.command import refusals
 from vitlab.config.in_process import as_words, call, compose
-from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.machine import fastest_device
@@ -193,11 +192,7 @@ def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
     if not any(word.lstrip("+").startswith(("trainer=", "trainer.devices=", "resume=")) for word in given):
         given.append("trainer.devices=1")
 
-    def task(cfg: Any) -> Path:
-        program("train", cfg)
-        return Path(Job.current().folder)
-
-    return load(call("train", task, given))
+    return load(call("train", functools.partial(program, "train"), given))
 
 
 def create_model(
@@ -214,13 +209,15 @@ def create_model(
     pixels; it gives logits (B, num_classes).
 
     `options` are the keys of its config: position="sincos_2d", drop_path_rate=0.1. `pretrained` is a run, a file or
-    folder of weights, timm:NAME or hf:ORG/NAME; a head for other classes starts anew. Raises ConfigError for a name or
-    key that there is none of, CheckpointError for weights that cannot be read or do not fit.
+    folder of weights, timm:NAME or hf:ORG/NAME, and what became of its tensors is printed; a head for other classes
+    starts anew, and with pretrained_head=False any. Raises ConfigError for a name or key that there is none of,
+    CheckpointError for weights that cannot be read or do not fit, and for a head that reads something else.
     """
     data = {"num_classes": num_classes, "image_size": image_size, "in_chans": in_chans}
     words = as_words({"model": name, "data": data, "model.pretrained": pretrained})
     cfg = compose("summary", words + as_words({"model": options}))
     with refusals():
         model = build_model(cfg.model)
-        load_pretrained(model, cfg.model)
+        if (report := load_pretrained(model, cfg.model)) is not None:
+            report.show()
     return model

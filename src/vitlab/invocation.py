@@ -11,11 +11,15 @@ def typed(command: str) -> str:
     """Say how the user calls a command: python src/train.py, python -m vitlab train, or vitlab train."""
     script = Path(sys.argv[0])
     if is_entry(script):
-        path = script.with_name(f"{command}.py")
-        return f"python {shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))}"
+        return f"python {shlex.quote(str(path_from_here(script.with_name(f'{command}.py'))))}"
     if script.resolve() == PACKAGE / "__main__.py":
         return f"python -m vitlab {command}"
     return f"vitlab {command}"
+
+
+def path_from_here(path: Path) -> Path:
+    """Shorten a path below the working directory to one that is relative to it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def script_of(command: str) -> list[str]:

@@ -1,8 +1,18 @@
-"""What this machine has."""
+"""What this machine has, and how this process uses it."""
 
+import ctypes
 import os
+import platform
 import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from vitlab.atomic_files import as_json, digest_of
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
+NEVER = 2**31 - 1
 
 
 def physical_memory() -> int:
@@ -27,15 +37,37 @@ def fastest_device() -> Any:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def hardware_precision(accelerator: str) -> str:
-    """bf16-mixed where the hardware computes in bfloat16 (Ampere and later GPUs, CPUs with AVX512-BF16 or AMX), else
-    32-true. `accelerator` as Lightning names it: auto, cpu, gpu …"""
+def described_cpu() -> str:
+    """Name what decides how long one thread of the CPU computes: model, instructions and torch. The host's name is left
+    out: a container has another one each time."""
     import torch
 
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    if accelerator in ("auto", "cpu"):
-        capabilities = cpu_capabilities()
-        if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"):
-            return "bf16-mixed"
-    return "32-true"
+    capabilities = cpu_capabilities()
+    name = capabilities.get("cpu_name") or platform.processor() or platform.machine()
+    return f"{name} ({digest_of(as_json(capabilities))}), torch {torch.__version__}"
+
+
+def cache_folder(name: str) -> Path | None:
+    """Make a folder of this name for what can be had again, in $XDG_CACHE_HOME/vitlab or ~/.cache/vitlab; among the
+    temporary files where there is no home to write to. None where nothing can be written."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    for parent in (lambda: home, tempfile.gettempdir):  # which raises OSError where there is none
+        with suppress(OSError):
+            folder = Path(parent(), "vitlab", name)
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def keep_freed_memory() -> None:
+    """Keep memory that this process and its forks free for their next tensors, where malloc is glibc's.
+
+    glibc takes a block of more than 128 kB from the system each time and gives it back each time. A training step on a
+    CPU frees and takes the same hundreds of megabytes again and again, and pays for every page of them when it is first
+    touched: on a virtual machine 21 of the 115 seconds that the default run takes (docs/measurements.md).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from vitlab.errors import CheckpointError, ConfigError, DataError, in_one_line
 
-WORD = re.compile(r"[^\s-]+")
-
 
 class SpecialTokens(NamedTuple):
     """Numbers of the tokens that begin and end a text, and of the one that stands where there is none."""
@@ -51,8 +49,17 @@ class ListedVocabulary:
         self.pieces = list(pieces)
         self.numbers = {piece: len(self.special) + i for i, piece in enumerate(self.pieces)}
 
-    def split(self, text: str) -> Sequence[str]:
+    @classmethod
+    def split(cls, text: str) -> Sequence[str]:
         raise NotImplementedError
+
+    @classmethod
+    def found_in(cls, texts: Iterable[str]) -> Self:
+        """Collect the pieces that occur, in the order of Unicode. Raises ConfigError for texts without any."""
+        found: set[str] = set()
+        for text in texts:
+            found.update(cls.split(text))
+        return cls(sorted(found))
 
     def __len__(self) -> int:
         return len(self.special) + len(self.pieces)
@@ -65,7 +72,7 @@ class ListedVocabulary:
         pieces = self.split(text)
         if unknown := [piece for piece in pieces if piece not in self.numbers]:
             raise DataError(
-                f"the {self.kind.removesuffix('s')} {unknown[0]!r} of the text {text!r} is not among the "
+                f"the {self.kind.split()[-1].removesuffix('s')} {unknown[0]!r} of the text {text!r} is not among the "
                 f"{len(self.pieces)} of the vocabulary, {self.between.join(self.pieces[:50])!r}"
             )
         return [*(self.numbers[piece] for piece in pieces), self.special.end]
@@ -75,6 +82,9 @@ class ListedVocabulary:
         written = takewhile(lambda token: token != self.special.end, tokens)
         first = len(self.special)
         return self.between.join(self.pieces[token - first] for token in written if token >= first)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": self.kind, self.kind: self.pieces}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -95,11 +105,7 @@ class CharacterVocabulary(ListedVocabulary):
         super().__init__(characters)
 
     @classmethod
-    def found_in(cls, texts: Iterable[str]) -> Self:
-        """Collect the characters that occur, in the order of Unicode. Raises ConfigError for texts without any."""
-        return cls(sorted(set().union(*texts)))
-
-    def split(self, text: str) -> str:
+    def split(cls, text: str) -> str:
         return text
 
     def state(self) -> dict[str, Any]:
@@ -111,17 +117,23 @@ class WordVocabulary(ListedVocabulary):
     space. Raises ConfigError for words that are none, or stand there twice."""
 
     kind, between = "words", " "
+    word, apart = re.compile(r"[^\s-]+"), "spaces or hyphens"
 
     def __init__(self, words: Sequence[str]):
-        if not words or len(set(words)) != len(words) or any(WORD.fullmatch(word) is None for word in words):
-            raise ConfigError(f"a vocabulary has words, each once and without spaces or hyphens, and not {list(words)}")
+        if not words or len(set(words)) != len(words) or any(self.word.fullmatch(word) is None for word in words):
+            raise ConfigError(f"a vocabulary has words, each once and without {self.apart}, and not {list(words)}")
         super().__init__(words)
 
-    def split(self, text: str) -> list[str]:
-        return WORD.findall(text)
+    @classmethod
+    def split(cls, text: str) -> list[str]:
+        return cls.word.findall(text)
 
-    def state(self) -> dict[str, Any]:
-        return {"kind": self.kind, "words": self.pieces}
+
+class SpacedWordVocabulary(WordVocabulary):
+    """A token for each of some words, hyphens and all: what stands between spaces."""
+
+    kind = "spaced words"
+    word, apart = re.compile(r"\S+"), "spaces"
 
 
 class TokenizerVocabulary:
@@ -232,7 +244,8 @@ def tokenizer_of(content: str) -> Any:
     return tokenizer
 
 
-KINDS = {kind.kind: kind for kind in (CharacterVocabulary, WordVocabulary, TokenizerVocabulary, BegunVocabulary)}
+LISTED = (CharacterVocabulary, WordVocabulary, SpacedWordVocabulary)
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (*LISTED, TokenizerVocabulary, BegunVocabulary)}
 
 
 def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:

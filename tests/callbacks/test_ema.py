@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from conftest import BARE
+from conftest import BARE, evaluated
 from line import EPOCHS, STEPS, check_places, fitted
 
 from vitlab.callbacks import EMA
@@ -69,5 +69,5 @@ def test_the_average_is_what_is_validated_kept_as_the_best_and_tested(cli):
     result = json.loads((run.folder / "result.json").read_text())
     for split, told in (("val", result["last"]["val/loss"]), ("test", result["test"]["test/loss"])):
         assert cli("evaluate", "run=run", f"split={split}").status == 0
-        found = json.loads((run.folder / f"evaluation_{split}.json").read_text())
+        found = evaluated(run.folder, split)
         assert found[f"{split}/loss"] == pytest.approx(told, rel=1e-5)

@@ -105,6 +105,22 @@ def test_whenever_a_checkpoint_is_saved_it_has_both_in_their_places(tmp_path, mo
     check_both(tmp_path / f"{moment}.ckpt", model, EPOCHS * STEPS)
 
 
+class Seeing(pl.Callback):
+    """Looks at the weights when a validation has no batch left, as what draws the validated model does."""
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        self.seen = pl_module.weight()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("before", [True, False])
+def test_what_draws_a_validated_model_sees_the_average_whichever_callback_is_first(tmp_path, before):
+    seeing = Seeing()
+    model = fitted(tmp_path, AVERAGES["ema"](), others=[seeing] if before else [pl.Callback(), seeing])
+    assert torch.equal(seeing.seen, model.validated[EPOCHS * STEPS])
+    assert not torch.equal(seeing.seen, model.after_step[EPOCHS * STEPS])
+
+
 class Breaking(Line):
     """Stops in the midst of the second validation."""
 

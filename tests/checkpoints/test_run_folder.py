@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vitlab.checkpoints.run_folder import find_checkpoint, run_folder
+from vitlab.checkpoints.run_folder import find_checkpoint, find_model, is_model_of_run, run_folder
 from vitlab.errors import CheckpointError
 
 
@@ -54,3 +54,23 @@ def test_a_folder_without_the_checkpoint_is_refused_by_the_names_it_should_hold(
         find_checkpoint(run, "latest")
     with pytest.raises(CheckpointError, match=r"holds no best\.ckpt or latest\.ckpt"):
         find_checkpoint(tmp_path, "best", "latest")
+
+
+def test_a_runs_model_is_its_best_one(run):
+    best, latest = (run / "checkpoints" / f"{name}.ckpt" for name in ("best", "latest"))
+    assert find_model(run) == best
+    assert find_model(latest) == latest
+    assert [is_model_of_run(path) for path in (best, latest, run.parent / "lone.ckpt")] == [True, False, True]
+
+
+@pytest.mark.parametrize(("result", "ended"), [('{"score": null}', True), ('{"score": 0.5}', False), ("{", False)])
+def test_without_a_best_one_it_is_the_latest_state_of_a_run_that_ended_without(run, result, ended):
+    best, latest = (run / "checkpoints" / f"{name}.ckpt" for name in ("best", "latest"))
+    best.unlink()
+    (run / "result.json").write_text(result)
+    assert is_model_of_run(latest) == ended
+    if ended:
+        assert find_model(run) == latest
+    else:
+        with pytest.raises(CheckpointError, match=r"holds no best\.ckpt; .*, name its file: .*latest"):
+            find_model(run)

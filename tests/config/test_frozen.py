@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from vitlab.config.frozen import Composer, as_yaml, asked_for, own_keys, secret_words
 from vitlab.config.home import CONF
+from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
 
 COMMON = ["model=vit_mu4", "trainer=cpu", "~callbacks.model_views"]
@@ -53,9 +54,10 @@ def test_a_job_is_what_hydra_composes_of_its_words(sweep, own):
     master, loader = sweep(*COMMON)
     composer = Composer(master, loader)
     composer(0, COMMON, [*own[:-1], own[-1]])
-    wanted = plain(loader.load_sweep_config(master, [*COMMON, *own]))
-    assert plain(composer._composed([*COMMON, *own])) == wanted
-    assert plain(composer._composed([*COMMON, *own])) == wanted  # and what the first one was given stays out of it
+    wanted = loader.load_sweep_config(master, [*COMMON, *own])
+    fit(wanted, [*COMMON, *own], loader)
+    assert plain(composer._composed(COMMON, own)[0]) == plain(wanted)
+    assert plain(composer._composed(COMMON, own)[0]) == plain(wanted)  # what the first one was given stays out of it
 
 
 def test_files_are_read_once_for_each_choice_of_groups(sweep, monkeypatch):
@@ -78,7 +80,7 @@ def test_a_job_is_named_by_what_is_its_own(sweep):
 def test_what_is_kept_composes_no_more_and_runs_on_another_machine(sweep):
     found = Composer(*sweep(*COMMON))(0, COMMON, ["optimizer.lr=0.5"])
     assert found.config["optimizer"]["lr"] == 0.5
-    assert found.config["trainer"]["precision"] == "${hardware_precision:${trainer.accelerator}}"  # of where it runs
+    assert found.config["trainer"]["precision"] == "auto"  # measured where it runs
     assert found.config["name"] == "vit_mu4_digits"
     assert found.choices["model"] == "vit_mu4"
     assert (found.monitor, found.overrides) == ("val/acc1", [*COMMON, "optimizer.lr=0.5"])
@@ -86,7 +88,7 @@ def test_what_is_kept_composes_no_more_and_runs_on_another_machine(sweep):
     assert yaml.safe_load(as_yaml(found.config))["optimizer"]["lr"] == 0.5
 
 
-def test_no_secret_is_kept_and_jobs_get_them_by_their_words(sweep, monkeypatch):
+def test_no_secret_is_kept_and_jobs_read_them_from_their_environment(sweep, monkeypatch):
     monkeypatch.setenv("WHO", "somebody")
     words = [*COMMON, "logger=wandb", "logger.wandb.entity='${oc.env:WHO}'", "+logger.wandb.api_key=abcdefgh"]
     master, loader = sweep(*words)
@@ -96,7 +98,9 @@ def test_no_secret_is_kept_and_jobs_get_them_by_their_words(sweep, monkeypatch):
     found = Composer(master, loader)(0, words[:-1], ["seed=1"])
     told += [as_yaml(found.config).decode(), str(found)]
     assert not any(secret in text for secret in ("somebody", "abcdefgh") for text in told)
-    assert secret_words(master) == ["++logger.wandb.entity='somebody'", "++logger.wandb.api_key='abcdefgh'"]
+    assert secret_words(sweep(*words[:-1])[0]) == ["++logger.wandb.entity='${oc.env:WHO}'"]
+    with pytest.raises(ConfigError, match=r"logger.wandb.api_key is a secret.*oc.env:NAME"):
+        secret_words(master)
 
 
 def test_a_key_that_nothing_takes_is_refused(sweep):

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from vitlab.config.renamed import NEW, in_rooms, new_name
+from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
 
 FLAT = {
@@ -74,3 +75,8 @@ def test_the_refusal_is_a_config_error():
 
     with pytest.raises(ConfigError, match=r"^data\.repeats is data\.order\.repeats now$"):
         refuse_old("data.repeats")
+
+
+def test_a_job_that_was_to_ask_the_hardware_for_its_precision_measures_it():
+    trainer = {"accelerator": "cpu", "precision": "${hardware_precision:${trainer.accelerator}}"}
+    assert from_saved({"trainer": trainer}, "a job of before").trainer.precision == "auto"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from vitlab.config.resolvers import LONGEST_NAME, better, data_folder, folder_name, resumed_or
+from vitlab.config.resolvers import LONGEST_NAME, better, data_folder, folder_name
 from vitlab.reports.sweep import write_table
 
 # -- names
@@ -47,12 +47,6 @@ def test_long_names_differ_by_their_hash():
     assert folder_name(long) == folder_name(long)
 
 
-def test_the_folder_of_a_resumed_run_is_its_own():
-    assert resumed_or(None, "runs/new") == "runs/new"
-    assert resumed_or("runs/old", "runs/new") == "runs/old"
-    assert resumed_or("runs/old/checkpoints/latest.ckpt", "runs/new") == "runs/old"
-
-
 @pytest.mark.parametrize("monitor", ["val/loss", "test/loss", "test/ece", "loss"])
 def test_losses_and_errors_are_better_when_they_fall(monitor):
     assert better(monitor) == "min"
@@ -74,12 +68,11 @@ def test_configs_can_call_them():
     config = OmegaConf.create(
         {
             "resume": None,
-            "folder": "${resumed_or:${resume},runs/a}",
             "mode": "${better:val/loss}",
             "n": "${folder_name:'a=b'}",
         }
     )
-    assert (config.folder, config.mode, config.n) == ("runs/a", "min", "a-b")
+    assert (config.mode, config.n) == ("min", "a-b")
 
 
 # -- the table of a sweep

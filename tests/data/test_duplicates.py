@@ -14,7 +14,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.targets import OneClass, Texts
-from vitlab.run.overlap import print_overlap, sentence
+from vitlab.run.hints import print_overlap, sentence
 
 NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
 CROP = CenterCrop(image_size=8, resize_size=8, interpolation="bilinear")
@@ -60,7 +60,7 @@ def test_equal_images_in_two_splits_are_found(kind, copied, tmp_path):
         [("train", 16), ("test", 10)],
     ]
     assert found.counts() == {("train", "val"): 1, ("train", "test"): 2, ("val", "test"): 1}
-    assert "1 of val are in train, 2 of test are in train" in sentence(found)
+    assert "1 of val are in train, 2 of test are in train" in sentence(found, surveyed=True)
 
 
 def test_pixels_of_one_sum_are_not_taken_for_equal():
@@ -68,7 +68,7 @@ def test_pixels_of_one_sum_are_not_taken_for_equal():
     pixels[2] = pixels[0][::-1]
     found = overlap({"train": split_of(in_memory(pixels[:2])), "test": split_of(in_memory(pixels[2:]))})
     assert found.groups == []
-    assert sentence(found) == "none: no image of 4 stands in two splits"
+    assert sentence(found, surveyed=True) == "none: no image of 4 stands in two splits"
 
 
 def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
@@ -77,7 +77,7 @@ def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):
     assert "40 files were not compared within 0 s" in overlap(splits, seconds=0).unchecked
     monkeypatch.setattr(duplicates, "MOST_FILES", 30)
     monkeypatch.setattr(Pool, "load", lambda *args: pytest.fail("no file is read"))
-    assert "40 files would delay the start; vitlab survey with" in sentence(overlap(splits))
+    assert "40 files would delay the start; vitlab survey with" in sentence(overlap(splits), surveyed=True)
     asked = Texts(["a"] * 40, images=np.repeat(np.arange(20), 2))  # two questions about each image
     twice = FilePool([first.name(i // 2) for i in range(40)], asked, "")
     assert "20 files were not compared" in overlap({"train": split_of(twice)}, seconds=0).unchecked

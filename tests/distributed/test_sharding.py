@@ -12,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from vitlab.callbacks.latest_state import check_finite
+from vitlab.distributed.fully_sharded import FullySharded, gather
 from vitlab.distributed.sharding import fill, whole, whole_state
 from vitlab.errors import NonFiniteError
 
@@ -56,6 +57,46 @@ def test_weights_that_are_not_finite_are_found_in_a_sharded_model(mesh):
         check_finite(model, 2)
 
 
+class Tied(nn.Module):
+    """A block between two layers that share a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(3, 3)])
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.last.weight = self.first.weight
+        self.register_buffer("kept", torch.ones(3), persistent=False)
+
+    def forward(self, values):
+        return self.last(self.blocks[0](self.first(values)) + self.kept)
+
+
+def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alone(mesh):
+    strategy = FullySharded(copies=1, timeout_minutes=1)
+    strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
+    model, values = Tied(), torch.randn(2, 3)
+    expected = model(values).detach()
+    strategy.shard(model)
+    gather(model)  # as in an evaluation
+    with torch.inference_mode():
+        copied = strategy.copy_unsharded(model)
+    assert type(copied) is Tied
+    assert copied.last.weight is copied.first.weight
+    assert all(type(value) is nn.Parameter for value in copied.parameters())
+    assert all(isinstance(value, DTensor) for value in model.parameters())
+    torch.testing.assert_close(copied(values), expected)
+    copied(values).sum().backward()
+    with torch.no_grad():
+        copied.last.weight.zero_()
+    torch.testing.assert_close(model(values).detach(), expected)
+
+
+def test_groups_that_share_a_copy_wait_no_longer_than_the_strategy(mesh):
+    strategy = FullySharded(copies=2, timeout_minutes=3)
+    group = strategy.own_group(torch.tensor([[0]]))
+    assert group._get_backend(torch.device("cpu")).options._timeout.total_seconds() == 180
+
+
 TWO = """
 import json, sys
 import torch, torch.distributed as dist
@@ -94,7 +135,7 @@ with torch.no_grad():
     seen = float(model(torch.ones(1, 5)))
 checkpoint = {"state_dict": model.state_dict()}
 ema.on_save_checkpoint(trainer, model, checkpoint)
-ema.on_validation_epoch_end(trainer, model)
+ema.on_validation_end(trainer, model)
 with torch.no_grad():
     own = float(model(torch.ones(1, 5)))
 check_finite(model, 3)

@@ -1,9 +1,11 @@
-"""metrics.csv holds one row for each step, and survives kills, resumes and new names."""
+"""metrics.csv holds one row for each step, and survives kills, resumes, new names and damage."""
 
+import copy
 import csv
 
 import pytest
 
+from vitlab.errors import CheckpointError
 from vitlab.loggers import MetricsCSV
 
 
@@ -88,3 +90,148 @@ def test_a_last_line_that_is_half_written_is_dropped(log, tmp_path, half):
         file.write(half)
     rows = log([(25, {"loss": 3.0})], first_step=20)
     assert [(row["step"], row.get("loss")) for row in rows] == [(10, 1.0), (20, 2.0), (25, 3.0)]
+
+
+NUM_ROWS = 8
+NAN = float("nan")  # the loss of the last row
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """A run of eight rows whose state was saved at step 8, after which it was tested; gives what the state knows."""
+    logger = MetricsCSV(folder=str(tmp_path), first_step=0)
+    for step in range(1, NUM_ROWS + 1):
+        logger.log_metrics({"loss": NAN if step == NUM_ROWS else 1 / step, "lr": 0.1}, step)
+    known = copy.deepcopy(logger.state_dict())
+    logger.log_metrics({"test/loss": 0.5}, NUM_ROWS)
+    return known
+
+
+@pytest.fixture
+def resumed(tmp_path, capsys):
+    """resumed(known): go on from step 8; gives the rows of the file, the sentence and the files."""
+
+    def resume(known, first_step=NUM_ROWS):
+        logger = MetricsCSV(folder=str(tmp_path), first_step=first_step)
+        logger.load_state_dict(known)
+        logger.log_metrics({"loss": 9.0}, first_step + 1)
+        with open(tmp_path / "metrics.csv", newline="") as file:
+            rows = {int(row["step"]): row for row in csv.DictReader(file)}
+        return rows, capsys.readouterr().out, sorted(path.name for path in tmp_path.iterdir())
+
+    return resume
+
+
+def edited(change):
+    def edit(path):
+        lines = path.read_text().splitlines()
+        change(lines)
+        path.write_text("".join(f"{line}\n" for line in lines))
+
+    return edit
+
+
+def rewritten(change):
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+def with_column(name, value):
+    def change(lines):
+        lines[:] = [f"{line},{value if number else name}" for number, line in enumerate(lines)]
+
+    return edited(change)
+
+
+def replaced(number, old, new):
+    return edited(lambda lines: lines.__setitem__(number, lines[number].replace(old, new, 1)))
+
+
+ALL = set(range(1, NUM_ROWS + 1))
+HARMLESS = {
+    "nothing": lambda path: None,
+    "a line that is half written": rewritten(lambda content: content + b"9,0.1"),
+    "later rows": rewritten(lambda content: content + b"9,0.1,0.1,\r\n10,0.1,0.1,\r\n"),
+    "other line ends": edited(lambda lines: None),
+    "rows in another order": edited(lambda lines: lines.__setitem__(slice(1, 9), lines[8:0:-1])),
+    "a mark of UTF-8": rewritten(lambda content: b"\xef\xbb\xbf" + content),
+    "a disk's zeros": rewritten(lambda content: content + bytes(512)),
+}
+DAMAGES = {  # and the rows that are left; the last one is in the state itself
+    "cut in the last line": (rewritten(lambda content: content[:-4]), ALL),
+    "cut in mid-file": (rewritten(lambda content: content[: content.index(b"\n4,") + 5]), {1, 2, 3, 8}),
+    "lines removed": (edited(lambda lines: lines.__delitem__(slice(3, 5))), ALL - {3, 4}),
+    "a number changed": (replaced(2, "0.5", "0.51"), ALL - {2}),
+    "a number of the last row changed": (replaced(8, "0.1", "0.2"), ALL),
+    "a number that is none": (replaced(2, "0.5", "half"), ALL - {2}),
+    "a row twice": (edited(lambda lines: lines.insert(3, lines[3])), ALL),
+    "a row of nobody": (edited(lambda lines: lines.insert(1, "0,0.1,0.1,")), ALL),
+    "a row without a step": (edited(lambda lines: lines.insert(3, "x,0.1,0.1,")), ALL),
+    "a quote without an end": (replaced(3, "3,", '3,"'), {1, 2, 8}),
+    "a field without an end": (replaced(3, "3,", '3,"' + "9" * 200_000), {1, 2, 8}),
+    "another name": (replaced(0, "loss", "cost"), {8}),
+    "a column of text": (with_column("note", "good"), {8}),
+    "a column of numbers": (with_column("mine", "1.5"), {8}),
+    "no line but the first": (edited(lambda lines: lines.__delitem__(slice(1, 9))), {8}),
+    "empty": (rewritten(lambda content: b""), {8}),
+    "of another kind": (rewritten(lambda content: bytes(range(256)) * 9), {8}),
+    "of another run": (edited(lambda lines: lines.__setitem__(slice(1, 9), [f"{i},0.3,0.1," for i in ALL])), {8}),
+}
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_rows_that_a_state_knows_go_on_without_a_word(ended, resumed, tmp_path, change):
+    HARMLESS[change](tmp_path / "metrics.csv")
+    rows, told, files = resumed(ended)
+    assert rows.keys() == ALL | {9}
+    assert [rows[step]["loss"] for step in (2, 8, 9)] == ["0.5", "nan", "9.0"]
+    assert rows[8]["test/loss"] == "0.5"  # logged after the state was saved
+    assert (told, files) == ("", ["metrics.csv"])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_rows_that_a_state_does_not_know_are_told_and_set_aside(ended, resumed, tmp_path, damage):
+    change, left = DAMAGES[damage]
+    change(tmp_path / "metrics.csv")
+    found = (tmp_path / "metrics.csv").read_bytes()
+    rows, told, files = resumed(ended)
+    assert rows.keys() == left | {9}
+    for step in left:
+        assert (rows[step]["loss"], rows[step]["lr"]) == (str(NAN if step == 8 else 1 / step), "0.1")
+    assert told.count("\n") == 1
+    assert "metrics.csv is not as the run left it at step 8" in told
+    assert f"it goes on with {len(left)}, and the file stays as metrics.damaged.csv" in told
+    assert files == ["metrics.csv", "metrics.damaged.csv"]
+    assert (tmp_path / "metrics.damaged.csv").read_bytes() == found
+
+
+def test_rows_that_are_gone_are_told(ended, resumed, tmp_path):
+    (tmp_path / "metrics.csv").unlink()
+    rows, told, files = resumed(ended)
+    assert rows.keys() == {8, 9}
+    assert "8 of 8 rows are missing or changed, and 0 are not its own; it goes on with 1\n" in told
+    assert files == ["metrics.csv"]
+
+
+def test_a_second_damage_leaves_what_the_first_one_set_aside(ended, resumed, tmp_path):
+    for _ in range(2):
+        (tmp_path / "metrics.csv").write_text("damaged")
+        _, _, files = resumed(ended)
+    assert files == ["metrics.csv", "metrics.damaged-2.csv", "metrics.damaged.csv"]
+
+
+def test_a_row_of_the_states_step_that_came_after_it_stays(log, resumed, tmp_path):
+    """The last rows of a run that logs every third step, and is tested at step 8."""
+    logger = MetricsCSV(folder=str(tmp_path), first_step=0)
+    for step in (3, 6):
+        logger.log_metrics({"loss": 1 / step}, step)
+    known = copy.deepcopy(logger.state_dict())
+    logger.log_metrics({"test/loss": 0.5}, 8)
+    rows, told, _ = resumed(known)
+    assert rows.keys() == {3, 6, 8, 9}
+    assert told == ""
+
+
+@pytest.mark.parametrize("known", [{"rows": 5, "last": {}}, {"rows": "", "last": 5}, {"rows": "", "last": {"a": 1.0}}])
+def test_what_a_state_knows_may_be_damaged(tmp_path, known):
+    with pytest.raises(CheckpointError, match=r"the checkpoint is damaged: callbacks\.MetricsCSV"):
+        MetricsCSV(folder=str(tmp_path), first_step=8).load_state_dict(known)

@@ -129,9 +129,9 @@ def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
 
 
 def test_one_sweep_has_one_sweeper(tmp_path):
-    with taken(tmp_path / "sweep", break_lock=False):
+    with taken(tmp_path / "sweep", new=False, break_lock=False):
         code = "import sys; from pathlib import Path; from vitlab.sweeps.start import taken; "
-        code += "taken(Path(sys.argv[1]), break_lock=False).__enter__()"
+        code += "taken(Path(sys.argv[1]), new=False, break_lock=False).__enter__()"
         other = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "sweep")], capture_output=True, text=True, check=False
         )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BARE, vit_options
+from conftest import BARE, evaluated, vit_options
 from torch import nn
 from torchmetrics.functional.classification import multiclass_accuracy
 
@@ -161,9 +161,9 @@ def test_a_run_says_how_each_head_does_and_keeps_the_best(cli, digits_run):
     backbone = {name: value for name, value in before.items() if name.startswith("model.") and "head" not in name}
     assert all(torch.equal(value, saved.state_dict()[name]) for name, value in backbone.items())
     assert not torch.equal(before["model.head.weight"], saved.model.head.weight)
-    evaluated = cli("evaluate", f"run={run.folder}")
-    assert evaluated.status == 0, evaluated.err
-    again = json.loads((run.folder / "evaluation_test.json").read_text())
+    scored = cli("evaluate", f"run={run.folder}")
+    assert scored.status == 0, scored.err
+    again = evaluated(run.folder)
     assert again["test/acc1"] == result["test"]["test/acc1"]
 
 

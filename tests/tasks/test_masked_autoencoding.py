@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import BARE
+from conftest import BARE, evaluated
 from sklearn.datasets import load_digits
 from test_resume import Killed, same_tensors, states
 
@@ -53,7 +53,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
 
     scored = cli("evaluate", "run=mae", "trainer.accelerator=cpu")
     assert scored.status == 0, scored.err
-    assert json.loads(Path("mae/evaluation_test.json").read_text())["test/loss"] == result["test"]["test/loss"]
+    assert evaluated(Path("mae"))["test/loss"] == result["test"]["test/loss"]
     assert cli("visualize", "run=mae", "views=[position,filters]", "output=views").status == 0
     for entry, options, words in (
         ("predict", ["images=."], "has learned without classes"),

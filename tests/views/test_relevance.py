@@ -6,6 +6,7 @@ from conftest import vit_options
 
 from vitlab.layers import Attention
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.models.activation_checkpointing import checkpoint_activations
 from vitlab.views.relevance import attended, gathered_relevance, relevance, why_no_relevance
 
 OPTIONS = {"image_size": 8, "embed_dim": 8, "num_heads": 2, "depth": 2, "num_classes": 3}
@@ -71,3 +72,12 @@ def test_what_has_no_relevance_is_told_in_words():
     assert why_no_relevance(model_of()) is None
     assert "pools by attention" in why_no_relevance(model_of(class_token=False, pool="map"))
     assert "reads two" in why_no_relevance(DistilledVisionTransformer(**vit_options(**OPTIONS)))
+
+
+def test_a_model_that_computes_its_activations_again_has_the_same():
+    model, image = model_of(), torch.randn(1, 1, 8, 8).double()
+    expected = relevance(model, image, 0)
+    checkpoint_activations(model)
+    blocks = [block.forward for block in model.blocks]
+    torch.testing.assert_close(relevance(model, image, 0), expected)
+    assert [block.forward for block in model.blocks] == blocks

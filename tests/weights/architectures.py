@@ -87,7 +87,6 @@ def options_of(model):
         "qk_norm": len(list(block.attn.q_norm.parameters())) > 0,
         "in_chans": 3,
         "num_classes": 7,
-        "pool": read_off(model, "it").pool,
     }
     return vit_options(**(changes | facts))
 

@@ -1,10 +1,12 @@
 """Tiny models of the other libraries, every parameter random, and the same model here with others."""
 
+import json
 import warnings
 
 import numpy as np
 import torch
 from conftest import vit_options
+from safetensors.torch import save_file
 
 from vitlab.models import VisionTransformer
 from vitlab.weights import load
@@ -38,9 +40,9 @@ def distance(model, other, x):
     return (a - b).abs().max().item()
 
 
-def loaded(source, kind=VisionTransformer, partial=False, **changes):
+def loaded(source, kind=VisionTransformer, partial=False, head=True, **changes):
     model = ours(kind, **changes)
-    return model, load(model, str(source), partial=partial)
+    return model, load(model, str(source), partial=partial, head=head)
 
 
 def timm_vit(name="vit_base_patch16_224", **changes):
@@ -50,6 +52,14 @@ def timm_vit(name="vit_base_patch16_224", **changes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return randomized(timm.create_model(name, **(sizes | changes)))
+
+
+def write_timm(folder, model, arguments, name="vit_base_patch16_224"):
+    """What timm's save_for_hf writes of a model that `timm_vit` has made with these arguments."""
+    sizes = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 7}
+    save_file({key: value.clone() for key, value in model.state_dict().items()}, folder / "model.safetensors")
+    config = {"architecture": name, "num_classes": 7, "model_args": sizes | arguments}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def huggingface_vit(**changes):

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from architectures import fate, names, small
 from foreign import huggingface_vit, loaded
+from kinds import KNOWN, patched
 from kinds import fate as fate_of_kind
-from kinds import patched
 from safetensors.torch import save_file
+from transformers_classes import fate as fate_of_class
+from transformers_classes import names as names_of_classes
+from transformers_classes import read_table, rows, verdict
 
 from vitlab.errors import CheckpointError
 
@@ -20,7 +23,7 @@ def table(name):
         return {first: outcome for first, outcome, *_ in list(csv.reader(file))[1:]}
 
 
-WRITTEN, KINDS = table("architectures.csv"), table("kinds.csv")
+WRITTEN, KINDS, CLASSES = table("architectures.csv"), table("kinds.csv"), read_table()
 SAMPLE = list(WRITTEN)[::12]
 
 
@@ -62,6 +65,28 @@ def test_every_kind_of_transformers(kind, tmp_path):
     assert outcome == "equal" or f"kind '{kind}', which is not known" in detail
 
 
+def test_no_class_of_transformers_is_missing():
+    assert list(CLASSES) == names_of_classes()
+    assert {outcome for _, outcome, _ in CLASSES.values()} == {"equal", "features", "refused"}
+
+
+def test_the_rule_says_of_each_class_what_the_table_says():
+    """The table was written after each had run."""
+    assert {name: (kind, *verdict(name, kind)) for name, (kind, *_) in CLASSES.items()} == CLASSES
+
+
+@pytest.mark.parametrize("name", [name for name, (kind, *_) in CLASSES.items() if kind in KNOWN])
+def test_classes_of_known_kinds(name, tmp_path):
+    assert fate_of_class(name, tmp_path) == CLASSES[name]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_every_class_of_transformers():
+    """`python tests/weights/transformers_classes.py` writes the table anew."""
+    assert {name: tuple(row) for name, *row in rows()} == CLASSES
+
+
 # -- what no tensor shows
 
 TIMM = [
@@ -69,12 +94,12 @@ TIMM = [
     ("vit_base_patch16_224", {"act_layer": "quick_gelu"}, "mlp quick_gelu"),
     ("vit_base_patch16_224", {"act_layer": "tanh"}, "Tanh"),
     ("vit_base_patch16_224", {"norm_layer": "layernorm2d"}, "LayerNorm2d"),
-    ("vit_base_patch16_224", {"global_pool": "max"}, "pool max"),
-    ("vit_base_patch16_224", {"global_pool": "avgmax"}, "pool avgmax"),
+    ("vit_base_patch16_224", {"global_pool": "max"}, "pooling 'max'"),
+    ("vit_base_patch16_224", {"global_pool": "avgmax"}, "pooling 'avgmax'"),
     (
         "vit_base_patch16_224",
         {"global_pool": "avg", "fc_norm": False, "pool_include_prefix": True},
-        "pool mean over prefix",
+        "the mean of the patches, prefix tokens among them",
     ),
     ("vit_small_patch16_rope_ape_224", {"rope_temperature": 10.0}, "temperature=10"),
     ("vit_small_patch16_rope_ape_224", {"rope_grid_offset": 1.0}, "grid_offset=1"),
@@ -89,7 +114,7 @@ def test_a_change_that_timm_states_is_noticed(name, change, words, tmp_path):
     model = small(name)
     save_file({key: value.clone() for key, value in model.state_dict().items()}, tmp_path / "model.safetensors")
     sizes = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 7}
-    rotary = {"position": "learned_rotary", "layer_scale": 1e-5, "pool": "mean"} if "rope" in name else {}
+    rotary = {"position": "learned_rotary", "layer_scale": 1e-5} if "rope" in name else {}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": name, "model_args": sizes}))
     loaded(tmp_path, norm_eps=1e-6, **rotary)
     (tmp_path / "config.json").write_text(json.dumps({"architecture": name, "model_args": sizes | change}))
@@ -108,7 +133,7 @@ HUGGING_FACE = [
     ({"model_type": "dinov3_vit"}, "position rotary_centered"),
     ({"model_type": "dinov3_vit", "rope_theta": 10.0}, "position rotary of theta 10"),
     ({"model_type": "beit"}, "kind 'beit'"),
-    ({"pooler_act": "relu"}, "pool cls, then relu"),
+    ({"architectures": ["ViTModel"], "pooler_act": "relu"}, "the class token through relu"),
 ]
 
 

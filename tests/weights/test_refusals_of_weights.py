@@ -122,7 +122,7 @@ def test_what_no_tensor_shows_must_agree(tmp_path):
     refused(tmp_path / "hf", "num_heads 2", "model.num_heads=2", norm_eps=1e-12, num_heads=4)
     refused(tmp_path / "hf", "mlp gelu", norm_eps=1e-12, mlp="gelu_tanh")
     assert loaded(tmp_path / "hf", norm_eps=1e-12)[1].counts()["copied"] == len(ours().state_dict())
-    assert loaded(tmp_path / "hf", partial=True)[1].counts()["copied"] == len(ours().state_dict())
+    assert loaded(tmp_path / "hf", partial=True)[1].counts()["copied"] == len(ours().state_dict()) - 2  # the head's
     huggingface_vit(hidden_act="leaky_relu").save_pretrained(tmp_path / "leaky_relu")
     refused(tmp_path / "leaky_relu", "mlp leaky_relu", "gelu_tanh", norm_eps=1e-12)
     write_npz(tmp_path / "vit.npz", timm_vit(num_heads=4).state_dict(), 4)
@@ -146,7 +146,7 @@ def test_a_folder_of_timm_says_what_its_architecture_is(tmp_path):
 
 @pytest.mark.parametrize("wanted", [{"num_classes": 5}, {"representation_dim": 24}, {"representation_dim": 32}])
 def test_another_head_starts_anew_as_the_model_says(file, wanted):
-    model, report = loaded(file, head_std=0.0, head_bias=-3.0, **wanted)
+    model, report = loaded(file, head="num_classes" in wanted, head_std=0.0, head_bias=-3.0, **wanted)
     assert model.head.weight.abs().max() == 0
     assert torch.equal(model.head.bias, torch.full_like(model.head.bias, -3.0))
     anew = {entry.tensor for entry in report.entries if entry.status == "initialised anew"}
@@ -156,9 +156,20 @@ def test_another_head_starts_anew_as_the_model_says(file, wanted):
 def test_a_head_after_a_layer_that_the_model_lacks_is_not_taken(tmp_path):
     """Of the same shape, it would read other features."""
     save_file(ours(representation_dim=32).state_dict(), tmp_path / "pre.safetensors")
-    _, report = loaded(tmp_path / "pre.safetensors")
+    refused(tmp_path / "pre.safetensors", "it follows a tanh layer of width 32", "set model.representation_dim=32, or")
+    _, report = loaded(tmp_path / "pre.safetensors", head=False)
     assert {e.tensor for e in report.entries if e.status == "initialised anew"} == {"head.weight", "head.bias"}
     assert report.counts()["left over"] == 2  # pre_logits
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (7, 32, 1)])
+@pytest.mark.parametrize("name", ["head.weight", "pre_logits.fc.weight", "cls_token", "reg_token", "fc_norm.weight"])
+def test_tensors_of_other_shapes_are_refused(name, shape, tmp_path):
+    save_file(timm_vit().state_dict() | {name: torch.zeros(shape)}, tmp_path / "odd.safetensors")
+    if name == "head.weight" and not shape:  # for no class at all
+        assert loaded(tmp_path / "odd.safetensors")[1].counts()["initialised anew"] == 2
+    else:
+        refused(tmp_path / "odd.safetensors", "odd.safetensors")
 
 
 # -- the report
@@ -211,16 +222,14 @@ def test_a_file_is_read_with_the_config_beside_it(tmp_path):
     refused(tmp_path / "model.safetensors", "num_heads 4", norm_eps=1e-12)
 
 
-def test_a_head_for_another_pooling_starts_anew(tmp_path):
+def test_a_head_for_another_pooling_is_refused(tmp_path):
     """All shapes agree, and the features do not."""
     save_file(timm_vit(global_pool="avg", fc_norm=False).state_dict(), tmp_path / "model.safetensors")
     arguments = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "fc_norm": False}
     config = {"architecture": "vit_base_patch16_224", "num_classes": 7, "global_pool": "avg"}
     (tmp_path / "config.json").write_text(json.dumps(config | {"model_args": arguments | {"global_pool": "avg"}}))
-    _, report = loaded(tmp_path)
-    anew = {entry.tensor: entry.note for entry in report.entries if entry.status == "initialised anew"}
-    assert anew.keys() == {"head.weight", "head.bias"}
-    assert "pools by 'mean'" in anew["head.weight"]
+    refused(tmp_path, "the mean of the patches, and the model's the class token", "set model.pool=mean model.fc_norm=f")
+    refused(tmp_path, "its last norm is before the pooling", "set model.fc_norm=false, or", pool="mean")
     _, report = loaded(tmp_path, pool="mean", fc_norm=False)
     assert report.counts()["initialised anew"] == 0
 

@@ -257,7 +257,7 @@ def run_of(tmp_path, monkeypatch):
     """A model as a checkpoint, as far as weights are read from it; returns its path."""
 
     def saved(model):
-        monkeypatch.setattr(own_run.file, "read", lambda path: checkpoint(model))
+        monkeypatch.setattr(own_run, "read_checkpoint", lambda path: checkpoint(model))
         (tmp_path / "best.ckpt").touch()
         return str(tmp_path / "best.ckpt")
 

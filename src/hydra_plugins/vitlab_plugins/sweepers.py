@@ -8,17 +8,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import numbered
 from vitlab.config.arguments import is_group
+from vitlab.config.job import Job
 from vitlab.errors import ConfigError, in_one_line
 
 OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.mode", "hydra.run")  # no job's
@@ -55,7 +54,7 @@ for name, node in (("grid", GridConf), ("random", RandomConf), ("optuna", Optuna
     STORE.store(group="hydra/sweeper", name=f"vitlab_{name}", node=node)
 
 
-class Grid(Sweeper):
+class Grid:
     """Every combination of what varies, on the command line or in `params`."""
 
     def __init__(self, params: dict[str, Any]):
@@ -66,31 +65,27 @@ class Grid(Sweeper):
                     f"as {key}.KEY=A,B, and in a YAML of a study params: {{{key}.KEY: 'A,B'}}"
                 )
         self.params = params
-        self.told: set[str | None] = set()
+        self.notes: set[str] = set()
         self.names: set[str] = set()
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.loader = hydra_context.config_loader
-        self.cfg = config
-
-    def sweep(self, arguments: list[str]) -> None:
+    def sweep(self, cfg: DictConfig, loader: ConfigLoader) -> None:
         """Freeze the jobs, or resume those of an earlier start. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
         from vitlab.config.frozen import Composer, secret_words
         from vitlab.invocation import script_of
         from vitlab.sweeps.start import taken, work_off
 
-        cfg = self.cfg
-        self.compose = Composer(cfg, self.loader)
+        self.cfg, self.loader = cfg, loader
+        self.compose = Composer(cfg, loader)
         folder = Path(cfg.hydra.sweep.dir).absolute()
         modules = [f"vitlab.programs.{cfg.hydra.job.config_name}"]
         command = [*script_of(str(cfg.hydra.job.config_name)), *secret_words(cfg)]
         command += [word for word in cfg.hydra.overrides.hydra if not word.lstrip("+~").startswith(OWN)]
         with (
-            taken(folder, cfg.break_lock) as sweep,
-            build(cfg.engine, "engine", sweep=folder, modules=modules) as engine,
+            taken(folder, new=not is_found_again(cfg), break_lock=cfg.break_lock) as sweep,
+            build(cfg.engine, "engine", sweep=sweep.path, modules=modules) as engine,
         ):
-            work_off(sweep, engine, command, self.source(sweep, arguments))
+            work_off(sweep, engine, command, self.source(sweep, Job.current().overrides))
 
     def source(self, sweep: Any, arguments: list[str]) -> Any:
         """Choose where the jobs of this start come from. Raises ConfigError if the sweep of that name is another
@@ -109,7 +104,7 @@ class Grid(Sweeper):
             return self.jobs(sweep, request)
         last = {one.get_key_element(): one for one in given}.values()  # the last value wins where a key is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
-        self.shared = BasicSweeper.split_arguments(same, None)[0][0]
+        self.shared = [str(one.input_line) for one in same]
         request = asked_for(self.cfg, same=self.shared, **self.asked(varying))
         if sweep.frozen:
             check_same(sweep, request)
@@ -148,15 +143,15 @@ class Grid(Sweeper):
     def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
         """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
         from vitlab.config.frozen import as_yaml
-        from vitlab.sweeps.folder import Job
+        from vitlab.sweeps import folder
 
         found = self.compose(number, self.shared, words)
-        if found.told and found.told not in self.told:
-            print(found.told)
-            self.told.add(found.told)
+        if found.note and found.note not in self.notes:
+            print(found.note)
+            self.notes.add(found.note)
         name = next(one.name for one in numbered(Path(prefix + found.name)) if one.name not in self.names)
         self.names.add(name)
-        job = Job(
+        job = folder.Job(
             number=number,
             name=name,
             overrides=found.overrides,
@@ -224,6 +219,12 @@ class Optuna(Random):
 
         more = {"name": name, "monitor": monitor, **options}
         return OptunaSearch(sweep, self.trial, axes=axes, num_trials=self.num_trials, **more)
+
+
+def is_found_again(cfg: DictConfig) -> bool:
+    """Whether the sweep has a name by which a later start finds its folder."""
+    named = any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in cfg.hydra.overrides.hydra)
+    return bool(named or cfg.sweep or cfg.hydra.runtime.choices.get("study"))
 
 
 def values_of(one: Override) -> list[str]:

@@ -10,8 +10,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.latest_state import LatestState
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # a scheduler sends the last
+from vitlab.distributed.signals import NOTICED, STOPPING
 
 
 class Interrupted(SystemExit):
@@ -44,6 +43,7 @@ class Interruption(Callback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
+        NOTICED.set()
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() == self.process:  # the workers of a loader have the handler too
             print(f"\n{signal.Signals(number).name}: stopping after this step; again to stop at once", flush=True)

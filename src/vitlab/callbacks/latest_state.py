@@ -13,8 +13,7 @@ from torch import nn
 from vitlab.checkpoints import file
 from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.copies import Copies, link
-from vitlab.checkpoints.room import check_room
-from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST
+from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST, check_room
 from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError

@@ -12,6 +12,7 @@ from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.order.key import Key
 from vitlab.models import encoder_of
 from vitlab.tasks.supervised import Supervised
+from vitlab.tasks.task import Task
 from vitlab.views import VIEWS, evaluating, gallery, likely, pick, trained_for, why_no_relevance
 
 
@@ -26,11 +27,14 @@ class ModelViews(Callback):
         self.num_images = num_images
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not trainer.is_global_zero:
-            return
-        model, datamodule = encoder_of(pl_module.model), trainer.datamodule
+        task = pl_module.for_first_rank()
+        if task is not None:
+            self.draw(trainer, task)
+
+    def draw(self, trainer: pl.Trainer, task: Task) -> None:
+        model, datamodule = encoder_of(task.model), trainer.datamodule
         if model is None:
-            print(f"no views: {type(pl_module.model).__name__} is no Vision Transformer")
+            print(f"no views: {type(task.model).__name__} is no Vision Transformer")
             return
         split = datamodule.evaluated(datamodule.test_split)
         if split.crop.output_size() is None:
@@ -42,14 +46,14 @@ class ModelViews(Callback):
             print("no views: none of the images chosen can be read")
             return
         images = torch.stack([sample.image for sample in samples])
-        preprocessing = datamodule.preprocessing.to(pl_module.device)
-        inputs = preprocessing.normalize(images.to(pl_module.device))
+        preprocessing = datamodule.preprocessing.to(task.device)
+        inputs = preprocessing.normalize(images.to(task.device))
         trained = trained_for(best_step(trainer))
         titles = [f"{Path(split.name(sample.index)).name}\n{trained}" for sample in samples]
         views, classes = set(VIEWS), None
-        if isinstance(pl_module, Supervised) and why_no_relevance(model) is None:
+        if isinstance(task, Supervised) and why_no_relevance(model) is None:
             with evaluating(model):
-                classes = likely(pl_module.probabilities(pl_module.model.forward(inputs)), datamodule.class_names)
+                classes = likely(task.probabilities(task.model.forward(inputs)), datamodule.class_names)
             true = [split.words(sample.index, datamodule.class_names) for sample in samples]
             said = [", ".join(map(str, one)) for one in classes]
             titles = [f"{title}\ntrue {t}\nsaid {s}" for title, t, s in zip(titles, true, said, strict=True)]

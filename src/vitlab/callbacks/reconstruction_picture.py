@@ -49,8 +49,9 @@ class ReconstructionPicture(Callback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.draw(trainer, pl_module, trainer.datamodule.test_split)
 
-    def draw(self, trainer: pl.Trainer, task: MaskedAutoencoding, split: str, when: str = "") -> None:
-        if not trainer.is_global_zero:
+    def draw(self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str, when: str = "") -> None:
+        task: MaskedAutoencoding | None = pl_module.for_first_rank()
+        if task is None:
             return
         datamodule = trainer.datamodule
         images = datamodule.evaluated(split)

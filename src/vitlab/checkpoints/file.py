@@ -46,6 +46,17 @@ def read(path: Path) -> dict[str, Any]:
     return checkpoint
 
 
+def peek(path: Path) -> dict[str, Any]:
+    """Return a checkpoint's record of its run, without reading tensors; empty if the file is missing or damaged."""
+    import torch
+
+    try:
+        checkpoint = torch.load(path, map_location="meta", mmap=True, weights_only=True)
+        return dict(checkpoint["run"])
+    except Exception:  # torch raises many kinds here, none of them documented
+        return {}
+
+
 def check_records(path: Path) -> None:
     """Raise CheckpointError unless the checksum of each record of torch's zip file holds. Records that would be longer
     than the file are refused by its header, before any of them is read: torch compresses none."""

@@ -1,15 +1,24 @@
 """Find the folder of a run, and the checkpoints in it, by what a user calls it."""
 
-from collections.abc import Iterator
-from itertools import chain, count
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, count, takewhile
 from pathlib import Path
+from typing import Any
 
-from vitlab.errors import CheckpointError, ConfigError
+from vitlab.atomic_files import write_json
+from vitlab.errors import CheckpointError, ConfigError, StorageError
+from vitlab.invocation import path_from_here
 
+MIB = 2**20
 CHECKPOINTS = "checkpoints"
+CONFIG = "config.yaml"
+IDENTITY = ".identity"  # which run the folder belongs to, in JSON
 LATEST = ("latest", "previous")  # states to go on from, the newest first
 JOBS = "jobs"  # in the folder of a sweep, beside its runs: what was frozen of each, and how far it has come
-OF_A_RUN = ("config.yaml", "provenance.json", "metrics.csv", CHECKPOINTS)
+OF_A_RUN = (CONFIG, "provenance.json", "metrics.csv", CHECKPOINTS)
 
 
 def run_folder(run: str | Path) -> Path:
@@ -36,10 +45,43 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     )
 
 
+def find_model(run: str | Path) -> Path:
+    """Return the checkpoint of a run's model: the file that `run` names, or best.ckpt of its folder, or the latest
+    state if the run has ended without keeping a best model. Raises CheckpointError if there is none."""
+    path = find_checkpoint(run, "best", *LATEST)
+    if path.stem in LATEST and path != Path(run) and not has_ended_without_best(Path(run)):
+        raise CheckpointError(f"{path.parent} holds no best.ckpt; to take another state, name its file: {path}")
+    return path
+
+
+def is_model_of_run(path: Path) -> bool:
+    """Whether a checkpoint is the model of its run, or lies in no run's folder."""
+    with suppress(CheckpointError):
+        return find_model(run_folder(path)) == path
+    return path.parent.name != CHECKPOINTS
+
+
+def has_ended_without_best(folder: Path) -> bool:
+    """Whether a run has ended without keeping a best model, such as a run without validation."""
+    try:
+        result = json.loads((folder / "result.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(result, dict) and result.get("score", 0) is None
+
+
 def frozen_job(folder: Path) -> Path | None:
     """Give where the sweep keeps the job whose run has this folder; None for a run outside of sweeps."""
     home = folder.parent / JOBS / folder.name
     return home if (home / "job.json").is_file() else None
+
+
+def find_job_id(folder: Path) -> str | None:
+    """Return the id that a sweep gave to the run of this folder; None outside of sweeps, and if its file is damaged."""
+    if home := frozen_job(folder.absolute()):
+        with suppress(OSError, ValueError, TypeError, LookupError):
+            return str(json.loads((home / "job.json").read_bytes())["run_id"])
+    return None
 
 
 def has_state(folder: Path) -> bool:
@@ -51,6 +93,23 @@ def not_begun(run: str | Path) -> Path | None:
     """Give where the sweep keeps the job whose folder `run` is, if the run has saved no state to go on from yet."""
     folder = Path(run)
     return None if has_state(folder) else frozen_job(folder.absolute())
+
+
+def read_marks(folder: Path) -> dict[str, Any]:
+    """Return what the folder stores about the identity of its run. Raises CheckpointError for a damaged file."""
+    path = folder / IDENTITY
+    try:
+        marks = json.loads(path.read_bytes()) if path.exists() else {}
+    except (OSError, ValueError):
+        marks = None
+    if not isinstance(marks, dict) or not isinstance(marks.get("config_yaml", []), list):
+        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} writes it anew")
+    return marks
+
+
+def write_marks(folder: Path, **marks: Any) -> None:
+    """Add to what the folder stores about the identity of its run."""
+    write_json(folder / IDENTITY, read_marks(folder) | marks)
 
 
 def make_new(folder: Path) -> Path:
@@ -65,16 +124,62 @@ def make_new(folder: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
+@contextmanager
+def made_folders() -> Iterator[Callable[[Path, bool], Path]]:
+    """Yield a function that makes a folder and those above it (True: a new one, numbered as by `make_new`) and returns
+    it. Those that are empty in the end are removed again. The function raises StorageError."""
+    made: list[Path] = []
+
+    def make(folder: Path, new: bool) -> Path:
+        missing = list(takewhile(lambda path: not path.exists(), [folder, *folder.parents]))
+        try:
+            if new:
+                folder = make_new(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot make {folder}: {error.strerror}; give another hydra.run.dir") from error
+        made.extend([*missing[:0:-1], *([folder] if new or missing else [])])
+        return folder
+
+    try:
+        yield make
+    finally:
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+
+
 def numbered(folder: Path) -> Iterator[Path]:
     return chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run or sweep: it has begun one, or keeps its states."""
+    return any((folder / name).is_file() for name in ("provenance.json", "sweep.json")) or has_state(folder)
 
 
 def check_unused(folder: Path) -> None:
     """Raise ConfigError for a folder that holds a run, which a new one would overwrite."""
     if not any((folder / name).exists() for name in OF_A_RUN):
         return
+    folder = path_from_here(folder)
     if has_state(folder):
         advice = f"go on with it by resume={folder}, or give another hydra.run.dir"
     else:
         advice = "it has saved no state yet: remove it, or give another hydra.run.dir"
     raise ConfigError(f"{folder} holds a run; {advice}")
+
+
+def free_bytes(folder: Path) -> int:
+    """Count the free bytes of the disk that a folder lies on, or will lie on."""
+    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    return shutil.disk_usage(existing).free
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raise StorageError where fewer bytes are free than needed."""
+    if (free := free_bytes(folder)) < needed:
+        raise StorageError(
+            f"{folder} needs room for {needed / MIB:,.0f} MiB of checkpoints, and its disk has {free / MIB:,.0f} MiB "
+            "left: free some, or give another hydra.run.dir"
+        )

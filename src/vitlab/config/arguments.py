@@ -1,9 +1,12 @@
-"""Prepare the words of a command line for Hydra's grammar, so that a file's name needs no quotes."""
+"""Read the words of a command line: its flags, and overrides in Hydra's grammar, in which a file's name needs no
+quotes."""
 
+import argparse
+import os
 import re
-from typing import NoReturn
+import shlex
+from typing import Any, NoReturn
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
@@ -14,36 +17,68 @@ from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
 
 SPLITS = ("train", "val", "test")
-TEXTS = {  # keys whose value is the name of a file, a folder, or a run
+TEXTS = {  # keys whose value is text as it is typed: the name of a file, a folder, or a run, or words for a model
     *("images", "run", "resume", "output", "index", "class_names", "name", "sweep", "hydra.run.dir", "hydra.sweep.dir"),
+    *("texts", "question"),
     *("model.pretrained", "teacher.pretrained", "data.cache.root"),
-    *(f"data.source.{key}" for key in ("root", "file", "name", "index_root")),
+    *(f"data.source.{key}" for key in ("root", "file", "val_file", "test_file", "name", "index_root")),
+    *(f"data.source.{key}" for key in ("characters", "input.vocabulary", "target.vocabulary")),
     *(f"data.source.{key}.{split}" for key in ("images", "labels") for split in SPLITS),
 }
-LITERAL = {"images"}  # in which also ${...} is part of a name
+LITERAL = {"images", "texts", "question"}  # in which also ${...} is part of the text
 OVERRIDE = re.compile(r"(?P<plus>\+{0,2})(?P<key>[^=]*)=(?P<value>.*)", re.DOTALL)
 QUOTED = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 ESCAPED = re.compile(r"\\[\\()\[\]{}:=, \t]")  # Hydra's own way to write these characters
 
 
-def read_words(words: list[str], first: str | None = None) -> list[str]:
-    """Give the same words with flags first, as Hydra wants them, and with the values of TEXTS quoted where Hydra would
-    read them as something else. A word without a key that comes `first` is the value of that key. Raises ConfigError
-    for an unknown flag, and for an override without a key."""
-    parser = get_args_parser()
-    parser.error = refuse  # type: ignore[method-assign]
-    options = parser.parse_intermixed_args(words)
-    several = options.multirun or any(word.startswith("study=") for word in options.overrides)
-    flags = [word for word in words if word not in options.overrides]
-    overrides = list(options.overrides)
-    if first and overrides and "=" not in overrides[0]:
-        overrides[0] = f"{first}={overrides[0]}"
-    return [*flags, *(as_text(word, several) for word in overrides)]
+class Arguments(argparse.Namespace):
+    """The flags of a command, and its overrides; `words` are all of them, as another process could be given them."""
+
+    words: list[str]
+    overrides: list[str]
+    help: bool
+    multirun: bool
+    cfg: str | None
+    package: str | None
+    resolve: bool
+    config_dir: str | None
+    config_name: str | None
 
 
-def refuse(message: str) -> NoReturn:
-    keys = "; a key is given without dashes, KEY=VALUE" if message.startswith("unrecognized") else ""
-    raise ConfigError(f"{message}{keys}")
+class Parser(argparse.ArgumentParser):
+    """Raises ConfigError where argparse would leave."""
+
+    def error(self, message: str) -> NoReturn:
+        keys = "; a key is given without dashes, KEY=VALUE" if message.startswith("unrecognized") else ""
+        raise ConfigError(f"{message}{keys}")
+
+
+def read_words(words: list[str], first: str | None = None) -> Arguments:
+    """Parse the words of a command line. The values of TEXTS are quoted where Hydra would read them as something else;
+    a word without a key that comes `first` is the value of that key. Raises ConfigError for an unknown flag, and for an
+    override without a key."""
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    for flag, short in (("--help", "-h"), ("--multirun", "-m"), ("--resolve", "-r")):
+        parser.add_argument(flag, short, action="store_true")
+    parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"))
+    for flag, short in (("--package", "-p"), ("--config-dir", "-cd"), ("--config-name", "-cn")):
+        parser.add_argument(flag, short)
+    found = parser.parse_intermixed_args(words, Arguments())
+    if found.multirun and found.cfg:
+        raise ConfigError("--cfg prints the config of one run; leave out --multirun")
+    if found.resolve and not found.cfg:
+        raise ConfigError("--resolve goes with --cfg; add it")
+    if found.config_dir is not None and not os.path.isdir(found.config_dir):
+        raise ConfigError(f"--config-dir={found.config_dir}: there is no such folder")
+    given = list(found.overrides)
+    several = found.multirun or any(word.startswith("study=") for word in given)
+    if first and found.overrides and "=" not in found.overrides[0]:
+        found.overrides[0] = f"{first}={found.overrides[0]}"
+    flags = [word for word in words if word not in given]
+    found.overrides = [as_text(word, several) for word in found.overrides]
+    found.words = [*flags, *found.overrides]
+    return found
 
 
 def as_text(word: str, several: bool) -> str:
@@ -67,6 +102,22 @@ def as_text(word: str, several: bool) -> str:
     elif not (is_group(key) and isinstance(as_hydra_reads(word), int | float | None)):  # there is no model=16 nor null
         return word
     return f"{found['plus']}{key}={QuotedString(value, Quote.single).with_quotes()}"
+
+
+def as_typed(key: str, value: Any) -> str:
+    """Write an override for a shell: quoted where it, or Hydra, would read the value as something else."""
+    if isinstance(value, str) and as_hydra_reads(as_text(f"{key}={value}", several=False)) == literal(value):
+        return shlex.quote(f"{key}={value}")
+    return shlex.quote(f"{key}={as_value(value)}")
+
+
+def as_value(value: Any) -> str:
+    """Write a value, or an element of a list, as Hydra reads it back."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(as_value, value))}]"
+    if isinstance(value, str):
+        return QuotedString(literal(value), Quote.double).with_quotes()
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def is_group(key: str) -> bool:

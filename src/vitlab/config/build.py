@@ -12,6 +12,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from vitlab.config.annotations import check_annotations
 from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.nodes import node_of
+from vitlab.config.references import literal
 from vitlab.config.refusals import first_line
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import ran_out
@@ -34,6 +36,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
             )
         check_annotations(called(part["_target_"], place), part, place)
     try:
+        node = node_of(literal(plain(node)))  # a copy: Hydra resolves references in place, and then once more
         if runtime:  # bound here, not by Hydra, which would look for targets in them
             return instantiate(node, _convert_="all", _partial_=True)(**runtime)
         return instantiate(node, _convert_="all")

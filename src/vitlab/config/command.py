@@ -1,34 +1,33 @@
-"""Run a Hydra job as a command: what goes wrong becomes one sentence and an exit status."""
+"""Run a command: compose its config, check it, and hand it to a program; what goes wrong becomes one sentence and an
+exit status."""
 
 import logging
-import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from hydra import version
-from hydra._internal.utils import _run_hydra, get_args_parser
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, find_model, not_begun
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
-from vitlab.config.home import CONF
+from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
+from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
-from vitlab.config.keys import COMMANDS, check_keys, check_known, check_needed, check_nodes, trainer_keys
+from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
 from vitlab.config.nodes import without
-from vitlab.config.recipe import left_out
+from vitlab.config.redaction import Redaction
 from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
-from vitlab.distributed.environment import other_rank
+from vitlab.distributed.environment import begin_process, other_rank
 from vitlab.errors import ConfigError, VitlabError
 
-LOG = logging.getLogger(__name__)  # train.log of the run's folder
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
     "The number of training batches .* is smaller than the logging interval",  # the end of an epoch is logged too
@@ -40,52 +39,33 @@ NOISE = (  # what Lightning says to everybody, and nobody can act on
 )
 
 
-class Refused(SystemExit):
-    """Ends what Hydra runs, wherever it is in it: Hydra goes on after errors of its callbacks."""
-
-    def __init__(self, refusal: VitlabError):
-        super().__init__(refusal.status)
-        self.refusal = refusal
-
-
 def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first: str | None) -> None:
-    """Run a task as a command: conf/<name>.yaml is composed with the words of the command line that come `after` so
-    many, checked and handed to it. A first word without a key is the value of `first`. Refusals, ours and Hydra's, are
-    a sentence on stderr and their exit status. In a multirun a job's are raised: the others run, and the sweep ends
-    with the status of the first."""
-    composed = False
-
-    def job(cfg: DictConfig) -> Any:
-        nonlocal composed
-        composed = True
-        return run(task, cfg, name)
-
-    job.__module__ = name  # Hydra names the job after it
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, where else it prints and leaves
-    try:
-        with refusals():
-            sys.argv[after:] = read_words(sys.argv[after:], first)
-            parser = get_args_parser()
-            arguments = parser.parse_args(sys.argv[after:])
-            if arguments.experimental_rerun:
-                raise ConfigError("--experimental-rerun is not read; resume=RUN goes on with a run")
-            version.setbase("1.3")
-            _run_hydra(arguments, parser, job, str(CONF), name)
-    except VitlabError as refusal:
-        leave(refusal)
-    except ValueError as error:
-        if composed:
-            raise
-        leave(ConfigError(str(error)))  # what Hydra says of its flags and choices
+    """Run a task as a command: compose conf/<name>.yaml with the words of the command line that come `after` so many,
+    check it, and hand it to the task. A first word without a key is the value of `first`. Refusals, ours and Hydra's,
+    end the process with one sentence on stderr and their exit status."""
+    begin_process()
+    logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for train.log
+    with leaving(), refusals():
+        arguments = read_words(sys.argv[after:], first)
+        sys.argv[after:] = arguments.words  # other processes of a run are started with the same
+        with hydra_of(name, arguments.config_dir):
+            cfg, note = compose(arguments.config_name or name, arguments.overrides, multirun=arguments.multirun)
+            if arguments.help:
+                print(cfg.hydra.help.template)
+            elif arguments.cfg:
+                print(shown(cfg, arguments.cfg, arguments.package, arguments.resolve), end="")
+            else:
+                with Redaction(without(cfg, ("hydra",))).printing(), leaving(), refusals():
+                    if note and not other_rank():
+                        print(note)
+                    run(task, cfg, name)
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise VitlabError for all that is refused here, by us or by Hydra."""
+    """Raise VitlabError for all that is refused here, by us or by another library."""
     try:
         yield
-    except Refused as refused:
-        raise refused.refusal from None
     except Exception as error:
         refusal = as_refusal(error)
         if refusal is None:
@@ -93,53 +73,64 @@ def refusals() -> Iterator[None]:
         raise refusal from None
 
 
+@contextmanager
+def leaving() -> Iterator[None]:
+    """End the process where an error ends a command."""
+    try:
+        yield
+    except VitlabError as refusal:
+        leave(refusal)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)
+
+
 def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
-    """Run the task on a composed config."""
+    """Check a composed config, and run the task on it, or the sweep that it asks for. Raises VitlabError."""
     for message in NOISE:
         warnings.filterwarnings("ignore", message)
+    check_hydra_keys(cfg)
+    own = without(cfg, ("hydra",))
     try:
-        job = Job.current()
-        told = left_out(job.choices, job.folders)
-        if told and not other_rank():
-            print(told)
-        check_keys(cfg, name)
-        if cfg.get("resume") is None:  # a resumed run is checked with its own config
-            check_nodes(cfg)
-            check_needed(cfg, [one.key_or_group for one in job.parsed()])
-        return task(cfg)
+        if is_sweep(cfg):
+            check_sweep(cfg, own, name)
+            return instantiate(cfg.hydra.sweeper).sweep(cfg, config_loader())
+        OmegaConf.set_struct(own, True)
+        check_start(own, name)
+        return task(own)
     except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
         if type(stop).__name__ == "SIGTERMException":
             sys.exit(128 + signal.SIGTERM)
         if isinstance(stop.__context__, KeyboardInterrupt):
             sys.exit(128 + signal.SIGINT)
         raise
-    except Exception as error:
-        refusal = as_refusal(error)
-        if refusal is None:
-            raise
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise refusal from error
-        LOG.info("%s: %s", type(refusal).__name__, refusal)
-        raise Refused(refusal) from error
 
 
-def check_start(cfg: DictConfig) -> None:
-    """Raise VitlabError for keys that nobody could run, before a folder is made."""
-    own, name = without(cfg, ("hydra",)), str(cfg.hydra.job.config_name)
-    check_references(own, deep=False)
-    if name in COMMANDS:
-        check_keys(own, name)
-    if name in ("train", "check") and cfg.sweep is not None and cfg.hydra.mode != RunMode.MULTIRUN:
+def check_start(cfg: DictConfig, name: str) -> None:
+    """Raise VitlabError for what can be refused before the libraries are loaded: unknown keys, and a run that is not
+    there."""
+    check_references(cfg, deep=False)
+    check_keys(cfg, name)
+    if cfg.get("sweep") is not None and name in ("train", "check"):
         raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
+    run, resume = cfg.get("run"), cfg.get("resume")
+    if run is not None:
+        find_model(run)
+    if resume not in (None, AUTO) and not not_begun(resume):
+        find_checkpoint(resume, *LATEST)
+    if resume is None:  # a resumed run is checked with its own config
+        check_nodes(cfg)
+        check_needed(cfg, [one.key_or_group for one in Job.current().parsed()])
 
 
-def check_sweep(cfg: DictConfig) -> None:
+def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
     """Raise VitlabError, before the first job of a sweep, for what would be refused in each of them."""
-    check_start(cfg)
-    if str(cfg.hydra.job.config_name) == "train":
-        check_train_sweep(cfg)
-    job, own = Job.current(), without(cfg, ("hydra",))
-    given = job.parsed()
+    if name != "train":
+        raise ConfigError(f"-m starts a sweep of trainings, and {name} runs once; leave out -m")
+    check_references(own, deep=False)
+    check_keys(own, name)
+    check_train_sweep(cfg)
+    given = Job.current().parsed()
     swept = [one.key_or_group for one in given if one.is_sweep_override()]
     swept += map(str, cfg.hydra.sweeper.get("params") or ())
     check_known(

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.utils import create_config_search_path
 from hydra.errors import HydraException
-from hydra.plugins.completion_plugin import DefaultCompletionPlugin
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from vitlab.config.annotations import dotted
 from vitlab.config.arguments import TEXTS
-from vitlab.config.home import CONF
+from vitlab.config.composition import compose, config_loader, hydra_of
+from vitlab.config.nodes import without
 
-FLAGS = ("--cfg", "--help", "--hydra-help", "--multirun")
+FLAGS = ("--cfg", "--help", "--multirun")
 SCRIPT = """_vitlab() {
     local IFS=$'\\n'
     COMPREPLY=($("${COMP_WORDS[0]}" completion "${COMP_LINE:0:COMP_POINT}" 2>/dev/null))
@@ -37,10 +39,27 @@ def candidates(line: str, commands: Iterable[str]) -> list[str]:
 
 
 def of_config(command: str, words: list[str]) -> list[str]:
-    """The options and keys that Hydra knows, without those that only other options are made of."""
-    plugin = DefaultCompletionPlugin(ConfigLoaderImpl(create_config_search_path(str(CONF))))
-    try:
-        found = plugin._query(config_name=command, line=" ".join(words))
-    except HydraException:
-        return []
-    return [one for one in found if not re.search(r"[=/]_", one) and not one.startswith("hydra")]
+    """Complete the last word: the options of a group, or a key of the config that the words before it make. Options
+    that only others are made of are left out."""
+    *before, word = words
+    key, chosen, _ = word.partition("=")
+    with hydra_of(command):
+        if chosen:
+            options = config_loader().get_group_options(key.partition("@")[0])
+            found = [f"{key}={option}" for option in options if not option.startswith("_")]
+        else:
+            try:
+                cfg = without(compose(command, before).cfg, ("hydra",))
+            except (HydraException, OmegaConfBaseException):
+                return []
+            parent = key.rpartition(".")[0]
+            node = OmegaConf.select(cfg, parent, throw_on_missing=False) if parent else cfg
+            names = [str(name) for name in node if not str(name).startswith("_")] if OmegaConf.is_dict(node) else []
+            groups = [] if parent else [f"{group}=" for group in config_loader().list_groups("") if group != "hydra"]
+            found = [*groups, *(f"{dotted(parent, name)}{ending(node, name)}" for name in names)]
+    return sorted(one for one in set(found) if one.startswith(word))
+
+
+def ending(node: Any, name: str) -> str:
+    """Give what follows a key: its own keys, or its value."""
+    return "." if OmegaConf.is_dict(node._get_node(name)) else "="

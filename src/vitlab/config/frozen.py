@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
+from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from vitlab.config import nodes
@@ -21,28 +22,27 @@ from vitlab.config.annotations import check_names, dotted
 from vitlab.config.build import called
 from vitlab.config.job import Job
 from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
-from vitlab.config.recipe import left_out
-from vitlab.config.redaction import Redaction, of_the_environment
+from vitlab.config.recipe import fit
+from vitlab.config.redaction import Redaction, is_secret, of_the_environment
 from vitlab.config.references import check_references
-from vitlab.config.stored_config import OF_THE_MACHINE, portable
+from vitlab.config.stored_config import OF_A_SWEEP, portable
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.errors import CheckpointError, ConfigError, in_one_line
 
-OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Frozen:
     """A job: its folder in the sweep's, its overrides and group choices, the metric of its score, and its config, all
-    without secrets. `told` is for the user."""
+    without secrets. `note` is for the user."""
 
     name: str
     overrides: list[str]
     choices: dict[str, str]
     monitor: str
     config: dict[str, Any]
-    told: str | None
+    note: str
 
 
 class Composer:
@@ -53,47 +53,52 @@ class Composer:
         self.master = master
         self.loader = loader
         self.groups = set(loader.list_groups(""))
-        self.bases: dict[tuple[str, ...], bytes] = {}
+        self.bases: dict[tuple[str, ...], tuple[bytes, str]] = {}
 
     def __call__(self, number: int, same: Sequence[str], own: Sequence[str]) -> Frozen:
         """Compose a job from the overrides of all jobs and its own, which give it its name. Raises what the job itself
         would be refused for: unknown keys, and values of the wrong kind."""
         words = [*same, *own]
-        cfg = self._composed(words)
+        cfg, note = self._composed(same, own)
         with open_dict(cfg), read_write(cfg):
             cfg.hydra.job.id = cfg.hydra.job.num = number
             cfg.hydra.overrides.task = words
             cfg.hydra.job.override_dirname = "_".join(sorted(map(shortened, own))).replace("=", "-")
         HydraConfig.instance().set_config(cfg)
-        return frozen(cfg, words)
+        return frozen(cfg, words, note)
 
-    def _composed(self, words: list[str]) -> DictConfig:
-        given = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
-        of_groups = [one for one in given if one.key_or_group in self.groups and not isinstance(one.value(), dict)]
-        choices = tuple(str(one.input_line) for one in of_groups)
-        if choices not in self.bases:
-            self.bases[choices] = pickle.dumps(self.loader.load_sweep_config(self.master, list(choices)))
-        cfg: DictConfig = pickle.loads(self.bases[choices])  # OmegaConf's own copies take seven times as long
-        ConfigLoaderImpl._apply_overrides_to_config([one for one in given if one not in of_groups], cfg)
-        return cfg
+    def _composed(self, same: Sequence[str], own: Sequence[str]) -> tuple[DictConfig, str]:
+        given = OverridesParser.create(config_loader=self.loader).parse_overrides(list(own))
+        values = [one for one in given if one.type == OverrideType.CHANGE and one.key_or_group not in self.groups]
+        words = (*same, *(str(one.input_line) for one in given if one not in values))
+        if words not in self.bases:
+            base = self.loader.load_sweep_config(self.master, list(words))
+            note = fit(base, words, self.loader)
+            self.bases[words] = pickle.dumps(base), note
+        content, note = self.bases[words]
+        cfg: DictConfig = pickle.loads(content)  # OmegaConf's own copies take seven times as long
+        for one in values:
+            try:
+                OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True)
+            except OmegaConfBaseException as error:
+                raise ConfigCompositionException(f"Could not override '{one.key_or_group}'.") from error
+        return cfg, note
 
 
-def frozen(cfg: DictConfig, overrides: list[str]) -> Frozen:
+def frozen(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
     """Collect what is kept of a composed job."""
     job, own = Job.current(), own_keys(cfg)
-    told = left_out(job.choices, job.folders)
     check_references(own, deep=False)
     check_keys(own, job.config_name)
     check_nodes(own)
     check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
     check_trainer(own.trainer)
-    if not OmegaConf.is_interpolation(own.trainer, "precision"):  # to resolve it asks the hardware, by torch
-        check_precision(own.trainer.precision)
-    config = without(portable(own, OF_THE_MACHINE), OF_A_SWEEP) | {"break_lock": False}
+    check_precision(own.trainer.precision)
+    config = without(portable(own), OF_A_SWEEP) | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)
-    return Frozen(name, kept(overrides), job.choices, monitor, kept(config), told)
+    return Frozen(name, kept(overrides), job.choices, monitor, kept(config), note)
 
 
 def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -134,13 +139,21 @@ def as_yaml(config: dict[str, Any]) -> bytes:
 
 
 def secret_words(master: DictConfig) -> list[str]:
-    """List overrides for each job with the secrets that are not kept on disk."""
+    """List overrides by which each job reads from its environment what is not kept on disk. Raises ConfigError for a
+    secret that stands in the config itself."""
     own = own_keys(master)
-    written = OmegaConf.to_container(own, resolve=False)
-    kept = texts(Redaction(own)(written))
-    found = [key for key, text in texts(written).items() if kept[key] != text or of_the_environment(text)]
-    values = {key: OmegaConf.select(own, key) for key in found}
-    return [f"++{key}={quoted(value)}" for key, value in values.items() if isinstance(value, str)]
+    written = texts(OmegaConf.to_container(own, resolve=False))
+    kept = Redaction(own)
+    words = []
+    for key, text in written.items():
+        if of_the_environment(text):
+            words.append(f"++{key}={quoted(text)}")
+        elif kept.text(text) != text or is_secret(key):
+            raise ConfigError(
+                f"{key} is a secret, and the jobs of a sweep are kept on disk: put it into the environment, and set "
+                f"'{key}=${{oc.env:NAME}}'"
+            )
+    return words
 
 
 def own_keys(cfg: DictConfig) -> DictConfig:
@@ -175,6 +188,6 @@ def frozen_run(home: Path) -> dict[str, Any]:
         config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
         if "model" not in (config or ()):
             raise ValueError("config.yaml has no model")
-        return {"run": {"config": config, "choices": dict(job["choices"]), "wandb_id": str(job["run_id"])}}
+        return {"run": {"config": config, "choices": dict(job["choices"]), "id": str(job["run_id"])}}
     except (OSError, ValueError, TypeError, LookupError, YAMLError) as error:
         raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {in_one_line(error)}") from error

@@ -4,15 +4,14 @@ import re
 import shutil
 import textwrap
 
-from hydra.core.global_hydra import GlobalHydra
-
+from vitlab.config.composition import config_loader
 from vitlab.config.home import CONF
 from vitlab.invocation import typed
 
 
 def options() -> str:
     """List groups and their options for --help, without those that others build on, whose names begin with _."""
-    loader, width = GlobalHydra.instance().config_loader(), shutil.get_terminal_size().columns
+    loader, width = config_loader(), shutil.get_terminal_size().columns
     lines = []
     for group in loader.list_groups(""):
         names = [name for name in loader.get_group_options(group) if not name.startswith("_")]
@@ -26,5 +25,4 @@ def keys_of(command: str) -> str:
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8").strip()
     text = re.sub(r"^  - (_self_|(override )?hydra: |trainer/_open|train$).*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^defaults:\n(?!  )", "", text, flags=re.MULTILINE)
-    text = re.sub(r"python src/(\w+)\.py", lambda entry: typed(entry[1]), text)
-    return text.replace("$", "$$")  # Hydra takes the text for a template
+    return re.sub(r"python src/(\w+)\.py", lambda entry: typed(entry[1]), text)

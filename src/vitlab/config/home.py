@@ -7,3 +7,4 @@ CHECKOUT = PACKAGE.parents[1]
 ROOT = CHECKOUT if (CHECKOUT / "conf" / "train.yaml").is_file() else PACKAGE
 CONF = ROOT / "conf"
 EXPERIMENTS = ROOT / "experiments"
+OF_THE_USER: list[str] = []  # folders of configs that the running command was given by --config-dir

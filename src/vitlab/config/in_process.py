@@ -1,75 +1,39 @@
-"""Call commands from Python: their options as words of a command line, and a Hydra of their own."""
+"""Call commands from Python: their options as words of a command line."""
 
-import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra import version
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Quote, QuotedString
-from hydra.core.singleton import Singleton
-from hydra.core.utils import JobRuntime
-from hydra.types import RunMode
-from hydra.version import VersionBase
 from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_lock import leave_all
+from vitlab.config import composition
 from vitlab.config.arguments import read_words
 from vitlab.config.command import refusals, run
-from vitlab.config.home import CONF
-from vitlab.config.job import Job
-from vitlab.distributed.environment import other_rank
+from vitlab.distributed.environment import begin_process
 from vitlab.errors import ConfigError
-
-FOLDER = "VITLAB_RUN_FOLDER"  # for the other processes of a run, which do the user's script once more
-OURS: tuple[type, ...] = (GlobalHydra, HydraConfig, JobRuntime, VersionBase)  # what Hydra keeps one of in a process
 
 
 def call(name: str, task: Callable[[DictConfig], Any], words: list[str]) -> Any:
     """Run a command with these words in this process, and return what its task returns; raises VitlabError."""
-
-    def job(cfg: DictConfig) -> Any:
-        os.environ[FOLDER] = str(Job.current().folder)
-        return run(task, cfg, name)
-
-    if other_rank() and FOLDER in os.environ:
-        words = [*words, f"hydra.run.dir={as_word(os.environ[FOLDER])}"]
+    begin_process()
     try:
-        with refusals(), own_hydra(name) as hydra, warnings.catch_warnings():
-            return hydra.run(name, job, read_words(words), with_log_configuration=False).return_value
+        with refusals(), composition.hydra_of(name), warnings.catch_warnings():
+            return run(task, composition.compose(name, read_words(words).overrides).cfg, name)
     except SystemExit as stop:
         if stop.code == 130:  # which a command ends with
             raise KeyboardInterrupt from None
         raise
     finally:
-        os.environ.pop(FOLDER, None)
         leave_all()
 
 
 def compose(name: str, words: list[str]) -> DictConfig:
     """Compose the config that a command would run with these words. Raises VitlabError."""
-    with refusals(), own_hydra(name) as hydra:
-        return hydra.compose_config(name, read_words(words), run_mode=RunMode.RUN, with_log_configuration=False)
-
-
-@contextmanager
-def own_hydra(name: str) -> Iterator[Hydra]:
-    """Use Hydra for one call; any other user of Hydra in this process finds it afterwards as it was."""
-    instances: dict[type, Any] = Singleton._instances
-    kept = {kind: instances.pop(kind) for kind in OURS if kind in instances}
-    try:
-        version.setbase("1.3")
-        yield Hydra.create_main_hydra2(name, create_config_search_path(str(CONF)))
-    finally:
-        for kind in OURS:
-            instances.pop(kind, None)
-        instances.update(kept)
+    with refusals(), composition.hydra_of(name):
+        return composition.compose(name, read_words(words).overrides).cfg
 
 
 def as_words(options: Mapping[str, Any], within: str = "") -> list[str]:

@@ -7,32 +7,27 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 
 @dataclass(frozen=True)
 class Job:
-    """The name of its config, its folder, the overrides and group choices it was given, the folder of its sweep in a
-    multirun, and the folders that configs are read from."""
+    """The name of its config, the folder it would write to (`named`: which the command line gives), the overrides and
+    group choices it was given."""
 
     config_name: str
     folder: Path
+    named: bool
     overrides: list[str]
     choices: dict[str, str]
-    sweep: Path | None
-    folders: list[str]
 
     @classmethod
     def current(cls) -> "Job":
         hydra = HydraConfig.get()
-        sweep = Path(hydra.sweep.dir).absolute() if hydra.mode == RunMode.MULTIRUN else None
         choices = {group: choice for group, choice in hydra.runtime.choices.items() if not group.startswith("hydra/")}
-        started = not OmegaConf.is_missing(hydra.runtime, "output_dir")  # a sweep has no job yet when it is looked at
-        folder = Path(hydra.runtime.output_dir if started else hydra.sweep.dir)
+        named = any(word.lstrip("+").startswith("hydra.run.dir=") for word in hydra.overrides.hydra)
         as_written: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
-        folders = [source.path for source in hydra.runtime.config_sources if source.schema == "file"]
-        return cls(str(hydra.job.config_name), folder, as_written, choices, sweep, folders)
+        return cls(str(hydra.job.config_name), Path(hydra.run.dir).absolute(), named, as_written, choices)
 
     def parsed(self) -> list[Override]:
         """Parse the overrides as Hydra does."""

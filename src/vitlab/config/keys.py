@@ -60,7 +60,8 @@ class Train:
 class Preview(Train):
     num_images: Count
     same: Annotated[int, Range(least=0)]
-    output: str
+    output: str | None
+    overwrite: bool
 
 
 @dataclass(kw_only=True)
@@ -74,6 +75,7 @@ class Evaluate:
     run: str
     split: str
     output: str | None
+    overwrite: bool
     num_worst: Count
     beam_width: Count | None
     length_penalty: Annotated[float, Range(least=0)] | None
@@ -95,6 +97,7 @@ class Predict:
     length_penalty: Annotated[float, Range(least=0)] | None
     batch_size: Count
     output: str | None
+    overwrite: bool
     on_bad_image: str
 
 
@@ -107,6 +110,7 @@ class Visualize:
     num_images: Count
     views: list[str] | str | None
     output: str | None
+    overwrite: bool
 
 
 @dataclass(kw_only=True)
@@ -114,6 +118,7 @@ class Export:
     run: str
     format: str
     output: str
+    overwrite: bool
 
 
 @dataclass(kw_only=True)
@@ -133,6 +138,7 @@ class Frozen:
 @dataclass(kw_only=True)
 class Features(Frozen):
     output: str
+    overwrite: bool
     split: str
 
 
@@ -144,6 +150,7 @@ class Probe(Frozen):
     draws: Count
     l2_exponents: list[Annotated[float, Range(least=-100, most=100)]]
     output: str | None
+    overwrite: bool
 
 
 @dataclass(kw_only=True)
@@ -162,7 +169,8 @@ class Summary:
 
 @dataclass(kw_only=True)
 class Survey:
-    output: str
+    output: str | None
+    overwrite: bool
     global_batch_size: Batch
     seed: Seed
     model: dict
@@ -199,7 +207,12 @@ COMMANDS = {
 }
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
 # Keys of models that their constructors do not see.
-WEIGHTS = {"pretrained": str | None, "pretrained_partial": bool, "published": str | None}
+WEIGHTS = {
+    "pretrained": str | None,
+    "pretrained_partial": bool,
+    "pretrained_head": bool,
+    "published": str | None,
+}
 OF_A_RUN = ("pretrained", "mean", "std", "image_size")  # keys of a teacher that is the model of a run
 NEEDED = {"latest_state": "keeps the state to resume from; raise its every_n_steps to save less often"}
 

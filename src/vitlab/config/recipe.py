@@ -1,123 +1,142 @@
-"""Let what a recipe or study says about a group hold for the option it chose; whoever chooses another gets that one's
-values.
+"""Let what a recipe or study states about a group hold for the option that it chose; whoever chooses another one gets
+that option's values.
 
-Hydra would merge these values over any option. So they are taken out of a recipe or study when it is read, and the last
-of the defaults in conf/train.yaml, which Hydra looks up once all options are chosen, brings back those that fit.
+Hydra merges the values of a recipe over whatever option is chosen, such as AdamW's learning rate over SGD's. So a group
+for which another option is chosen is composed once more, without recipe and study.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from vitlab.config.outline import outline
+from vitlab.config.annotations import dotted
+from vitlab.config.home import CONF
 from vitlab.errors import ConfigError
 
 LAYERS = ("study", "recipe")  # groups whose values are merged over those of the options, in this order
 WHOLE = ("crop", "augmentation", "mixing", "resolution", "loss", "task", "optimizer", "schedule")
-MODELS = {"model": "model", "teacher": "model@teacher"}  # an option replaces the sizes together, and keeps the rest
-GROUPS = {group: group for group in WHOLE} | MODELS  # the key in the config that holds each group's values
-PARTS = {*GROUPS, "callbacks", "needed"}  # keys of a layer that go with choices; data, trainer and logger keep theirs
-OF_A_SIZE = {"mlp_ratio", "mlp_dim", "pretrained", "published"}  # keys of all models that no other size keeps
-FITTING = "fitting/"  # the name of the config of fitting values begins so; the choices follow
+GROUPS = {key: key for key in WHOLE} | {"model": "model", "teacher": "model@teacher"}  # keys, and what fills them
+OF_A_SIZE = {"depth", "embed_dim", "num_heads", "mlp_ratio", "mlp_dim", "patch_size", "pretrained", "published"}
+Plain = dict[str, Any]
 
 
-def fitting_name(choices: Mapping[str, Any]) -> str:
-    """Name the config that holds what study and recipe say for these choices: for each group an option, or a list of
-    them."""
-    groups = (*LAYERS, *GROUPS.values(), "callbacks") if any(choices.get(layer) for layer in LAYERS) else ()
-    return FITTING + json.dumps({group: choices[group] for group in groups if choices.get(group)})
+def fit(cfg: DictConfig, words: Iterable[str], loader: ConfigLoader) -> str:
+    """Replace, in a config composed of `words`, what recipe and study state for options that are not chosen; return a
+    note of it for the user, "" if there is nothing to say. What they do not choose themselves is meant for the options
+    of conf/train.yaml. Raises ConfigError for several recipes at once."""
+
+    def load(name: str, words: list[str]) -> DictConfig:
+        return loader.load_configuration(name, [*cfg.hydra.overrides.hydra, *words], RunMode.RUN)
+
+    given = [one for one in OverridesParser.create().parse_overrides(list(words)) if not one.is_sweep_override()]
+    keys = {one.key_or_group: str(one.input_line) for one in given if "." in one.key_or_group}
+    chosen = choices(cfg)
+    layers = {layer: chosen[layer] for layer in LAYERS if chosen.get(layer)}
+    for layer in (one.key_or_group for one in given if one.key_or_group in LAYERS and isinstance(one.value(), list)):
+        raise ConfigError(f"{layer}= takes one, and was given a list; for one after the other use -m {layer}=A,B")
+    groups = {group.partition("@")[0] for group in (*chosen, "callbacks")} - layers.keys()
+    usual = (CONF / f"{cfg.hydra.job.config_name}.yaml").is_file() and len(layers) < 2
+    if not layers or (usual and groups.isdisjoint(one.key_or_group for one in given)):
+        return ""
+    made = {layer: load("train", [f"{layer}={name}"]) for layer, name in layers.items()}
+    if any(not OmegaConf.is_dict(alone[key]) for alone in made.values() for key in GROUPS if key in alone):
+        return ""  # a value in place of a group, which is refused later
+    remove_callbacks(cfg, made.values(), keys)
+    others = {layer: unlike(choices(alone), chosen) for layer, alone in made.items()}
+    changed = {key for unlike_ones in others.values() for key in unlike_ones}
+    if not changed:
+        return ""
+    lines = [line for key, line in keys.items() if key.partition(".")[0] in changed]
+    own = load(cfg.hydra.job.config_name, [*as_words(chosen), *lines])
+    parts = {key: as_plain(own, key) for key in changed if key in own}
+    needed = {key: what for key, what in as_plain(cfg, "needed").items() if key.partition(".")[0] not in changed}
+    left = set()
+    for layer, alone in made.items():
+        bare = load("train", as_words(choices(alone)))
+        for key in changed:
+            before = as_plain(bare, key)
+            stated = differing(as_plain(alone, key), before)
+            kept = fitting(stated, before, parts.get(key, {})) if key in others[layer] else stated
+            left |= {GROUPS[key]} if kept != stated else set()
+            if key in parts:
+                parts[key] = merged(parts[key], kept, key, keys)
+        asked = alone.model.get("pretrained") or "model.pretrained" in as_plain(alone, "needed")
+        if "model" in others[layer] and asked:
+            needed["model.pretrained"] = f"weights of {chosen['model']}, or to null"
+    with open_dict(cfg):
+        for key in (*changed, "needed"):
+            cfg.pop(key, None)
+        cfg.merge_with({**parts, **({"needed": needed} if needed else {})})
+    lost = ", ".join(f"{group}={chosen[group]}" for group in GROUPS.values() if group in left and chosen.get(group))
+    if not lost:
+        return ""
+    named = " and ".join(f"{layer}={name}" for layer, name in reversed(layers.items()))
+    return f"{named}: what it states for other options than {lost} is left out; --cfg job shows what runs"
 
 
-def fitting_config(name: str, folders: Sequence[str]) -> DictConfig:
-    """Make the config of that name."""
-    return fitting_values(json.loads(name.removeprefix(FITTING)), folders)[0]
+def remove_callbacks(cfg: DictConfig, made: Iterable[DictConfig], given: Container[str]) -> None:
+    """Remove callbacks that a layer chooses and states something of, and that are not chosen here."""
+    for name in [name for name, node in cfg.callbacks.items() if node is not None and "_target_" not in node]:
+        stated = any("_target_" in (alone.callbacks.get(name) or ()) for alone in made)
+        if stated and not any(f"callbacks.{name}.{key}" in given for key in cfg.callbacks[name]):
+            with open_dict(cfg):
+                del cfg.callbacks[name]
 
 
-def left_out(choices: Mapping[str, Any], folders: Sequence[str]) -> str:
-    """Tell the user which values do not fit the choices."""
-    chosen = [f"{group}={choices[group]}" for group in fitting_values(choices, folders)[1] if choices.get(group)]
-    layers = [f"{layer}={choices[layer]}" for layer in reversed(LAYERS) if choices.get(layer)]
-    told = f"{' and '.join(layers)} chose otherwise, so that what it states for these is left out: {', '.join(chosen)}"
-    return f"{told}; --cfg job shows what holds" if chosen else ""
+def choices(cfg: DictConfig) -> Plain:
+    """Return the option, or list of options, that each group has."""
+    found: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
+    return {group: option for group, option in found.items() if group.partition("/")[0] != "hydra"}
 
 
-def is_layer(config: str) -> bool:
-    """Whether a config of this name is a study or recipe, or the base of one."""
-    return config.partition("/")[0] in LAYERS
+def as_words(chosen: Plain) -> list[str]:
+    """Write choices as overrides, without recipe and study."""
+    options = {group: option for group, option in chosen.items() if group not in LAYERS and option is not None}
+    return [f"{group}={str(option).replace(' ', '')}".replace("'", "") for group, option in options.items()]
 
 
-def split(layer: Any) -> tuple[DictConfig, dict[str, Any]]:
-    """Divide a study or recipe into what holds for all choices, and the parts that go with some."""
-    parts = {key for key in PARTS & layer.keys() if OmegaConf.is_dict(layer._get_node(key))}
-    rest: Any = OmegaConf.masked_copy(layer, [key for key in layer if key not in parts])
-    whole: Any = OmegaConf.to_container(layer)
-    return rest, {key: whole[key] for key in parts}
+def unlike(one: Plain, other: Plain) -> list[str]:
+    return [key for key, group in GROUPS.items() if one.get(group) != other.get(group)]
 
 
-def fitting_values(choices: Mapping[str, Any], folders: Sequence[str]) -> tuple[DictConfig, list[str]]:
-    """Give the values of study and recipe that fit the choices, and the groups where some do not.
-
-    What a layer says about a group is meant for the option that it chooses itself, or else for the one chosen without
-    the command line. A model of the same kind keeps what is said beside its own file, such as positions and pooling,
-    and needs weights where the other had some; callbacks that are gone leave nothing. Raises ConfigError for a layer
-    that is a list, or lies in no folder.
-    """
-    values, left = [OmegaConf.create()], set[str]()
-    layers = {layer: choices[layer] for layer in LAYERS if choices.get(layer)}
-    usual = dict(layers)
-    brought = callbacks(usual, folders) if layers else set()
-    for layer, name in layers.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"{layer}= takes one, and was given a list; for one after the other use -m {layer}=A,B")
-        own: dict[str, Any] = {}
-        files = [file for part, file in outline(f"{layer}/{name}", own, folders).items() if is_layer(part)]
-        if not files:
-            raise ConfigError(
-                f"{layer}={name} is not a file, and is read from files alone; give its folder: --config-dir=DIR"
-            )
-        _, stated = split(OmegaConf.merge(*map(OmegaConf.load, files)))
-        meant = usual | own
-        others = {key for key, group in GROUPS.items() if meant.get(group) != choices.get(group)}
-        fitting = {key: part for key, part in stated.items() if key not in others}
-        for key in others & MODELS.keys() & stated.keys():
-            fitting[key] = beside(stated[key], meant.get(MODELS[key]), choices.get(MODELS[key]), folders)
-        gone = brought - callbacks(dict(choices), folders) if "callbacks" in stated else set()
-        fitting["callbacks"] = {name: one for name, one in stated.get("callbacks", {}).items() if name not in gone}
-        needed = stated.get("needed", {})
-        fitting["needed"] = {key: what for key, what in needed.items() if key.partition(".")[0] not in others}
-        if "model" in others and (stated.get("model", {}).get("pretrained") or "model.pretrained" in needed):
-            fitting["needed"]["model.pretrained"] = f"weights of {choices['model']}, or to null"
-        left |= {GROUPS[key] for key in others if fitting.get(key) != stated.get(key)}
-        values.append(OmegaConf.create({key: part for key, part in fitting.items() if part}))
-    merged: Any = OmegaConf.merge(*values)
-    return merged, [group for group in GROUPS.values() if group in left]
+def as_plain(cfg: DictConfig, key: str) -> Plain:
+    """Return the node at a key in plain types, its references as they are written."""
+    node: Any = OmegaConf.to_container(cfg, resolve=False)
+    return node.get(key) or {}
 
 
-def beside(stated: dict[str, Any], meant: str | None, chosen: str | None, folders: Sequence[str]) -> dict[str, Any]:
-    """Give what is said for one model and holds for another: nothing if that is of another kind, or none."""
-    (kind, _), (other, keys) = own_keys(meant, folders), own_keys(chosen, folders)
-    return without(stated, keys | OF_A_SIZE) if kind and kind == other else {}
+def differing(one: Plain, other: Plain) -> Plain:
+    """Return what stands in `one` and not so in `other`, at any depth."""
+    found = {key: value for key, value in one.items() if key not in other or value != other[key]}
+    nested = {key for key, value in found.items() if isinstance(value, dict) and isinstance(other.get(key), dict)}
+    return {key: differing(value, other[key]) if key in nested else value for key, value in found.items()}
 
 
-def without(part: dict[str, Any], keys: set[str]) -> dict[str, Any]:
-    """Copy a part without these keys, at any depth."""
-    kept = {key: value for key, value in part.items() if key not in keys}
-    return {key: without(value, keys) if isinstance(value, dict) else value for key, value in kept.items()}
+def fitting(stated: Plain, before: Plain, now: Plain) -> Plain:
+    """Return what is stated for the option `before` and holds for the one that is chosen `now`: for a model of the same
+    kind, what is no size and the same in both; for anything else, nothing."""
+    if before.get("_target_") != now.get("_target_") or not str(now.get("_target_")).startswith("vitlab.models."):
+        return {}
+    found = {}
+    for name in stated.keys() & now.keys() - OF_A_SIZE:
+        if isinstance(stated[name], dict) and isinstance(now[name], dict):
+            found[name] = fitting(stated[name], before.get(name) or {}, now[name])
+        elif before.get(name) == now[name]:
+            found[name] = stated[name]
+    return found
 
 
-def own_keys(model: str | None, folders: Sequence[str]) -> tuple[Any, set[str]]:
-    """Give what a model's option builds, and the keys that it sets on top of its base files, whose names begin with
-    _."""
-    kind, keys = None, set[str]()
-    for file in outline(f"model/{model}", {}, folders).values():
-        content: Any = OmegaConf.load(file)
-        kind = content.get("_target_", kind)
-        keys |= set() if file.stem.startswith("_") else content.keys()
-    return kind, keys
-
-
-def callbacks(chosen: dict[str, Any], folders: Sequence[str]) -> set[str]:
-    """List the callbacks that are chosen, or that a chosen option brings."""
-    return {file.stem for name, file in outline("train", chosen, folders).items() if name.startswith("callbacks/")}
+def merged(under: Plain, over: Plain, key: str, given: Container[str]) -> Plain:
+    """Merge values over others, but for the keys that the command line has given."""
+    result = dict(under)
+    for name, value in over.items():
+        place = dotted(key, name)
+        if isinstance(value, dict) and isinstance(under.get(name), dict):
+            result[name] = merged(under[name], value, place, given)
+        elif place not in given:
+            result[name] = value
+    return result

@@ -1,76 +1,150 @@
-"""Keep secrets out of what a run stores of its config and its command: their keys are named, their values left out."""
+"""Keep secrets out of all that is stored or printed of a config: their keys are named, their values left out."""
 
+import json
 import re
+import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import Any, TextIO
+from urllib.parse import unquote
 
-import yaml
 from omegaconf import DictConfig, ListConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.atomic_files import write_whole
 from vitlab.config.references import called
 from vitlab.errors import ConfigError
 
 MARK = "<not kept>"
-WORDS = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
+WORDS = "key|token|secrets?|passw(?:or)?ds?|passphrase|pwd|credentials?|sig(?:nature)?|auth(?:orization)?|bearer|cookie"
+SECRET = re.compile(rf"(?:.*[\W_])?(?:api|access|auth|secret|private)?(?:{WORDS})(?:[\W_].*)?", re.IGNORECASE)
+CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 OVERRIDE = re.compile(r"(?P<name>[+~]*[\w.@/-]+)=(?P<value>.+)", re.DOTALL)
-LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # the user and password of a URL
-FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
+PARTS = re.compile(r"[\s'\",:{}\[\]]+")  # between the parts of an override's value
+ADDRESS = re.compile(r"(?<=://)[^\s'\"<>]+")
+LOGIN = re.compile(r"[^/?#]*@|[^/@:?#]*:(?!\d*/)[^?#]*@")  # a password may hold a slash, a port not
+QUERY = re.compile(r"([?&;#])([^=&;?#]+)=([^&;#]+)")
 SHORTEST = 6  # letters of a secret that is looked for within other words
+VISIBLE = {"name", "sweep"}  # keys of names of folders
 
 
 class Redaction:
-    """Called with plain values, give them without the secrets of a config: text under a key that names a secret, what
-    comes from the environment, and logins in URLs, wherever they occur."""
+    """Called with plain values, give them without the secrets of some configs: what stands under a key that names a
+    secret, what comes from the environment, and logins and tokens in addresses, wherever they occur."""
 
-    def __init__(self, cfg: DictConfig):
-        self.secrets = {value for value in secrets_of(cfg) if value}
+    def __init__(self, *configs: DictConfig):
+        found = {value for cfg in configs for value in secrets_of(cfg) if value}
+        self.secrets = found | {form for secret in found for form in forms_of(secret)}
+        within = sorted((one for one in self.secrets if len(one) >= SHORTEST), key=len, reverse=True)
+        self.within = re.compile("|".join(map(re.escape, within))) if within else None
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: MARK if v and isinstance(v, str) and is_secret(k) else self(v) for k, v in value.items()}
+            return {self(k): masked(v) if is_secret(k) else self(v) for k, v in value.items()}
         if isinstance(value, list | tuple):
             return [self(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
-        override = OVERRIDE.fullmatch(text)
+        """Give a text without secrets: a value, an override, or a message."""
         if text in self.secrets:
             return MARK
-        if override and is_secret(override["name"]):
+        override = OVERRIDE.fullmatch(text)
+        if override and (
+            is_secret(override["name"]) or self.secrets & set(re.split(r"[\s'\",:{}\[\]]+", override["value"]))
+        ):
             return f"{override['name']}={MARK}"
-        if override and override["value"] in self.secrets:
-            return f"{override['name']}={MARK}"
-        for secret in self.secrets:
-            if len(secret) >= SHORTEST:
-                text = text.replace(secret, MARK)
-        return LOGIN.sub(MARK, text)
+        if self.within:
+            text = self.within.sub(MARK, text)
+        return ADDRESS.sub(lambda found: without_login(found[0]), text)
 
-    def clean(self, path: Path) -> None:
-        """Rewrite a YAML without its secrets, if it has any."""
-        content = yaml.load(path.read_bytes(), Loader=FAST)
-        cleaned = self(content)
-        if cleaned != content:
-            write_whole(path, yaml.safe_dump(cleaned, sort_keys=False, allow_unicode=True).encode("utf-8"))
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Print nothing of the secrets meanwhile: what a job of a sweep prints is kept in a file."""
+        if not self.secrets:
+            yield
+            return
+        with redirect_stdout(Redacted(sys.stdout, self)), redirect_stderr(Redacted(sys.stderr, self)):
+            yield
+
+
+class Redacted:
+    """A stream whose texts pass a redaction; in all else the stream itself."""
+
+    def __init__(self, stream: TextIO, redaction: Redaction):
+        self.stream, self.redaction = stream, redaction
+
+    def write(self, text: str) -> int:
+        self.stream.write(self.redaction.text(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def masked(value: Any) -> Any:
+    """Leave out texts and numbers, at any depth."""
+    if isinstance(value, dict):
+        return {key: masked(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(inner) for inner in value]
+    return value if value is None or isinstance(value, bool) or value == "" else MARK
+
+
+def without_login(address: str) -> str:
+    """Leave out user and password of an address, and tokens in its query."""
+    address = LOGIN.sub(f"{MARK}@", address, count=1) if LOGIN.match(address) else address
+    return QUERY.sub(lambda one: f"{one[1]}{one[2]}={MARK}" if is_secret(one[2]) else one[0], address)
 
 
 def is_secret(key: Any) -> bool:
     """Whether a key's last part names a secret: logger.wandb.api_key."""
-    return not WORDS.isdisjoint(re.split(r"[\W_]+", str(key).rpartition(".")[2].lower()))
+    return SECRET.fullmatch(CAMEL.sub("_", str(key).rpartition(".")[2])) is not None
 
 
 def secrets_of(node: Any) -> Iterator[str]:
-    """Yield the text values below a node that are secret by their key, or come from the environment."""
+    """Yield what is secret below a node, as texts: values by their key or from the environment, and parts of
+    addresses."""
     for key in node if isinstance(node, DictConfig) else range(len(node)):
         inner = node._get_node(key)
-        if isinstance(inner, DictConfig | ListConfig) and not inner._is_none() and not inner._is_missing():
-            if not inner._is_interpolation():
+        if inner is None or inner._is_missing() or inner._is_none():
+            continue
+        if isinstance(inner, DictConfig | ListConfig):
+            if is_secret(key):
+                yield from leaves(node[key])
+            elif not inner._is_interpolation():
                 yield from secrets_of(inner)
-        elif inner is not None and not inner._is_missing() and (is_secret(key) or of_the_environment(inner._value())):
-            value = node[key]
-            if isinstance(value, str):
-                yield value
+        elif is_secret(key) or (of_the_environment(inner._value()) and key not in VISIBLE):
+            with suppress(OmegaConfBaseException):  # it is refused later
+                yield from leaves(node[key])
+        elif isinstance(inner._value(), str):
+            for address in ADDRESS.findall(inner._value()):
+                yield from secrets_in(address)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """Yield texts and numbers of a value as texts."""
+    if isinstance(value, DictConfig | ListConfig):
+        for inner in value.values() if isinstance(value, DictConfig) else value:
+            yield from leaves(inner)
+    elif isinstance(value, str):
+        yield value
+        for address in ADDRESS.findall(value):
+            yield from secrets_in(address)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def secrets_in(address: str) -> Iterator[str]:
+    """Yield login, password and tokens of an address."""
+    if login := LOGIN.match(address):
+        yield login[0][:-1]
+        yield login[0][:-1].partition(":")[2]
+    yield from (value for _, name, value in QUERY.findall(address) if is_secret(name))
+
+
+def forms_of(secret: str) -> set[str]:
+    """Give a secret as messages may quote it: escaped, or decoded."""
+    return {repr(secret)[1:-1], json.dumps(secret)[1:-1], unquote(secret)}
 
 
 def of_the_environment(written: Any) -> bool:

@@ -21,7 +21,10 @@ from vitlab.out_of_memory import ran_out
 from vitlab.spelling import instead_of
 
 MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
-STORAGE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG}
+STORAGE = {  # what a disk, or somebody else at work on it, does to files
+    *(errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG),
+    *(errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.EIO, errno.EFBIG, errno.ENOTEMPTY, errno.ELOOP, errno.ESTALE),
+}
 WHERE = re.compile(r"In '([^']*)': ")  # the file that Hydra was reading
 NOT_THERE = re.compile(r"Could not (?:override|delete)(?: from config\.)? '([^']*)'")
 PARAMS = "hydra.sweeper.params"

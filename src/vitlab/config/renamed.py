@@ -67,3 +67,9 @@ def in_rooms(data: dict[str, Any]) -> dict[str, Any]:
         for room, keys in ROOMS.items()
     }
     return {**{key: value for key, value in data.items() if key not in old}, **rooms}
+
+
+def with_measured_precision(trainer: dict[str, Any]) -> dict[str, Any]:
+    """Give the trainer of a sweep's job that was frozen when a resolver asked the hardware for its precision."""
+    asked = str(trainer.get("precision")).startswith("${hardware_precision:")
+    return {**trainer, "precision": "auto"} if asked else trainer

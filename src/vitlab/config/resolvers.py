@@ -4,17 +4,12 @@ import hashlib
 import os
 import re
 import sys
-import time
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from vitlab.checkpoints.run_folder import run_folder
 from vitlab.config.help_texts import keys_of, options
 from vitlab.config.home import ROOT
-from vitlab.config.recipe import fitting_name
 from vitlab.invocation import typed
-from vitlab.machine import hardware_precision
 from vitlab.monitors import better
 
 LONGEST_NAME = 100
@@ -40,16 +35,6 @@ def sweep_folder(name: str | None, study: str | None, time: str) -> str:
     return f"runs/{folder_name(changes)}/sweep_{time}"
 
 
-def resumed_or(resume: str | None, new: str) -> str:
-    """The folder of the run that is resumed, else `new`; which run resume=auto means is found later."""
-    return str(run_folder(resume)) if resume and resume != "auto" else new
-
-
-def resumed_subdir(resume: str | None) -> str:
-    """Give where Hydra records a start: .hydra, and for each resume a folder of its own."""
-    return time.strftime(".hydra/resume-%Y-%m-%d_%H-%M-%S") if resume else ".hydra"
-
-
 def data_folder(name: str) -> str:
     """Give where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
     return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
@@ -65,29 +50,16 @@ def together(*lengths: int | None) -> int | None:
     return None if None in lengths else sum(filter(None, lengths))
 
 
-def fitting(*, _root_: DictConfig) -> str:
-    """Name the config of what study and recipe say for the chosen options. Called in a defaults list, where Hydra knows
-    these; groups with several options are read off the list itself."""
-    choices: Any = OmegaConf.to_container(_root_, resolve=False)
-    for default in choices.pop("defaults"):
-        choices |= default if isinstance(default, dict) else {}
-    return fitting_name(choices)
-
-
 RESOLVERS = (
     options,
     keys_of,
     typed,
     folder_name,
     sweep_folder,
-    resumed_or,
-    resumed_subdir,
     better,
     data_folder,
     before_crop,
     together,
-    hardware_precision,
-    fitting,
 )
 for resolver in RESOLVERS:
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

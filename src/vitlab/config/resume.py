@@ -7,22 +7,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.home import CONF
 from vitlab.config.references import literal
+from vitlab.config.stored_config import movable
 from vitlab.errors import ConfigError
 
 FIXED_CHOICES = ("task", "optimizer")  # whose state means nothing to another; their values may change
 FIXED = ("model", "data", "crop", "seed", "global_batch_size")
-MOVABLE = (
-    "data.loading",
-    "data.device_batch_size",
-    "data.cache.root",
-    "data.source.root",
-    "data.source.file",
-    "data.source.images",
-    "data.source.labels",
-    "data.source.tokenizer",
-    "data.source.index_root",
-    "data.source.allow_outside",
-)
 
 
 def resumed_config(
@@ -62,11 +51,6 @@ def resumed_config(
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
     return cfg
-
-
-def movable(key: str) -> bool:
-    """Whether the key only says where and how the same data is read."""
-    return any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
 
 
 def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> None:

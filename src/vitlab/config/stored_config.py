@@ -6,15 +6,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from vitlab.atomic_files import as_json, digest_of
 from vitlab.config.annotations import as_plain, check_kinds
-from vitlab.config.build import allowed_targets, parts
+from vitlab.config.build import allowed_targets, parts, plain
 from vitlab.config.build import called as object_called
 from vitlab.config.found import with_found
 from vitlab.config.keys import check_groups, check_nodes
+from vitlab.config.nodes import without
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
-from vitlab.config.renamed import GONE, in_rooms
-from vitlab.config.resolvers import before_crop, better, hardware_precision, together
+from vitlab.config.renamed import GONE, in_rooms, with_measured_precision
+from vitlab.config.resolvers import before_crop, better, together
 from vitlab.errors import CheckpointError, ConfigError
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
@@ -35,20 +37,38 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
 ADDED_AT_THE_TOP = {"float8": False}  # top-level keys that are newer than some runs
 # resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
-OF_THE_MACHINE = HARMLESS | {hardware_precision.__name__}  # and one that runs on a machine still to be found
+
+OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
+OF_A_START = ("resume", "break_lock", "logger", "needed", *OF_A_SWEEP)  # and those of one start of a run
+OF_DEVICES = ("accelerator", "devices", "strategy", "num_nodes")  # keys of the trainer
+MOVABLE = (
+    "data.loading",
+    "data.device_batch_size",
+    "data.cache.root",
+    "data.source.root",
+    "data.source.file",
+    "data.source.val_file",
+    "data.source.test_file",
+    "data.source.images",
+    "data.source.labels",
+    "data.source.tokenizer",
+    "data.source.input.tokenizer",
+    "data.source.target.tokenizer",
+    "data.source.index_root",
+    "data.source.allow_outside",
+)
 
 
-def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any]:
+def portable(cfg: DictConfig) -> dict[str, Any]:
     """Give a config as plain types. References between its keys (${optimizer.lr}) stay, so that a later override
-    reaches all who read them, and so do these `calls` of resolvers; all else is resolved: time, machine, environment.
-    """
+    reaches all who read them, and so do calls of `HARMLESS` resolvers; all else is resolved: time, environment."""
 
     def walk(node: Any, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: walk(node._get_node(name), item) for name, item in value.items()}
         if isinstance(value, list):
             return [walk(node._get_node(number), item) for number, item in enumerate(value)]
-        if isinstance(value, str) and set(called(value)) - calls:
+        if isinstance(value, str) and set(called(value)) - HARMLESS:
             return literal(as_plain(OmegaConf.select(cfg, node._get_full_key(None))))
         return value
 
@@ -57,17 +77,20 @@ def portable(cfg: DictConfig, calls: frozenset[str] = HARMLESS) -> dict[str, Any
     return {str(name): walk(cfg._get_node(name), value) for name, value in container.items()}
 
 
-def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARMLESS) -> DictConfig:
+def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
     """Read a config out of a checkpoint. Keys that older runs lack get the value that they had in effect.
 
-    Raises ConfigError for a call of another resolver than these, which could read a secret from the environment: no
-    config is saved with one. Raises CheckpointError for what is no config, or refers to what does not exist.
+    Raises ConfigError for a call of another resolver than the `HARMLESS` ones, which could read a secret from the
+    environment: no config is saved with one. Raises CheckpointError for what is no config, or refers to what does not
+    exist.
     """
     try:
         if not isinstance(config, dict):
             raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
+        if isinstance(config.get("trainer"), dict):
+            config = {**config, "trainer": with_measured_precision(config["trainer"])}
         for text in texts(config):
-            if others := sorted(set(called(text)) - calls):
+            if others := sorted(set(called(text)) - HARMLESS):
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
@@ -76,7 +99,8 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
         found = config.get("found") or {}
         if not isinstance(found, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
-        cfg = with_found(OmegaConf.create({**ADDED_AT_THE_TOP, **config}), found)
+        cfg = OmegaConf.create({**config, **ADDED_AT_THE_TOP, **config})
+        cfg = with_found(cfg, plain(cfg.found) if found else {})
         check_references(cfg, deep=True)
         for _, node in parts(cfg, "config"):
             for key, value in ADDED.get(node["_target_"], {}).items():
@@ -90,9 +114,9 @@ def from_saved(config: dict[str, Any], origin: str, calls: frozenset[str] = HARM
 
 
 def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:
-    """Read the config in a checkpoint. One whose run has not `begun` leaves to be found what null and auto mean, and
-    may ask the machine. Raises CheckpointError for values that no run can have had."""
-    config = from_saved(checkpoint["run"]["config"], path, HARMLESS if begun else OF_THE_MACHINE)
+    """Read the config in a checkpoint. One whose run has not `begun` leaves to be found what null and auto mean. Raises
+    CheckpointError for values that no run can have had."""
+    config = from_saved(checkpoint["run"]["config"], path)
     try:
         check_groups(config, "train")
         check_nodes(config)
@@ -102,6 +126,34 @@ def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -
     except (ConfigError, OmegaConfBaseException) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     return config
+
+
+def config_digest(cfg: DictConfig) -> str:
+    """Return the digest of a config without what another start may change: devices, strategy, places of data,
+    loggers."""
+    config = portable(without(cfg, ("hydra",)))
+    return digest_of(as_json({key: value for key, value in leaves(config) if not of_a_machine(key)}))
+
+
+def of_a_machine(key: str) -> bool:
+    """Whether a start on another machine may change the key of a run."""
+    group, _, rest = key.partition(".")
+    return group in OF_A_START or movable(key) or (group == "trainer" and rest.partition(".")[0] in OF_DEVICES)
+
+
+def movable(key: str) -> bool:
+    """Whether the key only says where and how the same data is read."""
+    return any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
+
+
+def leaves(node: dict[str, Any], key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values below a node with their full keys."""
+    for name, value in node.items():
+        place = f"{key}.{name}" if key else str(name)
+        if isinstance(value, dict) and value:
+            yield from leaves(value, place)
+        else:
+            yield place, value
 
 
 def texts(value: Any) -> Iterator[str]:

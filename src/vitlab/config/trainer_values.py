@@ -1,5 +1,6 @@
 """Refuse values of the trainer that Lightning would take, before Lightning is imported."""
 
+from vitlab.config.found import OPEN
 from vitlab.config.nodes import Node
 from vitlab.errors import ConfigError
 
@@ -14,7 +15,7 @@ OURS = {  # keys of the trainer that a run sets itself
     "callbacks": "callbacks are chosen by callbacks=",
     "plugins": "a run has its own",
 }
-PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, None)
+PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, *OPEN)
 
 
 def check_trainer(node: Node) -> None:
@@ -56,5 +57,5 @@ def check_precision(precision: str | int | None) -> None:
         )
     if precision not in PRECISIONS:
         raise ConfigError(
-            f"trainer.precision={precision} is no precision of training here; use bf16-mixed, 16-mixed or 32-true"
+            f"trainer.precision={precision} is no precision of training here; use auto, bf16-mixed, 16-mixed or 32-true"
         )

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 
-from vitlab.counting.skeleton import skeleton
 from vitlab.layers import Attention, CrossAttention, auto_attention, fused_attention
+from vitlab.skeleton import skeleton
 
 GIB, MIB = 2**30, 2**20
 RESERVE = 0.1  # share of the memory for temporary values, fragmentation and the driver

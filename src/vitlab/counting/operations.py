@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitlab.counting.skeleton import skeleton
+from vitlab.skeleton import skeleton
 
 PART = re.compile(r"^blocks\.\d+\.(\w+)")
 PRODUCTS = {"bmm", "baddbmm"}  # QKᵀ and AV: what two activations are multiplied by

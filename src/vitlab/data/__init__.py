@@ -24,7 +24,7 @@ from vitlab.data.images.multi_crop import MultiCrop
 from vitlab.data.images.native_shape import LineCrop, TokenBudget
 from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.images.squares import CenterCrop, ShiftedCrop, WholeImage
-from vitlab.data.order.order import Order
+from vitlab.data.order.sampler import Order
 from vitlab.data.pools.splits import Splits
 from vitlab.data.sources.arrays import Arrays
 from vitlab.data.sources.digit_lines import DigitLines, DigitSums
@@ -39,6 +39,7 @@ from vitlab.data.sources.scenes import Scenes
 from vitlab.data.sources.shards import Shards
 from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
 from vitlab.data.sources.synthetic_tones import SyntheticTones
+from vitlab.data.sources.text_pairs import TextColumn, TextPairs
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
 from vitlab.data.text_datamodule import TextDataModule
 
@@ -74,7 +75,9 @@ __all__ = [
     "Synthetic",
     "SyntheticMultilabel",
     "SyntheticTones",
+    "TextColumn",
     "TextDataModule",
+    "TextPairs",
     "TokenBudget",
     "TorchvisionSource",
     "WholeImage",

@@ -23,8 +23,7 @@ from vitlab.data.images.augmentation import check_augmentation
 from vitlab.data.images.images import Images, Transform
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader, workers_for
-from vitlab.data.order.order import Order
-from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
+from vitlab.data.order.sampler import EvaluationOrder, Order, TrainingOrder, class_shares
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import Answers, Classes

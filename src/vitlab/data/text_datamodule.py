@@ -78,6 +78,7 @@ class TextDataModule(DataModule):
         self.splits = {name: TextSplit(*part) for name, part in parts.items()}
         self.training = self.splits["train"]
         splits = self.splits.values()
+        self.found |= getattr(self.source, "found", {})
         self._find_tokens([split.targets for split in splits], self.vocabulary)
         keys = "input_vocab_size", "input_max_length"
         self._find_tokens([split.read for split in splits], self.input_vocabulary, keys)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from vitlab.distributed.environment import other_rank
+from vitlab.distributed.environment import other_rank, several_launched, started_by_us
 
 KEY = "vitlab/{}/{}/{}"
 NUMBERS = itertools.count()  # counts decisions, equally on all processes
@@ -23,6 +23,17 @@ def told_by_first(name: str, decide: Callable[[], Any]) -> Any:
         return json.loads(store().get(key))
     decision = decide()
     store().set(key, json.dumps(decision))
+    return decision
+
+
+def agreed(name: str, decide: Callable[[], Any]) -> Any:
+    """Give every process of a run what its first one decides, in plain types: to those launched beside it as above, and
+    to those that it starts itself, later, by their environment."""
+    variable = f"VITLAB_{name.upper()}"
+    if started_by_us() or (other_rank() and not several_launched()):
+        return json.loads(os.environ[variable])
+    decision = told_by_first(name, decide) if several_launched() else decide()
+    os.environ[variable] = json.dumps(decision)
     return decision
 
 

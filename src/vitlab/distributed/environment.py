@@ -1,10 +1,29 @@
 """Read from the environment who started a process: torchrun, srun, or another process of the same run."""
 
+import ctypes
 import os
+import signal
+import sys
+import threading
+
+from vitlab.distributed.ending import end_with
 
 RANKS = ("LOCAL_RANK", "RANK", "SLURM_PROCID", "NODE_RANK", "GROUP_RANK")
 OF_A_LAUNCHER = ("TORCHELASTIC_RUN_ID", "SLURM_NTASKS", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR")
 STARTED_BY = "VITLAB_STARTED_BY"  # the process that has started this one
+PR_SET_PDEATHSIG = 1  # sys/prctl.h
+
+
+def begin_process() -> None:
+    """Prepare a process before it loads libraries. torch would report a lost connection by pages of its own, beside our
+    sentence. A process that the first one of a run has started ends when that one is gone, even if it is stopped by
+    then."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if STARTED_BY not in os.environ or not other_rank():
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # which means nothing to one that is not stopped
+    threading.Thread(target=end_with, args=(int(os.environ[STARTED_BY]),), daemon=True).start()
 
 
 def other_rank() -> bool:

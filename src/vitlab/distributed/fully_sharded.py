@@ -9,13 +9,15 @@ import torch
 from pytorch_lightning.strategies import ModelParallelStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
-from vitlab.distributed.sharding import fill, own_part, whole_state
+from vitlab.distributed.sharding import fill, own_part, tensors_of, whole, whole_state
+from vitlab.skeleton import skeleton
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
+CALLED = ("both_logits",)  # methods that training calls in place of a model itself
 
 
 class FullySharded(ModelParallelStrategy):
@@ -37,6 +39,7 @@ class FullySharded(ModelParallelStrategy):
         super().__init__(save_distributed_checkpoint=False, timeout=timedelta(minutes=timeout_minutes))
         self.copies = copies
         self.mesh: DeviceMesh | None = None
+        self.templates: dict[nn.Module, nn.Module] = {}  # of each sharded model its structure, without weights
 
     def _configure_launcher(self) -> None:
         assert self.cluster_environment is not None
@@ -49,17 +52,47 @@ class FullySharded(ModelParallelStrategy):
         super().setup_environment()
         if isinstance(self.launcher, Launcher):
             self.launcher.met()
-        shape = (world,) if self.copies == 1 else (self.copies, world // self.copies)
-        names = ("shards",) if self.copies == 1 else ("copies", "shards")
-        self.mesh = init_device_mesh(self.root_device.type, shape, mesh_dim_names=names)
+        if self.mesh is not None:
+            return
+        kind = self.root_device.type
+        if self.copies == 1:
+            self.mesh = init_device_mesh(kind, (world,), mesh_dim_names=("shards",))
+        else:
+            ranks = torch.arange(world).view(self.copies, -1)
+            groups = [self.own_group(ranks.T), self.own_group(ranks)]
+            self.mesh = DeviceMesh.from_group(groups, kind, mesh=ranks, mesh_dim_names=("copies", "shards"))
+
+    def own_group(self, ranks: Tensor) -> torch.distributed.ProcessGroup:
+        """Make a group of each row of ranks, and return the one that this rank is in. The groups that a mesh makes by
+        itself wait for half an hour, whatever the timeout."""
+        own, _ = torch.distributed.new_subgroups_by_enumeration(ranks.tolist(), timeout=self._timeout)
+        assert isinstance(own, torch.distributed.ProcessGroup)
+        return own
 
     def shard(self, model: nn.Module) -> None:
         """Leave each device its share of the weights, in place; of a model that is sharded already nothing changes."""
         if any(isinstance(module, FSDPModule) for module in model.modules()):
             return
+        self.templates[model] = skeleton(model, "meta")
         for block in units(model):
             fully_shard(block, mesh=self.mesh)
         fully_shard(model, mesh=self.mesh)
+        for name in CALLED:
+            if hasattr(model, name):
+                register_fsdp_forward_method(model, name)
+
+    def copy_unsharded(self, model: nn.Module) -> nn.Module | None:
+        """Return, on the first rank, a copy of a sharded model that holds all of its weights; None on the others, which
+        call it too. The device needs room for one whole model: nothing stays gathered, as for an evaluation."""
+        share_again(model)
+        with torch.inference_mode(False), torch.no_grad():  # views differentiate it
+            copied = skeleton(self.templates[model], str(self.root_device)).eval() if self.is_global_zero else None
+            filled = dict(tensors_of(copied)) if copied is not None else {}
+            for name, part in tensors_of(model):
+                value = whole(part)  # on all ranks
+                if copied is not None:
+                    filled[name].copy_(value)
+        return copied
 
     # -- checkpoints: whole, and by our own writer
 

@@ -2,22 +2,22 @@
 
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
-from vitlab.distributed.environment import STARTED_BY, started_by_us
-from vitlab.distributed.lost_process import ENDED, in_brackets, lost_process
+from vitlab.distributed.ending import GRACE, WATCH, leave
+from vitlab.distributed.environment import STARTED_BY
+from vitlab.distributed.lost_process import lost_process
 from vitlab.distributed.presence import Presence
+from vitlab.distributed.signals import NOTICED, STOPPING, watching_signals
 from vitlab.errors import DistributedError
 
-WATCH = 0.5  # seconds between two looks at the other processes
-GRACE = 30.0  # seconds that a process has to see for itself that another one is gone
 LAST_WORDS = 20.0  # seconds that a process which has refused to go on may take to end
 
 
@@ -39,17 +39,24 @@ class Launcher(_SubprocessScriptLauncher):
             os.environ[STARTED_BY] = str(os.getpid())
             self._call_children_scripts()
             threading.Thread(target=self._watch_others, daemon=True).start()
-        elif started_by_us():
-            threading.Thread(target=self._end_with, args=(os.getppid(),), daemon=True).start()
         _set_num_threads_if_needed(num_processes=self.num_processes)
-        try:
-            return function(*args, **kwargs)
-        except RuntimeError as error:
-            refusal = lost_process(error, self._lost)
-            if refusal is None:
-                raise
-            refusal.status = self._reason_of_others()
-            raise refusal from error
+        return function(*args, **kwargs)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within, this process waits for another one no longer than it must. Raises DistributedError where another one
+        is lost, with the status of one that has refused to go on; those that are left, as stopped ones, are ended then.
+        A signal ends this process even while it waits for another one."""
+        with watching_signals(self.end_others):
+            try:
+                yield
+            except RuntimeError as error:
+                refusal = lost_process(error, self._lost)
+                if refusal is None:
+                    raise
+                refusal.status = self._reason_of_others()
+                self.end_others()
+                raise refusal from error
 
     def met(self) -> None:
         """Give signs to the other processes, from when all have come together."""
@@ -58,43 +65,38 @@ class Launcher(_SubprocessScriptLauncher):
     def _lost(self) -> list[str]:
         return self.presence.lost() if self.presence else []
 
-    def _failed(self) -> int | None:
-        """Give the exit status of another process that has failed; None while there is none."""
-        return next((process.returncode for process in self.procs if process.poll()), None)
+    def end_others(self) -> None:
+        """Kill the processes that this one has started, also those that are stopped."""
+        self.kill(signal.SIGKILL)
 
     def _reason_of_others(self) -> int:
-        """Give the exit status of another process that refused to go on, for which we wait some seconds; else that of a
-        lost process."""
+        """Give the exit status of another process that refused to go on or was asked to stop, for which we wait some
+        seconds; else that of a lost process."""
         for _ in range(round(LAST_WORDS / WATCH)):
-            if self.procs and self._failed() is None:
+            if self.procs and not self._failed():
                 time.sleep(WATCH)
-        return max(self._failed() or 0, 0) or DistributedError.status
+        return next((status for status in self._failed() if status != DistributedError.status), DistributedError.status)
+
+    def _failed(self) -> list[int]:
+        """Give the exit status of each process that has failed; one that a signal has ended is lost, unless the signal
+        asks processes to stop."""
+        codes = [process.returncode for process in self.procs if process.poll()]
+        lost = DistributedError.status
+        return [code if code > 0 else 128 - code if -code in STOPPING else lost for code in codes]
 
     def _watch_others(self) -> None:
-        while self._failed() is None:
+        while not self._failed():
             if all(process.returncode == 0 for process in self.procs):
                 return
             time.sleep(WATCH)
         if not self.finishing.wait(GRACE):
             lost = self._lost()
-            self.kill(signal.SIGKILL)
+            self.end_others()
             leave(self._reason_of_others(), lost)
-
-    def _end_with(self, parent: int) -> None:
-        """End this process when the one that has started it is gone."""
-        while os.getppid() == parent:
-            time.sleep(WATCH)
-        time.sleep(GRACE)
-        leave(DistributedError.status, self._lost())
 
 
 def need_no_others(trainer: Any) -> None:
     """From now on, let this process work alone: it no longer matters whether others end."""
+    NOTICED.set()
     if isinstance(trainer.strategy.launcher, Launcher):
         trainer.strategy.launcher.finishing.set()
-
-
-def leave(status: int, lost: list[str]) -> None:
-    """End the process from another thread than the one that waits in a collective operation."""
-    print(f"\nDistributedError: {ENDED.format(in_brackets(lost))}", file=sys.stderr, flush=True)
-    os._exit(status)

@@ -5,13 +5,10 @@ from collections.abc import Callable
 
 import torch
 
+from vitlab.distributed.ending import ENDED, in_brackets
 from vitlab.errors import DistributedError, in_one_line
 
 GONE = re.compile(r"connection (closed|reset|refused)|broken pipe|remote process exited", re.IGNORECASE)
-ENDED = (
-    "another process of this run has ended{}; what it said stands above, unless it was killed: go on with resume=<the "
-    "run's folder>"
-)
 SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
@@ -22,7 +19,8 @@ def lost_process(error: Exception, lost: Callable[[], list[str]] = list) -> Dist
     words = in_one_line(error)
     of_torch = isinstance(error, torch.distributed.DistError)
     started = torch.distributed.is_initialized()
-    if SILENT.search(words) and (of_torch or (started and "gloo" in words)):
+    of_gloo = started and ("gloo" in words or "pair closure" in words)
+    if SILENT.search(words) and (of_torch or of_gloo):
         return DistributedError(
             f"another process of this run did not answer{in_brackets(lost())} within the minutes of "
             "trainer.strategy.timeout_minutes: it hangs, is slow, or its machine cannot be reached; look there, and "
@@ -31,7 +29,3 @@ def lost_process(error: Exception, lost: Callable[[], list[str]] = list) -> Dist
     if GONE.search(words) and (of_torch or started):
         return DistributedError(ENDED.format(in_brackets(lost())))
     return DistributedError(f"the processes of this run cannot work together: {words}") if of_torch else None
-
-
-def in_brackets(named: list[str]) -> str:
-    return f" ({', '.join(named)})" if named else ""

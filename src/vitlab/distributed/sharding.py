@@ -1,6 +1,7 @@
 """Gather sharded tensors into plain ones, and fill sharded tensors from plain ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,3 +38,8 @@ def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """
     state = module.state_dict(keep_vars=True)
     return {name: value for name, value in state.items() if isinstance(value, nn.Parameter)}
+
+
+def tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield all parameters and buffers by name; a shared one under each of its names."""
+    return chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))

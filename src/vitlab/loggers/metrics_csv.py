@@ -1,31 +1,43 @@
 """metrics.csv: one row for each optimizer step at which something was logged."""
 
 import csv
+import io
 import os
 from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.atomic_files import write_csv
+from vitlab.atomic_files import digest_of, set_aside, write_csv
+from vitlab.errors import CheckpointError
+
+Row = dict[str, Any]
 
 
-class MetricsCSV(Logger):
+class MetricsCSV(Logger, Callback):
     """Rows survive a kill, and a resumed run goes on in the same file: rows after the step it resumes from are dropped.
 
     Lightning's CSVLogger deletes an existing file when it starts. Values logged at one step share a row. The file is
     appended to, and rewritten whole when a new name comes. Raises StorageError when its folder has gone.
+
+    As a callback it stores in each state the digests of the rows logged before it. A resume keeps the rows that match;
+    if any is missing, or others are there, it prints a sentence and keeps the file as metrics.damaged.csv.
     """
 
     def __init__(self, *, folder: str, first_step: int):
         super().__init__()
         self.path = Path(folder) / "metrics.csv"
         self.first_step = first_step
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Row] = []
+        self.digests: list[str] = []  # of all rows but the last one, which may still grow
         self.columns = ["step"]
+        self.known: dict[str, Any] | None = None  # what the state stored that the run resumes from
         self.started = False
 
     @property
@@ -39,15 +51,18 @@ class MetricsCSV(Logger):
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
         """The config stands in a file of its own."""
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._start()
+
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        if not self.started:
-            self._start()
+        self._start()
         row = {"step": step, **{name: float(value) for name, value in metrics.items()}}
         merge = bool(self.rows) and int(self.rows[-1]["step"]) == step
         if merge:
             self.rows[-1] |= row
         else:
+            self.digests += map(digest_of_row, self.rows[-1:])
             self.rows.append(row)
         new = [name for name in row if name not in self.columns]
         self.columns += new
@@ -56,19 +71,62 @@ class MetricsCSV(Logger):
         else:
             self._append(row)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Flush the rows to the disk; return the digests of all but the last, and the last row itself."""
+        with suppress(FileNotFoundError), open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+        return {"rows": " ".join(self.digests), "last": dict(self.rows[-1]) if self.rows else {}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep what the state stored, for `_start`. Raises CheckpointError for a damaged state."""
+        rows, last = state_dict["rows"], state_dict["last"]
+        whole = isinstance(rows, str) and isinstance(last, dict) and all(isinstance(name, str) for name in last)
+        if not whole or (last and not isinstance(last.get("step"), int)):
+            raise CheckpointError(f"the checkpoint is damaged: callbacks.MetricsCSV is {state_dict!r:.80}")
+        self.known = state_dict
+
+    @rank_zero_only
     def _start(self) -> None:
         """Go on with the rows that are there up to the step the run resumes from."""
-        self.started = True
-        if not self.path.exists():
+        if self.started:
             return
-        lines = self.path.read_text(encoding="utf-8", errors="replace").replace("\0", "").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last one
-        rows = [numbers(row) for row in csv.DictReader(whole)]
-        self.rows = [row for row in rows if 0 <= row.get("step", -1) <= self.first_step]
+        self.started = True
+        content = self.path.read_bytes() if self.path.exists() else b""
+        rows = [row for row in read_rows(content) if row.get("step", -1) <= self.first_step]
+        if self.known is None:
+            self.rows = [row for row in rows if row.get("step", -1) >= 0]
+        else:
+            self.rows = self._match_rows(rows, self.known["rows"].split(), self.known["last"])
+        self.digests = [digest_of_row(row) for row in self.rows[:-1]]
         self.columns = list(dict.fromkeys(["step", *(name for row in self.rows for name in row)]))
-        self._rewrite()
+        if content or self.rows:
+            self._rewrite()
 
-    def _append(self, row: dict[str, Any]) -> None:
+    def _match_rows(self, rows: list[Row], digests: list[str], last: Row) -> list[Row]:
+        """Return the rows that the state stored, in the order of their steps, and what was logged at the state's step
+        after it was saved, as the metrics of the test are. The last row may have grown since, and is restored if it is
+        missing."""
+        known = {*digests, digest_of_row(last)} if last else set(digests)
+        missing, kept = set(known), []
+        for row in rows:
+            step = row.get("step", -1)
+            digest = digest_of_row({name: row.get(name) for name in last} if step == last.get("step") else row)
+            if digest in missing or step == self.first_step != last.get("step"):
+                missing.discard(digest)
+                kept.append(row)
+        others = len(rows) - len(kept)
+        if last and digest_of_row(last) in missing:
+            kept.append(last)
+        if missing or others:
+            aside = f", and the file stays as {set_aside(self.path).name}" if self.path.exists() else ""
+            print(
+                f"{self.path} is not as the run left it at step {self.first_step}: {len(missing)} of {len(known)} rows "
+                f"are missing or changed, and {others} are not its own; it goes on with {len(kept)}{aside}",
+                flush=True,
+            )
+        return sorted(kept, key=lambda row: int(row["step"]))
+
+    def _append(self, row: Row) -> None:
         try:
             with open(self.path, "r+", newline="", encoding="utf-8") as file:
                 file.seek(0, os.SEEK_END)
@@ -80,11 +138,26 @@ class MetricsCSV(Logger):
         write_csv(self.path, self.columns, [[row.get(name) for name in self.columns] for row in self.rows])
 
 
-def numbers(row: dict[str | None, Any]) -> dict[str, Any]:
-    """What a row of the file holds that is a number."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        with suppress(TypeError, ValueError):
-            if name is not None:
-                found[name] = int(value) if name == "step" else float(value)
-    return found
+def digest_of_row(row: Row) -> str:
+    return digest_of(repr(sorted(row.items())).encode())
+
+
+def read_rows(content: bytes) -> Iterator[Row]:
+    """Yield the rows of the file's whole lines, and an empty one for each that was not written so. A kill may have cut
+    the last line."""
+    text = content[: content.rfind(b"\n") + 1].decode("utf-8-sig", "replace").replace("\0", "")
+    lines = csv.reader(io.StringIO(text, newline=""))
+    try:
+        names = next(lines, [])
+        yield from (read_row(names, cells) for cells in lines if cells)
+    except csv.Error:  # a field without an end
+        yield {}
+
+
+def read_row(names: list[str], cells: list[str]) -> Row:
+    """Read the numbers of a row; nothing of one that holds anything else, or has no step."""
+    try:
+        row: Row = {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell}
+        return {**row, "step": int(row["step"])}
+    except (ValueError, LookupError, OverflowError):
+        return {}

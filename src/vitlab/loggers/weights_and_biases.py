@@ -120,6 +120,8 @@ def start(arguments: dict[str, Any]) -> Any:
     import wandb
 
     settings = wandb.Settings(init_timeout=ANSWER_SECONDS, login_timeout=ANSWER_SECONDS, silent=True)
+    if hasattr(sys.stdout, "redaction"):  # W&B would keep what is printed as it was before secrets are left out
+        settings.console = "off"
     mode: Any = os.environ.get("WANDB_MODE")
     if mode is None:
         mode = "online" if has_credentials() and answers() else "offline"

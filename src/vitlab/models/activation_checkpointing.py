@@ -3,6 +3,8 @@
 Of each block only its input is kept, in place of all that its backward pass needs: for one forward pass more.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
@@ -42,3 +44,14 @@ def recomputed(block: nn.Module, *inputs: Any, **named: Any) -> Tensor:
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
         return forward(block, *inputs, **named)
     return checkpoint(forward, block, *inputs, use_reentrant=False, **named)
+
+
+@contextmanager
+def keeping_activations(model: nn.Module) -> Iterator[None]:
+    """Within, compute nothing again: for a backward pass in which a layer no longer computes what it did before."""
+    kept = {module: module.__dict__.pop("forward") for module in model.modules() if "forward" in module.__dict__}
+    try:
+        yield
+    finally:
+        for module, forward in kept.items():
+            module.forward = forward

@@ -8,7 +8,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from vitlab.checkpoints.run_folder import check_unused
+from vitlab.checkpoints.run_folder import check_unused, run_folder
 from vitlab.config.found import with_found
 from vitlab.config.identity import AUTO, own_run
 from vitlab.config.job import Job
@@ -25,7 +25,7 @@ from vitlab.run.fitting_batch import fitting, memory_of
 from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.parts import Parts, build_datamodule, build_task
 from vitlab.run.preconditions import bytes_of_checkpoints
-from vitlab.run.start import Start, resume_or_new
+from vitlab.run.start import Place, Start, resume_or_new
 from vitlab.run.stopwatch import measured
 from vitlab.run.teaching import build_teacher
 
@@ -38,21 +38,23 @@ def check(cfg: DictConfig) -> None:
     """Print what the training of this config is and demands, from a model that holds no numbers, and the speed of a few
     steps. Raises the VitlabError that the training would raise, with what to change."""
     job = Job.current()
-    if cfg.resume == AUTO:
-        found = run_of(cfg, job.folder)
+    resume = cfg.resume
+    if resume == AUTO:
+        found = run_of(cfg, job)
         if found is not None and result_of(found) is not None:
             show("answer", f"{found} has come to its end: nothing is left to do")
             return
-        cfg = changed(cfg, {"resume": None if found is None else str(found)})
-    if cfg.resume is None and job.folder != Path.cwd():
+        resume = None if found is None else str(found)
+    if resume is None and job.named:
         check_unused(job.folder)
-    start = resume_or_new(cfg, job, job.folder)
+    folder = job.folder if resume is None else run_folder(resume).absolute()
+    start = resume_or_new(cfg, job, Place(str(folder), resume))
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     parts = train.build(start, device="meta")
     start = replace(start, cfg=with_found(start.cfg, parts.datamodule.found))
     train.check(start, parts)
-    console.print_start(start.cfg, parts.datamodule, parts.task, parts.trainer)
+    console.print_start(start.cfg, parts)
     needed = bytes_of_checkpoints(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
     show_memory(parts, cfg)
@@ -60,9 +62,9 @@ def check(cfg: DictConfig) -> None:
     show("answer", "yes")
 
 
-def run_of(cfg: DictConfig, folder: Path) -> Path | None:
-    """Find the run that the training would go on with: in its folder, where one is given."""
-    there = [folder] if folder != Path.cwd() else sorted(Path("runs", cfg.name).glob("*"))
+def run_of(cfg: DictConfig, job: Job) -> Path | None:
+    """Find the run that the training would resume: in its folder, where one is given."""
+    there = [job.folder] if job.named else sorted(Path("runs", cfg.name).glob("*"))
     return own_run(without(cfg, OWN_KEYS), there)
 
 

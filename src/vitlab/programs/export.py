@@ -7,9 +7,10 @@ from omegaconf import DictConfig
 from PIL import Image
 from rich.console import Console
 
-from vitlab.atomic_files import write_json, writing_whole
+from vitlab.atomic_files import write_json, writing_folder
 from vitlab.config.build import plain
 from vitlab.errors import ConfigError
+from vitlab.run.output import RUNS, output_folder
 from vitlab.run.preconditions import check_images
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import MultilabelClassification
@@ -27,9 +28,7 @@ def export(cfg: DictConfig) -> Path:
     """Write the run's best model, its class names and its preprocessing into cfg.output; returns that folder."""
     if cfg.format not in FORMATS:
         raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
-    output = Path(cfg.output)
-    if output.is_file() or (output.is_dir() and any(output.iterdir())):
-        raise ConfigError(f"output={output} is there already, and not an empty folder; give a new one")
+    place = output_folder(cfg.output, "export", RUNS, overwrite=cfg.overwrite)
     saved = SavedRun.open(cfg.run)
     check_images(saved.config.data)
     names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
@@ -41,6 +40,7 @@ def export(cfg: DictConfig) -> Path:
     several_labels = isinstance(task, MultilabelClassification)
     exported, opened_by = FORMATS[cfg.format]
     made = exported(task.model.eval(), names, preprocessing, several_labels)
+    output = place.make()
     write(output, made)
     console = Console(soft_wrap=True, highlight=False)
     (architecture,) = made.files["config.json"].get("architectures", [""])
@@ -62,9 +62,8 @@ def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
 def write(folder: Path, made: Export) -> None:
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.clone() for name, value in made.tensors.items()}  # no two may share memory
-    with writing_whole(folder / "model.safetensors") as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
-    for name, content in made.files.items():
-        write_json(folder / name, content)
+    with writing_folder(folder) as temporary:
+        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        for name, content in made.files.items():
+            write_json(temporary / name, content)

@@ -18,6 +18,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, StorageError
 from vitlab.run.frozen_model import FrozenModel
+from vitlab.run.output import RUNS, output_file
 from vitlab.run.provenance import versions
 
 SUFFIXES = (".npz", ".safetensors")
@@ -26,14 +27,11 @@ SUFFIXES = (".npz", ".safetensors")
 def extract_features(cfg: DictConfig) -> Path:
     """Write features (n, D), labels (n,) or (n, K), names and splits of the images of cfg.split, class names and what
     made them to cfg.output. Raises ConfigError for a split or a suffix that there is none of."""
-    output = Path(cfg.output)
-    if output.suffix not in SUFFIXES:
-        raise ConfigError(f"output={output} ends in none of: {', '.join(SUFFIXES)}")
-    if output.is_dir():
-        raise ConfigError(f"output={output} is a folder; give a file")
+    if Path(cfg.output).suffix not in SUFFIXES:
+        raise ConfigError(f"output={cfg.output} ends in none of: {', '.join(SUFFIXES)}")
+    place = output_file(cfg.output, "features", RUNS, "", overwrite=cfg.overwrite)
     if cfg.split not in ("all", *SPLITS):
         raise ConfigError(f"split '{cfg.split}' is not one of: all, {', '.join(SPLITS)}")
-    output.parent.mkdir(parents=True, exist_ok=True)
     frozen = FrozenModel.open(cfg)
     if isinstance(frozen.datamodule.targets, Texts):
         raise ConfigError(
@@ -46,6 +44,7 @@ def extract_features(cfg: DictConfig) -> Path:
     names = [frozen.datamodule.splits[s].name(i) for s, f in found.items() for i in f.places.tolist()]
     kind = [split for split, count in numbers.items() for _ in range(count)]
     about = {**frozen.facts, "versions": versions()}
+    output = place.make()
     write = write_npz if output.suffix == ".npz" else write_safetensors
     write(output, values, labels, names, kind, list(frozen.datamodule.class_names), about)
     console = Console(soft_wrap=True, highlight=False, markup=False)

@@ -1,11 +1,13 @@
 """Pack a data set into shards, and tell how to train from them."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
 
+from vitlab.config.arguments import as_typed, as_value
 from vitlab.config.build import build
 from vitlab.config.job import Job
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
@@ -15,6 +17,7 @@ from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
 from vitlab.invocation import typed
+from vitlab.run.output import RUNS, output_folder
 from vitlab.run.preconditions import check_images
 
 SHOWN = 10
@@ -26,8 +29,7 @@ def pack(cfg: DictConfig) -> Path:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if cfg.index is not None:
         folder = index_only(cfg)
-        words = f"data=shards data.source.root={folder} data.num_classes=..."
-        console.print(f"train from it: {typed('train')} {words}")
+        console.print(f"train from it: {typed('train')} data=shards {as_typed('data.source.root', str(folder))}")
         return folder
     check_pack(cfg)
     check_images(cfg.data)
@@ -37,7 +39,7 @@ def pack(cfg: DictConfig) -> Path:
     pools = source.open()
     for pool in pools.values():
         refuse_channels(pool)
-    output = Path(cfg.output)
+    output = output_folder(cfg.output, "pack", RUNS, overwrite=True).path  # which may hold the beginning of this
     index = write_shards(
         pools,
         source.class_names,
@@ -70,7 +72,9 @@ def index_only(cfg: DictConfig) -> Path:
             names = content(cfg.class_names).decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             raise ConfigError(f"class_names={cfg.class_names} cannot be read: {error}; give a text file") from error
-    folder = Path(root if cfg.output is None else cfg.output)
+    folder = Path(root)
+    if cfg.output is not None:
+        folder = output_folder(cfg.output, "pack", RUNS, overwrite=True).path
     if cfg.output is None and not folder.is_dir():
         raise DataError(f"index={root}: there is no such folder")
     index = index_tars(
@@ -99,5 +103,6 @@ def training(output: Path) -> str:
     """Give the command that trains on the shards as it would on the original."""
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
-    source = f"'~data.source' '+data.source={{_target_:vitlab.data.Shards,root:{output.absolute()}}}'"
-    return " ".join([typed("train"), f"data={job.choices['data']}", *data, source])
+    source = f"+data.source={{_target_:vitlab.data.Shards,root:{as_value(str(output.absolute()))}}}"
+    words = [f"data={job.choices['data']}", *data, "~data.source", source]
+    return " ".join([typed("train"), *map(shlex.quote, words)])

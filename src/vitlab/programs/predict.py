@@ -25,6 +25,7 @@ from vitlab.out_of_memory import halved, refusing
 from vitlab.run.changed_writing import with_writing
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import asked, find_texts, named, text_view
+from vitlab.run.output import Output, output_file
 from vitlab.run.precision import speed_up_float32_products
 from vitlab.run.saved_run import SavedRun
 from vitlab.run.told_apart import best_names, classifier, names_for
@@ -44,9 +45,10 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
     saved = with_writing(SavedRun.open(cfg.run), cfg)
+    output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
     names = names_for(saved, cfg.labels)
     if saved.input_vocabulary is not None:
-        return predict_of_texts(cfg, saved, saved.input_vocabulary)
+        return predict_of_texts(cfg, saved, saved.input_vocabulary, output)
     paths = find_images(named(cfg, "images"))
     device = fastest_device()
     speed_up_float32_products(device)
@@ -72,11 +74,11 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
             with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
                 said = texts(task, view) if isinstance(task, WRITERS) else classes(task, view, names, cfg.top_k)
                 rows += [{"image": readable(str(path))} | row for (path, _), row in zip(good, said, strict=True)]
-    save(cfg, saved, rows, f"{len(rows)} images, {skipped} skipped")
+    save(output, rows, f"{len(rows)} images, {skipped} skipped")
     return rows
 
 
-def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -> list[dict[str, Any]]:
+def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary, output: Output) -> list[dict[str, Any]]:
     """Print and save what is written of each text."""
     read = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
     device = fastest_device()
@@ -88,19 +90,15 @@ def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary) -
         with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
             said = texts(task, text_view(part, vocabulary, device))
             rows += [{"read": text} | row for text, row in zip(part, said, strict=True)]
-    save(cfg, saved, rows, f"{len(rows)} texts")
+    save(output, rows, f"{len(rows)} texts")
     return rows
 
 
-def save(cfg: DictConfig, saved: SavedRun, rows: list[dict[str, Any]], count: str) -> None:
+def save(output: Output, rows: list[dict[str, Any]], count: str) -> None:
     """Write the rows, print the first of them, and say how many there are."""
-    if cfg.output:
-        output = Path(cfg.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
-    else:
-        output = saved.new_folder("predict") / "predictions.csv"
-    write_csv(output, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
-    show(rows, count, output)
+    path = output.make()
+    write_csv(path, list(rows[0]) if rows else ["image"], [list(row.values()) for row in rows])
+    show(rows, count, path)
 
 
 def classes(task: Supervised | ZeroShot, view: View, names: list[str], top_k: int) -> Iterator[dict[str, Any]]:
@@ -140,7 +138,7 @@ def show(rows: list[dict[str, Any]], count: str, output: Path) -> None:
     table = Table(*(Column(head, overflow="fold") for head in heads))
     for row in rows[:SHOWN]:
         table.add_row(next(iter(row.values())), told(row))
-    console = Console(markup=False)
+    console = Console(markup=False, emoji=False)
     console.print(table)
     if len(rows) > SHOWN:
         console.print(f"and {len(rows) - SHOWN} more")

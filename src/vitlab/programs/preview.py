@@ -24,6 +24,7 @@ from vitlab.data.order.key import Key
 from vitlab.errors import ConfigError
 from vitlab.run.console import classes, options_found
 from vitlab.run.looking import look
+from vitlab.run.output import RUNS, output_folder
 from vitlab.run.parts import build_datamodule
 from vitlab.run.preconditions import check_agreement, check_images
 
@@ -32,6 +33,7 @@ def preview(cfg: DictConfig) -> list[Path]:
     """Draw the first training batch into cfg.output, and, with `same`, its first samples in several epochs."""
     if cfg.resume is not None:
         raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
+    output = output_folder(cfg.output, "preview", RUNS / "preview" / cfg.name, overwrite=cfg.overwrite)
     check_agreement(cfg)
     check_images(cfg.data)
     found = look(cfg)
@@ -53,7 +55,8 @@ def preview(cfg: DictConfig) -> list[Path]:
         images, titles = same_samples(datamodule, batch.index[: cfg.same].tolist())
         heading = "samples as they are stored, and in the first epochs, before mixing"
         figures["same"] = image_grid(images, titles, columns=COLUMNS, heading=heading)
-    paths = [write_figure(figure, Path(cfg.output) / f"{name}.png") for name, figure in figures.items()]
+    folder = output.make()
+    paths = [write_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
     console.print(f"{'pictures':<13}{', '.join(map(str, paths))}")
     return paths
 

@@ -3,7 +3,6 @@
 n images, L settings, R draws of the known images
 """
 
-import time
 from collections.abc import Iterator
 from math import hypot
 from pathlib import Path
@@ -24,6 +23,7 @@ from vitlab.features import Features, few_of_each_class, nearest_neighbours, rid
 from vitlab.reports.confidence import half_width, wilson_interval
 from vitlab.run import console
 from vitlab.run.frozen_model import FrozenModel
+from vitlab.run.output import RUNS, output_file
 from vitlab.seeding import counted_seed
 
 
@@ -36,10 +36,10 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     if not isinstance(datamodule.targets, OneClass):
         raise ConfigError(f"a probe tells one class of an image, and this data has images {datamodule.targets.kind}")
     neighbours(cfg, len(datamodule.splits["train"]))
-    output = place_for(cfg, frozen)
-    if output.is_dir():
-        raise ConfigError(f"output={output} is a folder; name a file")
-    output.parent.mkdir(parents=True, exist_ok=True)
+    home = RUNS / "probe" / f"{Job.current().choices['model']}_{frozen.images}"
+    if frozen.folder is not None:
+        home = frozen.folder / "probe"
+    place = output_file(cfg.output, "probe", home, "probe.json", overwrite=cfg.overwrite)
     features = {split: frozen.features(split, cfg) for split in SPLITS}
     found = list(probes(features, len(datamodule.class_names), cfg, frozen.device))
     skipped = {split: len(datamodule.splits[split]) - len(features[split].values) for split in SPLITS}
@@ -52,6 +52,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
         "skipped": skipped,
         "probes": found,
     }
+    output = place.make()
     console.write_json(output, content)
     tell(content, output)
     return content
@@ -118,17 +119,6 @@ def interval(each: list[float], n: int) -> tuple[float, float]:
     """Give the interval of the mean of accuracies on the same n images; both the draws and the images are chance."""
     middle, half, (low, high) = mean(each), half_width(each), wilson_interval(mean(each) * n, n)
     return max(0.0, middle - hypot(half, middle - low)), min(1.0, middle + hypot(half, high - middle))
-
-
-def place_for(cfg: DictConfig, frozen: FrozenModel) -> Path:
-    """Choose where the JSON goes."""
-    if cfg.output is not None:
-        return Path(cfg.output)
-    if frozen.folder is not None:
-        return frozen.folder / (f"probe_{frozen.images}.json" if frozen.images else "probe.json")
-    return Path(
-        "runs/probe", f"{Job.current().choices['model']}_{frozen.images}", f"{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
-    )
 
 
 def tell(content: dict[str, Any], output: Path) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from torch import nn
 
 from vitlab.config.build import build
+from vitlab.config.found import is_open, with_found
 from vitlab.config.nodes import Node
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.counting.memory import GIB, in_units
@@ -22,12 +23,18 @@ from vitlab.run.model import build_model, recompute_activations
 from vitlab.run.precision import is_bf16
 
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
+USUAL_BATCH = 64  # images, for the learning rates of data that says global_batch_size: auto
 WIDTH = 120  # columns of a table that goes to a file
 
 
 def summarize(cfg: DictConfig) -> dict[str, Any]:
     """Print the tables; returns parameters, multiply-accumulates and the largest batch. Opens no file."""
     check_kind(cfg.model)
+    for key in ("image_size", "in_chans", "num_classes"):
+        if is_open(cfg, key):
+            raise ConfigError(f"data.{key} is found in the data, and a summary opens none; set data.{key}=...")
+    if is_open(cfg, "global_batch_size"):
+        cfg = with_found(cfg, {"global_batch_size": USUAL_BATCH})
     bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)

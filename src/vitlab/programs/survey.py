@@ -17,6 +17,7 @@ from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.build import build
 from vitlab.config.found import with_found
+from vitlab.config.job import Job
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
 from vitlab.data.glance import GRAY
@@ -29,8 +30,9 @@ from vitlab.data.order.key import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
 from vitlab.run.console import write_json
+from vitlab.run.hints import named
 from vitlab.run.looking import look
-from vitlab.run.overlap import named
+from vitlab.run.output import RUNS, output_folder
 from vitlab.run.preconditions import check_images
 from vitlab.views import shown
 
@@ -42,6 +44,8 @@ WIDTH = 120  # columns of a table that goes to a file
 
 def survey(cfg: DictConfig) -> dict[str, Any]:
     """Print the report and write it to cfg.output; returns it as plain types."""
+    home = RUNS / "survey" / Job.current().choices["data"]
+    place = output_folder(cfg.output, "survey", home, overwrite=cfg.overwrite)
     check_images(cfg.data)
     looked = look(cfg)
     cfg = with_found(cfg, looked)
@@ -68,7 +72,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
         "mean": [round(value, 4) for value in mean[:channels]],
         "std": [round(value, 4) for value in std[:channels]],
     }
-    output = Path(cfg.output)
+    output = place.make()
     write_json(output / "survey.json", report)
     write_tables(output, splits, found, groups, classes)
     write_figure(drawn(splits, found, classes), output / "survey.png")

@@ -1,65 +1,83 @@
 """Train: from the composed config to a tested model."""
 
+import os
 import time
 from dataclasses import asdict
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.atomic_files import write_whole
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
 from vitlab.config.build import plain
-from vitlab.config.found import with_found
+from vitlab.config.found import is_open, with_found
+from vitlab.config.identity import AUTO, mark
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of
 from vitlab.data import ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
+from vitlab.invocation import path_from_here
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
 from vitlab.run import console
 from vitlab.run.continuation import check_continuation
 from vitlab.run.fitting_batch import too_many
-from vitlab.run.hints import print_hints
+from vitlab.run.hints import print_hints, print_overlap
+from vitlab.run.log import logged
 from vitlab.run.looking import look
 from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
-from vitlab.run.overlap import print_overlap
+from vitlab.run.next_steps import next_steps
 from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
 from vitlab.run.preconditions import check_disk, check_targets, check_task
-from vitlab.run.provenance import record_start
-from vitlab.run.result import Result, commands, partial_use
+from vitlab.run.provenance import record_config, record_start
+from vitlab.run.result import Result, partial_use
 from vitlab.run.run_loggers import build_loggers, closing_loggers, uploads
 from vitlab.run.start import Start, resume_or_new, taken_folder
 from vitlab.run.teaching import build_teacher
-from vitlab.run.trainer import build_trainer
+from vitlab.run.trainer import build_trainer, settle_precision, watching_ranks
+from vitlab.sweeps.attempt import SUPERVISED
+from vitlab.sweeps.results import note_by_hand
 
 
-def train(cfg: DictConfig) -> float | None:
-    """Train, keep the best model, test it; returns the best value of the monitored metric.
+def train(cfg: DictConfig) -> Path:
+    """Train, keep the best model, test it; return the run's folder.
 
-    Everything a user can get wrong is checked before the first batch and before a W&B run exists.
+    Everything a user can get wrong is checked before the first batch, before a W&B run exists, and before anything but
+    the lock is in the run's folder.
     """
     job = Job.current()
-    with taken_folder(cfg, job) as folder:
-        start = resume_or_new(cfg, job, folder)
+    with taken_folder(cfg, job) as place:
+        if place.ended:
+            print(f"{path_from_here(Path(place.folder))} has come to its end: nothing is left to do")
+            return Path(place.folder)
+        start = resume_or_new(cfg, job, place)
         parts = build(start)
         check(start, parts)
-        begin(start, parts)
-        with closing_loggers(parts.trainer), refusing(lambda: too_many(parts.datamodule, parts.trainer, parts.task)):
-            fitted = fit(start, parts)
-            result = test(parts, fitted)
-        finish(start, parts, result)
-        return result.score
+        transfer = load_weights(start, parts)
+        with logged(start, parts.trainer.is_global_zero):
+            begin(start, parts, transfer)
+            if cfg.resume == AUTO and parts.trainer.is_global_zero:
+                mark(start.folder, cfg)
+            advice = refusing(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
+            with watching_ranks(parts.trainer), closing_loggers(parts.trainer), advice:
+                fitted = fit(start, parts)
+                result = test(parts, fitted)
+            finish(start, parts, result)
+    if start.sweep and SUPERVISED not in os.environ and parts.trainer.is_global_zero:  # resumed by hand
+        note_by_hand(start.folder)
+    return start.folder
 
 
 def build(start: Start, device: str = "cpu") -> Parts:
     """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights hold no
     numbers, and cost nothing: they are looked at alone. Raises VitlabError for what cannot be built."""
     cfg, to_run = start.cfg, device != "meta"
-    callbacks = build_callbacks(cfg)
-    trainer = build_trainer(cfg.trainer, start.folder, build_loggers(start), callbacks, to_run=to_run)
+    loggers = build_loggers(start)
+    callbacks = build_callbacks(cfg) + [logger for logger in loggers if isinstance(logger, pl.Callback)]
+    trainer = build_trainer(cfg.trainer, start.folder, loggers, callbacks, to_run=to_run)
     found = look(cfg, trainer.world_size)
     datamodule = build_datamodule(with_found(cfg, found), found)
     device_batch_size = datamodule.attach(trainer)
@@ -72,12 +90,16 @@ def build(start: Start, device: str = "cpu") -> Parts:
         model = build_model(cfg.model)
         if "patch_size" in cfg.data and cfg.data.patch_size is None:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
+    measured = None
+    if is_open(cfg, "precision"):
+        precision, measured = settle_precision(trainer, model, datamodule, device_batch_size)
+        datamodule.found["precision"] = precision
     teacher = build_teacher(cfg) if "teacher" in cfg else None
     task = build_task(cfg, model, teacher, datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
-    return Parts(trainer, datamodule, task)
+    return Parts(trainer, datamodule, task, measured)
 
 
 def check(start: Start, parts: Parts) -> None:
@@ -93,19 +115,24 @@ def check(start: Start, parts: Parts) -> None:
         start.checkpoint.clear()  # the fit reads it again, and it would stay in memory beside the weights
 
 
-def begin(start: Start, parts: Parts) -> None:
-    """Say what is about to run, load the weights it starts from, write config.yaml and provenance.json."""
+def load_weights(start: Start, parts: Parts) -> Any:
+    """Load the weights that a new run starts from; return what became of each tensor, None for random weights."""
+    if start.state is not None:
+        return None
+    return load_pretrained(parts.task.model, start.cfg.model, vocabularies=parts.datamodule.vocabularies())
+
+
+def begin(start: Start, parts: Parts, transfer: Any) -> None:
+    """Say what is about to run, and write config.yaml and provenance.json."""
     cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
-    console.print_start(cfg, parts.datamodule, parts.task, trainer)
+    console.print_start(cfg, parts)
     if isinstance(parts.datamodule, ImageDataModule):
         print_overlap(parts.datamodule.splits)
         if start.state is None:
             print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
-    vocabularies = parts.datamodule.vocabularies()
-    transfer = load_pretrained(model, cfg.model, vocabularies=vocabularies) if start.state is None else None
     if trainer.is_global_zero:
         resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))
-        write_whole(start.folder / "config.yaml", OmegaConf.to_yaml(resolved).encode("utf-8"))
+        record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
@@ -165,7 +192,7 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
     best = {f"best {monitor}": result.score} if result.score is not None else {}
-    then = commands(start.folder, start.cfg.trainer, parts.task) | uploads(parts.trainer.loggers)
+    then = next_steps(start, parts) | uploads(parts.trainer.loggers)
     console.print_result(best | result.test, result.facts(parts.datamodule.things), then)
 
 

@@ -20,6 +20,7 @@ from vitlab.machine import fastest_device
 from vitlab.models import StreamLooks, VisionTransformer, encoder_of
 from vitlab.run.given_images import pixels_of, prepared
 from vitlab.run.given_texts import asked, find_texts, named, text_view
+from vitlab.run.output import Output, output_folder
 from vitlab.run.saved_run import SavedRun
 from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.answering import FILL, Asking
@@ -54,6 +55,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
     """
     views = checked_views(cfg.views)
     saved = SavedRun.open(cfg.run)
+    place = output_folder(cfg.output, "visualize", saved.folder / "visualize", overwrite=cfg.overwrite)
     task = saved.task()
     if cfg.question is not None:
         asked(cfg, task)  # refuses it of a run that is asked nothing
@@ -64,9 +66,10 @@ def visualize(cfg: DictConfig) -> list[Path]:
             "leave it out, or set these views"
         )
     if isinstance(task, TextGeneration) and views in (None, [READING]):
-        return read_images(cfg, saved, task) if saved.input_vocabulary is None else read_texts(cfg, saved, task)
+        read_all = read_images if saved.input_vocabulary is None else read_texts
+        return read_all(cfg, saved, task, place)
     if compared:
-        return compare(cfg, saved, task)
+        return compare(cfg, saved, task, place)
     views = [view for view in VIEWS if view != "relevance"] if views is None else views
     if READING in views:
         raise ConfigError(f"views={READING} is of a run that writes texts, and by itself; {cfg.run} has others")
@@ -98,25 +101,25 @@ def visualize(cfg: DictConfig) -> list[Path]:
     trained = trained_for(int(saved.checkpoint["global_step"]))
     said = [f"said {', '.join(map(str, one))}" for one in classes] if classes else []
     titles = ["\n".join([path.name, *said[i : i + 1], trained]) for i, path in enumerate(chosen)]
-    files = written(cfg, saved, gallery(model, inputs, images / 255, titles, views, classes))
+    files = written(place, gallery(model, inputs, images / 255, titles, views, classes))
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
 
-def written(cfg: DictConfig, saved: SavedRun, pictures: Iterable[tuple[str, Figure | None]]) -> list[Path]:
+def written(place: Output, pictures: Iterable[tuple[str, Figure | None]]) -> list[Path]:
     """Write pictures by their names, and print the files."""
-    folder = Path(cfg.output) if cfg.output else saved.new_folder("visualize")
     files = []
-    for name, figure in pictures:
-        if figure is None:
-            print(f"no picture of {name}: the model has none")
-            continue
-        files.append(write_figure(figure, folder / f"{name}.png"))
-        print(files[-1])
+    with place.made() as folder:
+        for name, figure in pictures:
+            if figure is None:
+                print(f"no picture of {name}: the model has none")
+                continue
+            files.append(write_figure(figure, folder / f"{name}.png"))
+            print(files[-1])
     return files
 
 
-def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
+def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Output) -> list[Path]:
     """Draw where the model looks in each image while it writes, and, where it is asked, while it reads the question;
     how image and text look at each other where they are one sequence. Raises as `visualize`."""
     paths = find_images(named(cfg, "images"))
@@ -141,12 +144,12 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[
             if isinstance(text.looks, StreamLooks):
                 yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, words, tokens, title)
 
-    files = written(cfg, saved, pictures())
+    files = written(place, pictures())
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
 
-def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[Path]:
+def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Output) -> list[Path]:
     """Draw where words look at each other while texts are read and written. Raises as `visualize`."""
     vocabulary = saved.input_vocabulary
     assert vocabulary is not None
@@ -165,7 +168,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration) -> list[P
             tokens, title = told(task.vocabulary, found[place], text.tokens[0])
             yield f"{READING}_{number}", texts_figure(text.looks, encoder, seen, tokens, title)
 
-    files = written(cfg, saved, pictures())
+    files = written(place, pictures())
     tell_of_others(len(found), len(files), "texts")
     return files
 
@@ -176,7 +179,7 @@ def told(vocabulary: Vocabulary, name: str, tokens: Tensor) -> tuple[list[str], 
     return [vocabulary.decode([number]) or "end" for number in numbers], f"{name}: {vocabulary.decode(numbers)}"
 
 
-def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
+def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) -> list[Path]:
     """Draw how alike images and texts are; without texts= the names of the run's classes. Raises as `visualize`."""
     if cfg.images is None:
         raise ConfigError(f"the view {SIMILARITIES} needs images=<file, folder or glob>")
@@ -194,7 +197,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive) -> list[Path]:
     with torch.inference_mode():
         seen = task.model.of_images(*prepared(images, datamodule, device).arguments())
         cosines = (seen @ task.of_classes(texts).T).cpu()
-    files = written(cfg, saved, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))])
+    files = written(place, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))])
     tell_of_others(len(paths), len(chosen), "images")
     return files
 

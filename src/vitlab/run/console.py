@@ -5,37 +5,41 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
-from vitlab.config.found import PLACES, option
+from vitlab.config.arguments import as_typed
+from vitlab.config.found import PLACES
 from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
-from vitlab.tasks import Task
+from vitlab.run.parts import Parts
 
+MOST_LETTERS = 500  # of a value that is printed as it could be typed
 LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Trainer) -> None:
+def print_start(cfg: Node, run: Parts) -> None:
     """Print model, data, steps and parameter groups, before the first batch."""
+    trainer, datamodule, task = run.trainer, run.datamodule, run.task
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
     tail = len(datamodule.splits["train"]) % datamodule.global_batch_size
     devices = f"{trainer.world_size} x {type(trainer.accelerator).__name__.removesuffix('Accelerator').lower()}"
-    console = Console(soft_wrap=True, record=True, markup=False)
+    console = Console(soft_wrap=True, record=True, markup=False, emoji=False)
     parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
         "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, others each time" if tail else ""),
         "classes": classes(datamodule),
         **({"found": options_found(datamodule)} if datamodule.found else {}),
+        **({"repeated": repeated} if (repeated := getattr(datamodule.source, "repeated", "")) else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
         f"({datamodule.trained_steps_per_epoch()} an epoch{parts})",
+        **({"measured": run.measured} if run.measured else {}),
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),
     }
@@ -59,8 +63,13 @@ def print_start(cfg: Node, datamodule: DataModule, task: Task, trainer: pl.Train
 
 
 def options_found(datamodule: DataModule) -> str:
-    """What null and auto have come to mean, as it could be typed."""
-    return " ".join(option(PLACES[key], value) for key, value in datamodule.found.items())
+    """What null and auto have come to mean, as it could be typed; what is too long for that, or holds line breaks and
+    the like, stands in config.yaml."""
+    found = {key: (value, str(value)) for key, value in datamodule.found.items()}
+    return " ".join(
+        as_typed(PLACES[key], value) if len(text) <= MOST_LETTERS and text.isprintable() else f"{PLACES[key]}=…"
+        for key, (value, text) in found.items()
+    )
 
 
 def classes(datamodule: DataModule) -> str:
@@ -84,7 +93,7 @@ def between(numbers: Any) -> str:
 @rank_zero_only
 def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dict[str, str]) -> None:
     """Print metrics, then where things are, then the commands to go on with."""
-    console = Console(soft_wrap=True, record=True, markup=False)
+    console = Console(soft_wrap=True, record=True, markup=False, emoji=False)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
         table.add_row(name, "–" if math.isnan(value) else in_words(name, value))

@@ -19,6 +19,7 @@ from vitlab.config.build import build, plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.nodes import Node, merged, node_of
+from vitlab.config.redaction import Redaction
 from vitlab.config.references import check_values
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
@@ -64,6 +65,8 @@ class FrozenModel:
             check_images(saved.config.data)
             data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
             datamodule, model = shown(data, few_labels), saved.task().model
+            datamodule.prepare_data()
+            datamodule.setup()
             origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
         else:
             if cfg.get("model") is None or cfg.get("data") is None:
@@ -76,13 +79,14 @@ class FrozenModel:
             cfg = with_found(cfg, look(cfg))
             data = plain(cfg)["data"]
             datamodule = shown(data, few_labels)
+            datamodule.prepare_data()
+            datamodule.setup()
+            cfg = with_found(cfg, datamodule.found)
             pl.seed_everything(cfg.seed, workers=False, verbose=False)
             model = build_model(cfg.model)
             if (report := load_pretrained(model, cfg.model)) is not None:
                 report.show()
             origin, node, folder = None, plain(cfg)["model"], None
-        datamodule.prepare_data()
-        datamodule.setup()
         device = fastest_device()
         speed_up_float32_products(device)
         facts = {
@@ -93,7 +97,7 @@ class FrozenModel:
             "preprocessing": {**{key: data[key] for key in SEEN}, "eval_crop": data["images"]["eval_crop"]},
             "precision": cfg.precision,
         }
-        return cls(model.to(device).eval(), datamodule, device, facts, folder, chosen)
+        return cls(model.to(device).eval(), datamodule, device, Redaction(cfg)(facts), folder, chosen)
 
     def features(self, split: str, cfg: Node) -> Features:
         """Extract the features of every readable image of a split, in its order, with a progress bar."""

@@ -1,5 +1,6 @@
-"""Tell at the start what a choice is known to cost; the run goes on as it was asked to."""
+"""Tell at the start what a choice is known to cost, and whether test images are trained on; the run goes on."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,10 +9,15 @@ from rich.console import Console
 
 from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
+from vitlab.data.duplicates import Overlap, Place, overlap
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.targets import Classes
+from vitlab.invocation import typed
 from vitlab.run.looking import known_view
 from vitlab.run.model import weights_of
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
+SHOWN = 3  # groups of equal images
 PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
 
 
@@ -60,3 +66,33 @@ def alike(given: Any, known: Any) -> bool:
 
 def shown(value: Any) -> str:
     return str(value).replace(" ", "")
+
+
+@rank_zero_only
+def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
+    """Print one line, and below it the first images that stand in two splits; nothing where images are composed anew in
+    each epoch."""
+    if any(split.pool.draws for split in splits.values()):
+        return
+    found = overlap(splits)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{'overlap':<9}{sentence(found, surveyed=isinstance(splits['train'].targets, Classes))}")
+    for group in found.groups[:SHOWN]:
+        console.print(f"{'':<9}{named(group, splits)}", style="yellow")
+
+
+def sentence(found: Overlap, surveyed: bool) -> str:
+    """Say what was found, and what to do about it; `surveyed`: a survey takes such images."""
+    if found.unchecked:
+        looks = f"; {typed('survey')} with the same data= looks" if surveyed else ""
+        return f"not checked: {found.unchecked}{looks}"
+    if not found.groups:
+        return f"none: no image of {found.num_images:,} stands in two splits"
+    parts = [f"{count:,} of {later} are in {earlier}" for (earlier, later), count in found.counts().items()]
+    return f"WARNING: images stand in two splits ({', '.join(parts)}): scores are too good; the first of them:"
+
+
+def named(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:
+    """Name the images of a group with their splits, four at most."""
+    words = [f"{split}: {splits[split].name(place)}" for split, place in group[:4]]
+    return " = ".join(words) + (f" = {len(group) - 4:,} more" if len(group) > 4 else "")

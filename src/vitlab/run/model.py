@@ -15,7 +15,8 @@ from vitlab.machine import physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
 
 GIB = 2**30
-OF_THE_RUN = ("pretrained", "pretrained_partial", "published")  # keys that the model's constructor does not see
+# keys that the model's constructor does not see
+OF_THE_RUN = ("pretrained", "pretrained_partial", "pretrained_head", "published")
 PUBLISHED = "published"  # the value of pretrained that means the weights stated by the model's config
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
@@ -112,7 +113,8 @@ def load_pretrained(
         return None
     from vitlab.weights import load
 
-    return load(model, name, partial=bool(node.pretrained_partial), vocabularies=vocabularies)
+    head = bool(node.get("pretrained_head", True))  # models without classes do not have the key
+    return load(model, name, partial=bool(node.pretrained_partial), head=head, vocabularies=vocabularies)
 
 
 def weights_of(node: Node, key: str = "model") -> str | None:

@@ -19,11 +19,13 @@ OF_TEXTS = {"decoding", "templates"}  # keys of tasks that have a vocabulary
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of. The trainer has the loggers and callbacks, the task the model."""
+    """What a run is made of. The trainer has the loggers and callbacks, the task the model. `measured` says what the
+    machine was measured to be faster in, where that was asked for."""
 
     trainer: pl.Trainer
     datamodule: DataModule
     task: Task
+    measured: str | None = None
 
 
 def build_callbacks(cfg: Node) -> list[pl.Callback]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 from torch import nn
 
-from vitlab.checkpoints.room import check_room
+from vitlab.checkpoints.run_folder import check_room
 from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.data.targets import Answers, Classes
@@ -32,6 +32,22 @@ def check_agreement(cfg: Node) -> None:
         )
 
 
+def check_inputs(cfg: Node) -> None:
+    """Raise ConfigError for a model that reads texts with data of images, and for data of texts with anything else."""
+    reads_texts, has_texts = "vocab_size" in (cfg.model.get("encoder") or {}), "images" not in cfg.data
+    if reads_texts and not has_texts:
+        raise ConfigError(
+            "the model reads texts, and the data has images; choose data=text_pairs for texts of your own, or a model "
+            "of images, such as model=reader_xs8"
+        )
+    if has_texts and not reads_texts:
+        raise ConfigError(
+            "the data has texts alone, and the model reads images; choose model=transformer_mu, with task=sequence"
+        )
+    if has_texts and "decoding" not in cfg.task:
+        raise ConfigError("the data has texts alone, and the task is of images; set task=sequence")
+
+
 def check_images(data: Node) -> None:
     """Raise ConfigError for data without images, for a command that looks at these."""
     if "images" not in data:
@@ -42,8 +58,9 @@ def check_targets(cfg: Node, datamodule: DataModule) -> None:
     """Raise ConfigError unless a task of classes has data with classes, and one that writes has data with texts, and a
     model with a decoder, and one that compares images with texts a model of both; and a model of texts has texts, and
     one that is asked has questions."""
-    there = f"this data has images {datamodule.targets.kind}"
-    other = f"{there}; set " + TASKS.get(type(datamodule.targets), "task=...")
+    there = f"this data has {datamodule.things} {datamodule.targets.kind}"
+    task = TASKS.get(type(datamodule.targets), "task=...") if "images" in cfg.data else "task=sequence"
+    other = f"{there}; set {task}"
     if "num_classes" in cfg.task and not isinstance(datamodule.targets, Classes):
         raise ConfigError(f"the task learns from classes, and {other}")
     if "decoding" in cfg.task and datamodule.vocabulary is None:

@@ -1,16 +1,19 @@
 """Record where a run comes from: versions, machine, git commit, and every start it had."""
 
 import json
-import os
 import platform
+import shlex
 import subprocess
 import time
 import warnings
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import write_json
+from vitlab.atomic_files import digest_of, set_aside, write_json, write_whole
+from vitlab.checkpoints.run_folder import CONFIG, read_marks, write_marks
+from vitlab.checkpoints.run_identity import RunIdentity
 from vitlab.config.home import ROOT
 from vitlab.invocation import typed
 from vitlab.machine import cpu_capabilities
@@ -61,6 +64,14 @@ def device_name() -> str:
     return f"{cpu_capabilities().get('cpu_name', platform.machine())}, {torch.get_num_threads()} threads"
 
 
+def record_config(folder: Path, own: RunIdentity, config: bytes) -> None:
+    """Write config.yaml, and before it its digest and the run's identity: a kill between the two leaves a file whose
+    digest is known."""
+    before = read_marks(folder).get("config_yaml", [])
+    write_marks(folder, run=asdict(own), config_yaml=[*before[-1:], digest_of(config)])
+    write_whole(folder / CONFIG, config)
+
+
 def record_start(folder: Path, overrides: list[str], step: int, last: int) -> None:
     """Append this start to provenance.json: when, from which step to which, with which overrides, on what."""
     path = folder / "provenance.json"
@@ -70,7 +81,7 @@ def record_start(folder: Path, overrides: list[str], step: int, last: int) -> No
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "from_step": step,
             "to_step": last,
-            "command": " ".join([typed("train"), *overrides]),
+            "command": " ".join([typed("train"), *map(shlex.quote, overrides)]),
             "device": device_name(),
             "git": git_state(),
             "versions": versions(),
@@ -88,8 +99,7 @@ def earlier_starts(path: Path) -> list[dict[str, Any]]:
     except ValueError:
         starts = None
     if not isinstance(starts, list):
-        aside = path.with_suffix(".damaged.json")
+        aside = set_aside(path)
         warnings.warn(f"{path} is damaged, and kept as {aside.name}; a new one begins with this start", stacklevel=2)
-        os.replace(path, aside)
         return []
     return starts

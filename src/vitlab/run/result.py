@@ -1,16 +1,10 @@
 """Collect the result of a run, for result.json and for its user."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytorch_lightning as pl
 
-from vitlab.config.nodes import Node
-from vitlab.invocation import typed
-from vitlab.models import Transformer
-from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.limits import leaves_out
-from vitlab.tasks.supervised import Supervised
 
 
 @dataclass(frozen=True)
@@ -48,37 +42,3 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
         return ["fast_dev_run"]
     limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
     return [limit for limit in limits if leaves_out(getattr(trainer, limit))]
-
-
-def commands(folder: Path, trainer: Node, task: Task) -> dict[str, str]:
-    """Say where the run lies, and give the commands to go on with."""
-    run = shown(folder)
-    pictures = {"pictures": str(run / "pictures")} if (folder / "pictures").is_dir() else {}
-    use = {"fine-tune": f"{typed('train')} model=<the encoder's> model.pretrained={run}"}
-    if isinstance(task, Supervised | TextGeneration | Contrastive):
-        reads_texts = isinstance(task.model, Transformer)
-        given = "texts=<a text, or a file of lines>" if reads_texts else "images=<file, folder or glob>"
-        use = {"predict": f"{typed('predict')} run={run} {given}"}
-    if isinstance(task, Answering):
-        use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> question='how many?'"}
-    if isinstance(task, Contrastive) and not task.has_classes:
-        use = {"predict": f"{typed('predict')} run={run} images=<file, folder or glob> 'labels=[cat,dog]'"}
-    return {
-        "folder": str(run),
-        **pictures,
-        "evaluate": f"{typed('evaluate')} run={run}",
-        **use,
-        "go on": f"{typed('train')} resume={run} {twice_as_long(trainer)}",
-    }
-
-
-def shown(path: Path) -> Path:
-    """A path as it is typed from here."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def twice_as_long(trainer: Node) -> str:
-    """Give the override that makes a run twice as long."""
-    if trainer.max_steps >= 0:
-        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
-    return f"trainer.max_epochs={2 * trainer.max_epochs}"

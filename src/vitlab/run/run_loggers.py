@@ -1,6 +1,7 @@
 """Build and close the loggers of a run."""
 
 import inspect
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,21 +10,21 @@ import pytorch_lightning as pl
 
 from vitlab.config.build import build, called, plain
 from vitlab.distributed.launcher import need_no_others
+from vitlab.invocation import path_from_here
 from vitlab.loggers import MetricsCSV, MLflow, WeightsAndBiases
-from vitlab.run.result import shown
 from vitlab.run.start import Start
 
 
 def build_loggers(start: Start) -> list[pl.loggers.Logger]:
     """Build metrics.csv, always, and the loggers of the config; they are given what of it may be `kept`."""
-    cfg, folder, sweep = start.cfg, start.folder, start.job.sweep
+    cfg, folder, sweep = start.cfg, start.folder, start.sweep
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=start.first_step)]
     for key, node in cfg.logger.items():
         known = {
             "folder": str(folder),
             "name": f"{cfg.name}/{folder.name}",
             "group": str(sweep.relative_to(sweep.parents[1])) if sweep else None,
-            "run_id": start.run_id,
+            "run_id": start.identity.id,
             "first_step": start.first_step,
             "run_config": start.kept(plain(cfg)),
             "arguments": start.kept(start.job.overrides),
@@ -50,5 +51,5 @@ def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
 def uploads(loggers: list[pl.loggers.Logger]) -> dict[str, str]:
     """The command that sends a run to W&B that was logged offline."""
     folders = [logger.offline_folder for logger in loggers if isinstance(logger, WeightsAndBiases)]
-    offline = " ".join(str(shown(Path(folder))) for folder in folders if folder)
+    offline = " ".join(shlex.quote(str(path_from_here(Path(folder)))) for folder in folders if folder)
     return {"upload": f"wandb sync {offline}"} if offline else {}

@@ -1,14 +1,15 @@
 """Rebuild a finished run from what it saved."""
 
 import os
+import warnings
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from vitlab.checkpoints import file
 from vitlab.checkpoints.contents import check_state
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, make_new, run_folder
+from vitlab.checkpoints.run_folder import CONFIG, LATEST, find_checkpoint, find_model, run_folder
+from vitlab.checkpoints.run_identity import check_owner, is_edited, read_checkpoint
 from vitlab.config.build import build
 from vitlab.config.nodes import Node, merged, node_of
 from vitlab.config.stored_config import saved_config
@@ -30,20 +31,18 @@ class SavedRun:
 
     @classmethod
     def open(cls, run: str, changes: dict[str, Any] | None = None) -> "SavedRun":
-        """Open the best model of a run folder (the latest where there is no best), or a checkpoint file, with `changes`
+        """Open the model of a run folder (the best one, if it has kept one), or a checkpoint file, with `changes`
         merged over its config. Raises CheckpointError."""
-        path = find_checkpoint(run, "best", *LATEST)
-        checkpoint = file.read(path)
+        path = find_model(run)
+        checkpoint, folder = read_checkpoint(path), run_folder(path).absolute()
         config = saved_config(checkpoint, str(path))
-        return cls(path, run_folder(path).absolute(), checkpoint, config).changed(changes or {})
+        if is_edited(folder):
+            warnings.warn(f"{folder / CONFIG} is not as the run wrote it; nothing reads it", stacklevel=2)
+        return cls(path, folder, checkpoint, config).changed(changes or {})
 
     def changed(self, changes: dict[str, Any]) -> "SavedRun":
         """Open the same run with other values in its config."""
         return replace(self, config=merged(self.config, node_of(changes)))
-
-    def new_folder(self, command: str) -> Path:
-        """Make a folder in the run's for one call of a command, named by the time."""
-        return make_new(self.folder / command / f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -71,16 +70,25 @@ class SavedRun:
 
 def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
     """Read the state that a run goes on from, and find its file: a checkpoint that is named, or the newest of a run's
-    folder. If that is damaged, the one before takes its place. Raises CheckpointError when there is none."""
+    folder. If that is damaged, the one before takes its place. Raises CheckpointError when there is none, and for one
+    of another run."""
     path = find_checkpoint(run, *LATEST)
     before = path.with_name(f"{LATEST[-1]}.ckpt")
     try:
-        checkpoint = file.read(path)
-        check_state(checkpoint, str(path))
+        checkpoint = read_state(path)
     except CheckpointError as error:
         if Path(run).is_file() or path == before or not before.is_file():
             raise
+        checkpoint = read_state(before)
+        check_owner(before, checkpoint)
         print(f"{error}; going on from {before.name}, the state before it", flush=True)
         os.replace(before, path)
-        return newest_state(run)
+    check_owner(path, checkpoint)
     return path, checkpoint
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read a state that a run can go on from. Raises CheckpointError."""
+    checkpoint = file.read(path)
+    check_state(checkpoint, str(path))
+    return checkpoint

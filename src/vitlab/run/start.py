@@ -1,26 +1,32 @@
 """Start a run: anew in a folder of its own, or from the state that an earlier start has left."""
 
+import json
+import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from vitlab.checkpoints.run_folder import check_unused, frozen_job, not_begun, run_folder
+from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
+from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.build import plain
-from vitlab.config.frozen import OF_A_SWEEP, frozen_run
-from vitlab.config.identity import AUTO, of_the_machine
+from vitlab.config.found import with_found
+from vitlab.config.frozen import frozen_run
+from vitlab.config.identity import AUTO, of_the_machine, own_run
 from vitlab.config.job import Job
-from vitlab.config.nodes import Node, without
+from vitlab.config.nodes import Node, merged, without
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import portable, saved_config
+from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, saved_config
 from vitlab.data import DataModule
-from vitlab.distributed.environment import other_rank
-from vitlab.run.preconditions import check_agreement
+from vitlab.distributed.agreement import told_by_first
+from vitlab.distributed.environment import other_rank, several_launched
+from vitlab.reports.run import result_of
+from vitlab.run.preconditions import check_agreement, check_inputs
 from vitlab.run.provenance import versions
 from vitlab.run.saved_run import newest_state
 
@@ -36,17 +42,20 @@ class Start:
     job: Job
     folder: Path
     kept: Redaction
-    run_id: str
+    identity: RunIdentity
     choices: dict[str, str]
     state: Path | None
     checkpoint: dict[str, Any]
     first_step: int
 
+    @property
+    def sweep(self) -> Path | None:
+        """The folder of the sweep that the run is a job of."""
+        return self.folder.parent if frozen_job(self.folder) else None
+
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
-        config = {**portable(self.cfg), "resume": None, "break_lock": False}
-        if datamodule.found:
-            config["found"] = datamodule.found
+        config = portable(with_found(self.cfg, datamodule.found))
         record = {
             "config": config,
             "choices": self.choices,
@@ -55,57 +64,107 @@ class Start:
             "device_batch_size": device_batch_size,
             "fingerprint": datamodule.fingerprint,
             "versions": versions(),
-            "wandb_id": self.run_id,
         }
-        return self.kept(record)
+        return {**self.kept(record), "identity": asdict(self.identity)}
+
+
+PLACE = "VITLAB_PLACE"  # in the environment of the processes that a run starts
+
+
+class Place(NamedTuple):
+    """The folder of a run, the run or checkpoint that it resumes from, and whether it has ended already: in plain
+    types, for other processes."""
+
+    folder: str
+    resume: str | None
+    ended: bool = False
 
 
 @contextmanager
-def taken_folder(cfg: Node, job: Job) -> Iterator[Path]:
-    """Lock the folder of the run while no other process may write there. Raises VitlabError for one that is in use, or
-    that holds a run already."""
-    folder = job.folder if cfg.resume is None else run_folder(cfg.resume).absolute()
-    if other_rank():
-        yield folder
+def taken_folder(cfg: Node, job: Job) -> Iterator[Place]:
+    """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
+    the end is removed, with those above it that were made. Raises VitlabError for one that is in use, or that holds a
+    run already."""
+    if PLACE in os.environ and other_rank():
+        yield Place(*json.loads(os.environ[PLACE]))
         return
-    if cfg.resume is None:
-        check_unused(folder)
+    with made_folders() as make:
+        if several_launched():
+            place = Place(*told_by_first("folder", lambda: find_place(cfg, job, make)))
+        else:
+            place = find_place(cfg, job, make)
+        os.environ[PLACE] = json.dumps(place)  # for the processes that are started beside this one
+        try:
+            yield place
+        finally:
+            os.environ.pop(PLACE, None)
+            leave(Path(place.folder))
+
+
+def find_place(cfg: Node, job: Job, make: Callable[[Path, bool], Path]) -> Place:
+    """Find the folder of resume=, or make that of a new run, and lock it. Two that start in one second get a folder
+    each. Raises VitlabError."""
+    if cfg.resume == AUTO:
+        found = own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
+        if found is not None:
+            take(found, break_lock=cfg.break_lock)
+            return Place(str(found), str(found), result_of(found) is not None)
+    elif cfg.resume is not None:
+        folder = run_folder(cfg.resume).absolute()
+        make(folder, False)  # a job of a sweep that has not begun yet has none
+        take(folder, break_lock=cfg.break_lock)
+        return Place(str(folder), str(cfg.resume))
+    if job.named:
+        check_unused(job.folder)
+    folder = make(job.folder, not job.named)
     take(folder, break_lock=cfg.break_lock)
-    try:
-        yield folder
-    finally:
-        leave(folder)
+    return Place(str(folder), None)
 
 
-def resume_or_new(cfg: Node, job: Job, folder: Path) -> Start:
-    """Take the config as it was composed, or, with resume=, that of the run. Raises VitlabError for values that no run
-    can have."""
+def resume_or_new(cfg: Node, job: Job, place: Place) -> Start:
+    """Take the config as it was composed, or, for a run that is resumed, that of the run. Raises VitlabError for values
+    that no run can have, and for a folder that holds a checkpoint of another run."""
     path: Path | None = None
     checkpoint: dict[str, Any] = {}
-    if cfg.resume is not None:
-        if home := not_begun(cfg.resume):
+    composed = cfg
+    if place.resume is not None:
+        if home := not_begun(place.resume):
             checkpoint = frozen_run(home)
             saved = saved_config(checkpoint, str(home), begun=False)
         else:
-            path, checkpoint = newest_state(cfg.resume)
+            path, checkpoint = newest_state(place.resume)
             saved = saved_config(checkpoint, str(path))
-        words = of_the_machine(job.overrides) if f"resume={AUTO}" in job.overrides else job.overrides
+        words = of_the_machine(job.overrides) if cfg.resume == AUTO else job.overrides
         cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, words)
-    if frozen_job(folder):
-        job = replace(job, sweep=folder.parent)
-    cfg = without(cfg, OF_A_SWEEP)
+    cfg = merged(without(cfg, OF_A_SWEEP), {"resume": None, "break_lock": False})
+    check_inputs(cfg)
     check_values(cfg)
     check_kept(plain(cfg))
     check_agreement(cfg)
-    before = checkpoint.get("run", {})
+    before, folder = checkpoint.get("run", {}), Path(place.folder)
+    kept = Redaction(cfg, composed)
+    own = find_identity(cfg, before, folder, kept)
+    if place.resume is not None and not other_rank():
+        check_folder(folder, own)
     return Start(
         cfg,
         job,
         folder,
-        kept=Redaction(cfg),
-        run_id=before.get("wandb_id") or secrets.token_hex(4),
+        kept,
+        identity=own,
         choices=before.get("choices") or dict(job.choices),
         state=path,
         checkpoint=checkpoint,
         first_step=int(checkpoint.get("global_step", 0)),
     )
+
+
+def find_identity(cfg: Node, before: dict[str, Any], folder: Path, kept: Redaction) -> RunIdentity:
+    """Return the identity of the run: from its state, from its folder if the state stores none or a sweep's job has
+    saved no state yet, or a new one."""
+    if own := parse_identity(before.get("identity"), folder) if before else None:
+        return own
+    if before and (own := identity_in(folder)) and before.get("id") in (None, own.id):
+        return own
+    name = kept.text(f"{cfg.name}/{folder.absolute().name}")
+    return RunIdentity(before.get("id") or secrets.token_hex(4), name, config_digest(cfg))

@@ -1,23 +1,46 @@
 """Build the trainer of a run."""
 
 import logging
+import math
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.accelerators import AcceleratorRegistry
+from pytorch_lightning.plugins import MixedPrecision
 from pytorch_lightning.plugins.environments import SLURMEnvironment
+from torch import nn
 
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
-from vitlab.config.nodes import Node
+from vitlab.config.found import OPEN
+from vitlab.config.nodes import Node, merged
 from vitlab.config.trainer_values import check_precision, check_trainer
+from vitlab.data import DataModule
+from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.order.key import Key
+from vitlab.distributed.agreement import agreed
 from vitlab.distributed.data_parallel import register
+from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.signals import Signals
 from vitlab.errors import ConfigError
-from vitlab.malloc import keep_freed_memory
-from vitlab.run.precision import plain_float32_products, speed_up_float32_products
+from vitlab.layers import patchify
+from vitlab.machine import keep_freed_memory
+from vitlab.models import TextEncoder, VisionTransformer
+from vitlab.run.precision import (
+    BFLOAT16,
+    FLOAT32,
+    Choice,
+    find_precision,
+    plain_float32_products,
+    speed_up_float32_products,
+)
 from vitlab.run.preconditions import check_copies, check_launched
+from vitlab.run.trial import FEW
+
+FIRST = 16  # images whose sizes are looked at
 
 
 def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], *, to_run: bool = True) -> pl.Trainer:
@@ -26,6 +49,8 @@ def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], 
     plain_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
     check_precision(node.precision)
+    if node.precision in OPEN:
+        node = merged(node, {"precision": FLOAT32})
     if to_run:
         check_launched(node)
     check_accelerator(node.accelerator)
@@ -41,9 +66,47 @@ def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], 
     check_copies(trainer)
     trainer._signal_connector = Signals(trainer)
     if trainer.strategy.root_device.type == "cpu":
-        speed_up_float32_products(trainer.strategy.root_device)
         keep_freed_memory()
+        if trainer.precision == FLOAT32:
+            speed_up_float32_products(trainer.strategy.root_device)
     return trainer
+
+
+def watching_ranks(trainer: pl.Trainer) -> AbstractContextManager[None]:
+    """Watch the other processes of a run of several, as `Launcher.watching` does."""
+    launcher = trainer.strategy.launcher
+    return launcher.watching() if isinstance(launcher, Launcher) else nullcontext()
+
+
+def settle_precision(trainer: pl.Trainer, model: nn.Module, datamodule: DataModule, batch_size: int) -> Choice:
+    """Let a trainer that was built in float32 compute in the precision in which its device trains the model soonest.
+    The first process finds it for all. A model that reads by an encoder is judged by it alone."""
+    device, inner = trainer.strategy.root_device, getattr(model, "encoder", None)
+    read = inner if isinstance(inner, VisionTransformer | TextEncoder) else model
+    inputs = words_for(read) if isinstance(read, TextEncoder) else images_of(datamodule)
+    choice = Choice(*agreed("precision", lambda: find_precision(read, inputs, batch_size, device)))
+    if choice.precision == BFLOAT16:
+        plain_float32_products()
+        trainer.strategy.precision_plugin = MixedPrecision(BFLOAT16, device.type)
+    return choice
+
+
+def words_for(encoder: TextEncoder) -> tuple[Any, ...]:
+    """Make the longest texts that an encoder takes, on the device "meta"."""
+    return (torch.zeros(FEW, encoder.max_length, dtype=torch.long, device="meta"),)
+
+
+def images_of(datamodule: Any) -> tuple[Any, ...]:
+    """Make what the model takes of images, on the device "meta", in the size that it is trained on: where sizes differ,
+    in that of the largest of the first images."""
+    shapes = [torch.Size([datamodule.in_chans, datamodule.image_size, datamodule.image_size])]
+    if datamodule.images.mixed_sizes:
+        first = datamodule.training.samples([Key(0, index) for index in range(min(FIRST, len(datamodule.training)))])
+        shapes = [sample.image.shape for sample in first if isinstance(sample, Sample)] or shapes
+    images, patch_size = torch.empty(FEW, *max(shapes, key=math.prod), device="meta"), datamodule.patch_size
+    if patch_size is None:
+        return (images,)
+    return patchify(images, patch_size), tuple(size // patch_size for size in images.shape[2:])
 
 
 def check_accelerator(name: str) -> None:

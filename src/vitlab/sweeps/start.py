@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vitlab.checkpoints.run_folder import made_folders
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.errors import VitlabError
 from vitlab.sweeps.board import Board
@@ -36,19 +37,17 @@ class NoMore:
 
 
 @contextmanager
-def taken(folder: Path, break_lock: bool) -> Iterator[SweepFolder]:
-    """Lock the folder of a sweep while no other process works on it. Raises CheckpointError for one that is in use, and
-    for one that holds something else."""
-    sweep = SweepFolder(folder)
-    sweep.check_new()
-    folder.mkdir(parents=True, exist_ok=True)
-    take(folder, break_lock=break_lock)
-    try:
-        yield sweep
-    finally:
-        leave(folder)
-        with suppress(OSError):
-            folder.rmdir()  # if nothing was written to it
+def taken(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFolder]:
+    """Lock the folder of a sweep while no other process works on it; `new`: one that does not exist yet. Raises
+    CheckpointError for one that is in use, and for one that holds something else, and StorageError."""
+    SweepFolder(folder).check_new()
+    with made_folders() as make:
+        folder = make(folder, new)
+        take(folder, break_lock=break_lock)
+        try:
+            yield SweepFolder(folder)
+        finally:
+            leave(folder)
 
 
 def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Source) -> None:

@@ -3,6 +3,7 @@
 B batch
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,20 @@ class Task(pl.LightningModule):
     def whole_models(self) -> list[nn.Module]:
         """The models that are called as a whole, and so can be sharded."""
         return [self.model]
+
+    def for_first_rank(self) -> "Task | None":
+        """Return, on the first rank, this task for work that no other rank takes part in: where its model is sharded, a
+        copy with the whole model, and nothing else. Return None on the other ranks, which call it too. It is called
+        when all batches of an evaluation are done."""
+        strategy = self.trainer.strategy
+        if not isinstance(strategy, FullySharded):
+            return self if self.trainer.is_global_zero else None
+        model = strategy.copy_unsharded(self.model)
+        if model is None:
+            return None
+        task = copy.copy(self)
+        task._modules = {"model": model}
+        return task
 
     # -- training
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from vitlab.layers import Attention
 from vitlab.layers.written_attention import attention_weights
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.models.activation_checkpointing import keeping_activations
 from vitlab.views.capture import evaluating
 
 
@@ -54,7 +55,7 @@ def attended(model: VisionTransformer, image: Tensor) -> tuple[list[Tensor], Ten
     try:
         for layer in layers:
             layer.product = product
-        with evaluating(model), torch.enable_grad():
+        with evaluating(model), keeping_activations(model), torch.enable_grad():
             logits = model.classified(model.forward_features(image.detach().clone().requires_grad_()))
     finally:
         for layer, own in zip(layers, before, strict=True):

@@ -30,16 +30,18 @@ def config_of(name: str) -> Any:
     return config
 
 
-def read_timm(name: str) -> Source:
-    """Read the weights of that name. Raises CheckpointError."""
+def read_timm(name: str, rename: bool) -> Source:
+    """Read the weights of that name; without `rename` for timm's own model. Raises CheckpointError."""
     path = file_of(config_of(name))
     import timm
 
     try:
-        model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"file": str(path)})
+        model: Any = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"file": str(path)})
     except Exception as error:  # whatever a damaged file leads to
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
+    if not rename:
+        return Source(f"timm:{name}", FORM.name, model.state_dict(), {"name": model.pretrained_cfg["architecture"]})
     return described(f"timm:{name}", FORM, model.state_dict(), read_off(model, f"timm:{name}"))
 
 

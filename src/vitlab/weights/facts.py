@@ -2,7 +2,7 @@
 functions."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -44,14 +44,19 @@ OPTIONS: dict[str, Collection[str]] = {
     "decoder.position": SEQUENCE_POSITIONS,
     "text.position": SEQUENCE_POSITIONS,
     "text_pool": TEXT_POOLS,
+    "model_args": (),
 }
 TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
 Known = VisionTransformer | MaskedAutoencoder | Captioner | ImageTextModel | SingleStream
-UNSEEN = ("num_heads", "norm_eps", "mlp")  # cannot be seen from the tensors
+UNSEEN = ("num_heads", "norm_eps", "mlp", "position")  # cannot be seen from the tensors
 
 
-def facts(model: Known) -> dict[str, Any]:
-    """Collect the facts of a model, by the keys of its config."""
+def facts(model: nn.Module) -> dict[str, Any]:
+    """Collect the facts of a model, by the keys of its config; of a model of timm, its name, since model=timm has no
+    keys for more."""
+    if not isinstance(model, Known):
+        config: Any = getattr(model, "pretrained_cfg", None)
+        return {"name": config["architecture"], "model_args": {}} if config else {}
     if isinstance(model, Captioner):
         parts = of_parts(encoder=facts(model.encoder), decoder=facts_of_texts(model.decoder))
         return parts | {"question_length": getattr(model, "question_length", 0)}
@@ -102,9 +107,10 @@ def facts_of_texts(part: Decoder | TextEncoder) -> dict[str, Any]:
     }
 
 
-def unstated(model: VisionTransformer, source: Source) -> dict[str, Any]:
-    """List what neither the source nor its tensors state, as the model has it."""
-    return {key: value for key, value in facts(model).items() if key in UNSEEN and key not in source.facts}
+def unstated(model: VisionTransformer, source: Source, head: bool) -> dict[str, Any]:
+    """List what neither the source nor its tensors state, as the model has it; with the `head`, also what it reads."""
+    unseen = {*UNSEEN, "pool"} if head and source.pool is None else set(UNSEEN)
+    return {key: value for key, value in facts(model).items() if key in unseen - source.facts.keys()}
 
 
 def mlp_name(mlp: Any) -> str:
@@ -122,23 +128,41 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def check_facts(model: Known, source: Source) -> None:
-    """Raise CheckpointError where the source states something other than the model has."""
+def differing_facts(model: nn.Module, source: Source) -> dict[str, tuple[Any, Any]]:
+    """Find what the source states otherwise than the model has it: its value and the model's, by key."""
     own = facts(model)
-    for key, value in source.facts.items():
-        same = math.isclose(own[key], value, rel_tol=1e-6) if isinstance(value, float) else own[key] == value
-        same = same or (key.endswith("position") and {own[key], value} <= TABLES)
-        if same:
-            continue
+    pairs = {key: (value, own[key]) for key, value in source.facts.items() if key in own}
+    return {key: pair for key, pair in pairs.items() if not is_same(key, *pair)}
+
+
+def is_same(key: str, value: Any, own: Any) -> bool:
+    if key.endswith("position") and {value, own} <= TABLES:
+        return True
+    return math.isclose(own, value, rel_tol=1e-6) if isinstance(value, float) else bool(own == value)
+
+
+def check_facts(source: Source, differing: dict[str, tuple[Any, Any]]) -> None:
+    """Raise CheckpointError for what the source states otherwise than the model has it."""
+    if not differing:
+        return
+    stated = " and ".join(f"{key} {typed(value)}" for key, (value, _) in differing.items())
+    own = " and ".join(typed(value) for _, value in differing.values())
+    remedy = f"set {settings({key: value for key, (value, _) in differing.items()})}"
+    for key, (value, _) in differing.items():
         options = OPTIONS.get(key, OPTIONS.get(key.rpartition(".")[2]))
-        possible = options is None or value in options
-        wanted, given = (str(one).lower() if isinstance(one, bool) else one for one in (value, own[key]))
-        remedy = (
-            f"set model.{key}={wanted}"
-            if possible
-            else f"model.{key} is one of {', '.join(options or ())}: take other weights"
-        )
-        raise CheckpointError(
-            f"{source.origin} computes with {key} {wanted}, and the model with {given}; {remedy}, or "
-            "model.pretrained_partial=true to go on nevertheless"
-        )
+        if options is not None and value not in options:
+            known = f"model.{key} is one of {', '.join(options)}: " if options else ""
+            remedy = f"{known}take other weights"
+    raise CheckpointError(
+        f"{source.origin} computes with {stated}, and the model with {own}; {remedy}, or "
+        "model.pretrained_partial=true to go on nevertheless"
+    )
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """Write values of the model's keys as they are typed."""
+    return " ".join(f"model.{key}={typed(value)}" for key, value in values.items())
+
+
+def typed(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

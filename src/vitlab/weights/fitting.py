@@ -27,7 +27,6 @@ from vitlab.weights.renaming import Tensors
 from vitlab.weights.resize import resize_channels, resize_kernel, square
 
 T = TypeVar("T")
-HEADS = ("head", "head_dist", "pre_logits")
 TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
 PLACES = "embed.position.pos_embed"  # positions of a text's tokens
 Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
@@ -51,14 +50,13 @@ class Fitted:
 def fit(model: VisionTransformer, source: Source) -> Fitted:
     """Change what fits only after a change; leave what cannot fit, for the transfer to refuse."""
     fitted = Fitted(dict(source.tensors))
+    fit_tokens(fitted, model)
     fit_stem(fitted, model, source)
     fit_positions(fitted, model, source)
     fit_relative_positions(fitted, model, source)
-    fit_norm(fitted, model)
+    fit_norm(fitted, model, source)
+    fit_pool(fitted, model, source)
     fit_biases(fitted, model)
-    heads = {name for name in model.state_dict() if name.split(".")[0] in HEADS}
-    other = "" if source.pool in (None, pooling_name(model)) else f"the source pools by '{source.pool}'"
-    fit_heads(fitted, model, heads, {name for name in fitted.tensors if name.split(".")[0] in HEADS}, other)
     return fitted
 
 
@@ -85,6 +83,7 @@ def fit_encoder(encoder: VisionTransformer, source: Source) -> Fitted:
     prefix = "encoder."
     tensors = {name.removeprefix(prefix): t for name, t in source.tensors.items() if name.startswith(prefix)}
     found = fit(encoder, replace(source, tensors=tensors))
+    found.spare |= {name: "head of the source" for name in tensors if name.startswith(("head", "pre_logits."))}
     others = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
     return Fitted(
         others | prefixed(prefix, found.tensors),
@@ -103,6 +102,14 @@ def fit_places(fitted: Fitted, name: str, places: int) -> None:
 
 def prefixed(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
     return {prefix + name: value for name, value in named.items()}
+
+
+def fit_tokens(fitted: Fitted, model: VisionTransformer) -> None:
+    """Take a distillation token whose head is not used for what it is then: a register, the first of them."""
+    tokens = [name for name, _ in rows_of(fitted.tensors) if name != "cls_token"]
+    if "dist_token" in tokens and not hasattr(model, "dist_token") and len(tokens) == model.reg_token.shape[1]:
+        parts = [fitted.tensors.pop(name) for name in dict.fromkeys(tokens)]
+        fitted.change("reg_token", torch.cat(parts, dim=1), "from dist_token")
 
 
 def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
@@ -153,7 +160,7 @@ def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source
     function, where this is the only table (`fold`).
     """
     table, position = fitted.tensors[name], model.position
-    theirs, ours = rows_of(source.tensors), rows_of(model.state_dict())[: position.num_prefix_rows]
+    theirs, ours = rows_of(fitted.tensors), rows_of(model.state_dict())[: position.num_prefix_rows]
     found = layout(table.shape[1], (len(theirs), min(1, len(theirs)), 0), source.grid, position)
     if found is None:
         return
@@ -182,7 +189,8 @@ def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source
 
 
 def rows_of(tensors: Any) -> Rows:
-    return [(name, i) for name in TOKENS if name in tensors for i in range(tensors[name].shape[1])]
+    known = {name: tensors[name] for name in TOKENS if name in tensors}
+    return [(name, i) for name, token in known.items() if token.ndim == 3 for i in range(token.shape[1])]
 
 
 def layout(length: int, counts: tuple[int, ...], grid: Grid | None, position: Position) -> tuple[Grid, int] | None:
@@ -222,45 +230,32 @@ def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Sou
 # -- what comes after the blocks
 
 
-def fit_norm(fitted: Fitted, model: VisionTransformer) -> None:
-    """Fit the last norm, where the source has it before pooling and the model after. With a class token that is the
-    same function. With mean pooling it is not: the model's starts anew, as in MAE's fine-tuning (He et al., 2022,
-    arXiv:2111.06377, appendix A.1)."""
-    theirs = [name for name in fitted.tensors if name.startswith("norm.")]
-    ours = [name for name in model.state_dict() if name.startswith("fc_norm.")]
-    if not theirs or not ours or any(name.startswith("fc_norm.") for name in fitted.tensors):
+def fit_norm(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+    """Fit the last norm, where the source has it before pooling and the model after, or the other way round. With a
+    class token that is the same function. With mean pooling it is not: a norm after it starts anew, as in MAE's
+    fine-tuning (He et al., 2022, arXiv:2111.06377, appendix A.1)."""
+    theirs, ours = (
+        [name for name in ("norm", "fc_norm") if f"{name}.weight" in tensors]
+        for tensors in (fitted.tensors, model.state_dict())
+    )
+    if len(theirs) != 1 or theirs == ours:
         return
-    if model.attn_pool.needs_class_token:
-        for name in theirs:
-            fitted.change(f"fc_{name}", fitted.tensors.pop(name), f"from {name}")
-    elif model.attn_pool.before_norm:
-        fitted.anew |= dict.fromkeys(ours, "a norm after mean pooling; the source has it before")
-        fitted.spare |= dict.fromkeys(theirs, "a norm before pooling; the model has it after the mean")
+    parts = [part for part in ("weight", "bias") if f"{theirs[0]}.{part}" in fitted.tensors]
+    if model.attn_pool.needs_class_token and (theirs == ["norm"] or source.pool == "cls"):
+        for part in parts:
+            old = f"{theirs[0]}.{part}"
+            fitted.change(f"{ours[0]}.{part}", fitted.tensors.pop(old), f"from {old}")
+    elif model.attn_pool.before_norm and theirs == ["norm"]:
+        note = "a norm after mean pooling; the source has it before, as model.fc_norm=false does"
+        fitted.anew |= {f"fc_norm.{part}": note for part in parts}
+        fitted.spare |= {f"norm.{part}": "a norm before pooling; the model has it after the mean" for part in parts}
 
 
-def fit_heads(fitted: Fitted, model: nn.Module, ours: set[str], theirs: set[str], other: str = "") -> None:
-    """Copy heads whole, or let them start anew: a head for other classes or features means nothing. `other` says why
-    the features differ, if they do."""
-    own = model.state_dict()
-    same = all(name in theirs and fitted.tensors[name].shape == own[name].shape for name in ours)
-    if same and not other and layer_before(ours) == layer_before(theirs):
-        return
-    if theirs and theirs == layer_before(theirs) and not other:  # Hugging Face's pooler, without a head behind it
-        fits = all(name in ours and fitted.tensors[name].shape == own[name].shape for name in theirs)
-        ours, theirs = (ours - theirs, set()) if fits else (ours, theirs)
-    classes = {int(fitted.tensors[name].shape[0]) for name in theirs if name.endswith("weight")}
-    if not theirs:
-        reason = "the source has no head"
-    elif other:
-        reason = other
-    else:
-        reason = f"the source's head is another, for {max(classes, default=0)} classes"
-    fitted.anew |= dict.fromkeys(ours, reason)
-    fitted.spare |= dict.fromkeys(theirs, "head of the source")
-
-
-def layer_before(names: set[str]) -> set[str]:
-    return {name for name in names if name.startswith("pre_logits.")}
+def fit_pool(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+    """Leave out attention pooling that the source's own head does not read."""
+    if source.pool not in (None, "map") and pooling_name(model) != "map":
+        unread = [name for name in fitted.tensors if name.startswith("attn_pool.")]
+        fitted.spare |= dict.fromkeys(unread, "the source's head does not read it")
 
 
 def by(grid: Grid) -> str:

@@ -18,8 +18,9 @@ class Form:
 
     `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
     resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
-    `facts` are what all its models have in common, by the keys of the model's config; `pool` is how their heads read
-    tokens, None where they differ; `read_off` takes the facts that the shapes of some tensors show.
+    `facts` are what all its models have in common, by the keys of the model's config; `read_off` takes the facts that
+    the names and shapes of tensors show. The fact `pool` is how the head reads tokens: one of `POOLS`, or in words
+    what ours have no option for.
     """
 
     name: str
@@ -28,7 +29,6 @@ class Form:
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
     facts: dict[str, Any] = field(default_factory=dict)
-    pool: str | None = None
     read_off: Callable[[Tensors], dict[str, Any]] = lambda tensors: {}
 
 
@@ -39,7 +39,6 @@ class Stated:
 
     facts: dict[str, Any]
     grid: Grid | None = None
-    pool: str | None = None
     halves: bool = False
     interpolation: Interpolation | None = None
 
@@ -47,8 +46,8 @@ class Stated:
 @dataclass(frozen=True)
 class Source:
     """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
-    far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, None where it
-    does not say; `vocabularies` are what it writes and reads in, as a run keeps them."""
+    far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, as in `Form`,
+    None where it does not say; `vocabularies` are what it writes and reads in, as a run keeps them."""
 
     origin: str
     form: str
@@ -68,4 +67,5 @@ def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Sour
     if stated.halves:
         tensors = interleave(tensors, stated.facts["num_heads"])
     facts, interpolation = form.facts | shown | stated.facts, stated.interpolation or form.interpolation
-    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, stated.pool or form.pool)
+    pool = facts.pop("pool", None)
+    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, pool)

@@ -77,6 +77,20 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # for models that we compute in the sam
     **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP),
 }
 BILINEAR = Interpolation(mode="bilinear", align_corners=False)  # as SigLIP 2 does
+UNNORMED = "the mean of the patches without the last norm"
+BESIDE = "the class token beside the mean of the patches"
+READS: dict[str, str | None] = {  # what the head or pooler of a class reads; None: it has none
+    **dict.fromkeys(("ViTModel", "ViTForImageClassification", "ViTMSNForImageClassification"), "cls"),
+    **dict.fromkeys(("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"), "cls"),
+    **dict.fromkeys(("CLIPModel", "CLIPVisionModel", "CLIPVisionModelWithProjection", "DINOv3ViTModel"), "cls"),
+    **dict.fromkeys(("SiglipModel", "SiglipVisionModel", "Siglip2Model", "Siglip2VisionModel"), "map"),
+    **dict.fromkeys(("SiglipForImageClassification", "Siglip2ForImageClassification"), "mean"),
+    **dict.fromkeys(("Dinov2ForImageClassification", "Dinov2WithRegistersForImageClassification"), BESIDE),
+    **dict.fromkeys(("ViTForMaskedImageModeling", "DeiTForMaskedImageModeling", "ViTMAEForPreTraining")),
+    **dict.fromkeys(("ViTMAEModel", "ViTMSNModel", "Dinov2Model", "Dinov2WithRegistersModel")),
+    **dict.fromkeys(("Dinov2Backbone", "Dinov2WithRegistersBackbone", "DINOv3ViTBackbone")),
+    "CLIPForImageClassification": UNNORMED,
+}
 WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model", "siglip2": "siglip2_vision_model"}
 PATCHES = re.compile(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$")
 
@@ -88,12 +102,24 @@ def renamed(tensors: Tensors) -> Tensors:
             stacked = found.pop(f"attn_pool.qkv.{kind}")
             q, kv = stacked.tensor_split([len(stacked) // 3])
             found |= {f"attn_pool.q.{kind}": q, f"attn_pool.kv.{kind}": kv}
+    if "head.weight" in found:  # no head of theirs reads the pooler
+        found = rename(found, [(r"^pre_logits\.fc\.", "pooler.")])
     if "reg_token" in found and not found["reg_token"].numel():
         del found["reg_token"]
     kernel = found.get("patch_embed.proj.weight")
     if kernel is not None and kernel.ndim == 2 and (grid := square(kernel.shape[1] // 3)):  # SigLIP 2: (D, P·P·C)
         found["patch_embed.proj.weight"] = kernel.unflatten(1, (*grid, 3)).permute(0, 3, 1, 2)
     return found
+
+
+def read_off(tensors: Tensors) -> dict[str, Any]:
+    """Tell by the names of tensors what a head reads, for files that do not say their class."""
+    parts = {part for name in tensors for part in name.split(".")}
+    if not parts & {"classifier", "cls_classifier", "visual_projection"}:
+        return {"pool": "map"} if "probe" in parts else {}
+    if "classifier" in parts and "vision_model" in parts:
+        return {"pool": UNNORMED if "pre_layrnorm" in parts else "mean"}
+    return {"pool": BESIDE if any(part.startswith("dinov2") for part in parts) else "cls"}
 
 
 def back(tensors: Tensors) -> Tensors:
@@ -106,14 +132,15 @@ FORM = Form(
     recognises=lambda names: any(PATCHES.search(name) for name in names),
     renamed=renamed,
     interpolation=Interpolation(antialias=False, align_corners=False),
-    extras=r"mask_token$|decoder\.|text_model\.|text_projection\.|logit_(scale|bias)$",
+    extras=r"mask_token$|pooler\.|decoder\.|text_model\.|text_projection\.|logit_(scale|bias)$",
+    read_off=read_off,
 )
 
 
 def stated(config: dict[str, Any], origin: str) -> Stated:
     """Read a config.json, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
     something other than our ViT, or is not known to compute the same."""
-    kind = str(config["model_type"])
+    kind, name = str(config["model_type"]), next(iter(config.get("architectures") or ()), "")
     if kind in WHOLE:  # a model of images and texts
         config = {**(config.get("vision_config") or {}), "model_type": WHOLE[kind]}
         kind = WHOLE[kind]
@@ -137,14 +164,13 @@ def stated(config: dict[str, Any], origin: str) -> Stated:
         facts["mlp"] = "swiglu" if facts["mlp"] == "silu" else f"gated {activation}"
     elif config.get("use_swiglu_ffn"):
         facts["mlp"] = "swiglu"
-    if config.get("pooler_act", "tanh") != "tanh":
-        facts["pool"] = f"cls, then {config['pooler_act']}"
+    if name:
+        facts["pool"] = READS.get(name, f"what {name} makes of the tokens")
+    if config.get("pooler_act", "tanh") != "tanh" and not name.endswith("ForImageClassification"):
+        facts["pool"] = f"the class token through {config['pooler_act']}"
     size, patch = (pair(config.get(key)) for key in ("image_size", "patch_size"))
     grid = (size[0] // patch[0], size[1] // patch[1]) if size and patch else square(config.get("num_patches", 0))
-    pool: str | None = "cls"
-    if kind.startswith("siglip"):
-        pool = "map" if config.get("vision_use_head", True) else None
-    return Stated(facts, grid, pool, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
+    return Stated(facts, grid, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
 
 
 def pair(value: Any) -> Grid | None:

@@ -80,11 +80,15 @@ def transposed(name: str, value: Tensor) -> Tensor:
 
 
 def read_off(tensors: Tensors) -> dict[str, Any]:
-    """Read the number of heads off the shape of a query's kernel."""
+    """Read the number of heads off the shape of a query's kernel, and the pooling off its tensors: a model without
+    attention pooling and class token averages."""
+    prefix = prefix_of(set(tensors)) or ""
+    mapped = any(name.startswith(f"{prefix}MAPHead_0/") for name in tensors)
+    facts: dict[str, Any] = {"pool": "map" if mapped else "cls" if f"{prefix}cls" in tensors else "mean"}
     for name, value in tensors.items():
         if name.endswith("/query/kernel") and "encoderblock" in name:
-            return {"num_heads": int(value.shape[-2])}
-    return {}
+            return facts | {"num_heads": int(value.shape[-2])}
+    return facts
 
 
 FORM = Form(

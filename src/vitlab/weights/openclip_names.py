@@ -40,6 +40,5 @@ FORM = Form(
     name="OpenCLIP",
     recognises=lambda names: any(re.match(r"visual\.transformer\.resblocks\.0\.", name) for name in names),
     renamed=renamed,
-    facts={"norm": "layer_norm", "norm_eps": 1e-5, "position": "learned_1d", "pre_norm": True},
-    pool="cls",
+    facts={"norm": "layer_norm", "norm_eps": 1e-5, "position": "learned_1d", "pre_norm": True, "pool": "cls"},
 )

@@ -1,14 +1,17 @@
 """Read weights from a run of ours."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
+from vitlab.checkpoints.run_folder import find_model
+from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
-from vitlab.weights.form import Source
+from vitlab.weights import timm_names
+from vitlab.weights.form import Source, described
+from vitlab.weights.renaming import Tensors
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
 VOCABULARIES = ("vocabulary", "input_vocabulary")
@@ -19,10 +22,10 @@ OF_A_DECODER = (*FACTS, "norm_first", "scale_embedding", "embed_norm", "causal",
 
 
 def read_run(path: Path, rename: bool) -> Source:
-    """Read the best model of a run's folder, or its latest, or the checkpoint itself. With `rename` the encoder of a
+    """Read the model of a run's folder, or the checkpoint itself. With `rename` the encoder of a
     pre-trained model gets the names of a Vision Transformer. Raises CheckpointError."""
-    path = find_checkpoint(path, "best", *LATEST)
-    checkpoint = file.read(path)
+    path = find_model(path)
+    checkpoint = read_checkpoint(path)
     state = checkpoint["state_dict"]
     prefix = TEACHER if any(name.startswith(TEACHER) for name in state) else MODEL
     tensors = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -32,6 +35,8 @@ def read_run(path: Path, rename: bool) -> Source:
     if isinstance(node.get("encoder"), dict):
         node = node["encoder"]
     model = {key: followed(value, config) for key, value in node.items()}
+    if str(node.get("_target_")).endswith(".timm_model"):
+        return of_timm(str(path), tensors, model, rename)
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
     if rename and "type_embed" in tensors:
         raise CheckpointError(
@@ -55,6 +60,15 @@ def read_run(path: Path, rename: bool) -> Source:
     return Source(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies
     )
+
+
+def of_timm(origin: str, tensors: Tensors, model: dict[str, Any], rename: bool) -> Source:
+    """Describe a run of model=timm by the architecture that it names."""
+    sizes = {key: model[ours] for key, ours in (("img_size", "image_size"), ("num_classes",) * 2) if model.get(ours)}
+    config = {"architecture": str(model.get("name")), "model_args": sizes}
+    if not rename:
+        return Source(origin, "run", tensors, timm_names.named(config))
+    return replace(described(origin, timm_names.FORM, tensors, timm_names.stated(config, origin)), form="run")
 
 
 def as_found(config: dict[str, Any]) -> dict[str, Any]:

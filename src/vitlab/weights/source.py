@@ -49,7 +49,7 @@ def find(name: str, rename: bool = True) -> Source:
     """
     kind, _, rest = name.partition(":")
     if kind == "timm" and rest:
-        return by_timm.read_timm(rest)
+        return by_timm.read_timm(rest, rename)
     if kind == "hf" and rest:
         repository, _, revision = rest.partition("@")
         hub.fetch(repository, ("config.json",), revision or None)
@@ -94,7 +94,7 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
     if not rename and towers.recognised(set(tensors)):
         return towers.read(origin, tensors, config)
     if not rename:
-        return Source(origin, "plain", tensors)
+        return Source(origin, "plain", tensors, timm_names.named(config) if "architecture" in config else {})
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)
     if "architecture" in config:
         form, stated = timm_names.FORM, timm_names.stated(config, origin)

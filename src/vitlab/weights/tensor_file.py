@@ -16,7 +16,7 @@ from vitlab.weights.renaming import Tensors
 TORCH = (".pth", ".pt", ".bin")
 SUFFIXES = (".safetensors", ".npz", *TORCH)
 WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")  # which hold the tensors; averages first
-PREFIXES = ("module.", "_orig_mod.", "model.")  # put before all names by wrappers of modules
+PREFIXES = ("module.", "_orig_mod.", "model.", "timm_model.")  # put before all names by wrappers of modules
 BACKBONE = "backbone."  # put before the encoder's names, where there is a head
 INDEX = ".index.json"
 

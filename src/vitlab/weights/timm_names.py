@@ -1,5 +1,6 @@
 """timm's names are ours, but for those of its Eva; what a model of timm computes with is read off the model."""
 
+from contextlib import suppress
 from typing import Any
 
 from vitlab.errors import CheckpointError
@@ -49,14 +50,37 @@ def stated(config: dict[str, Any], origin: str) -> Stated:
         import torch
     except ImportError:
         return Stated({key: arguments[key] for key in ("num_heads",) if key in arguments})
-    if config.get("num_classes") is not None:
-        arguments["num_classes"] = config["num_classes"]
+    for key in ("num_classes", "global_pool"):
+        if config.get(key) is not None:
+            arguments.setdefault(key, config[key])
     try:
         with torch.device("meta"):
             model = timm.create_model(config["architecture"], pretrained=False, **arguments)
     except Exception as error:  # whatever an unknown name or argument leads to
-        raise CheckpointError(f"timm cannot build what config.json of {origin} describes: {error}") from error
+        raise CheckpointError(f"timm cannot build what {origin} describes: {error}") from error
     return read_off(model, origin)
+
+
+def named(config: dict[str, Any]) -> dict[str, Any]:
+    """Tell which model of timm a config.json is about, and what was asked of it besides the sizes of its data."""
+    arguments = dict(config.get("model_args") or {})
+    asked = {key: value for key, value in arguments.items() if key not in ("num_classes", "in_chans", "img_size")}
+    if "global_pool" in asked and asked["global_pool"] == usual_pool(config["architecture"]):
+        del asked["global_pool"]  # timm always writes it
+    return {"name": config["architecture"], "model_args": asked}
+
+
+def usual_pool(architecture: str) -> Any:
+    """Tell how an architecture of timm pools unless it is told otherwise; None where that is not known."""
+    with suppress(ImportError, RuntimeError):  # no timm, or none that has this architecture
+        import timm
+        import torch
+
+        with torch.device("meta"):
+            model: Any = timm.create_model(architecture)
+        pools = [getattr(part, "global_pool", None) for part in (getattr(model, "head", None), model)]
+        return next((pool for pool in (getattr(one, "pool_type", one) for one in pools) if pool is not None), None)
+    return None
 
 
 def read_off(model: Any, origin: str) -> Stated:
@@ -70,7 +94,9 @@ def read_off(model: Any, origin: str) -> Stated:
     if len(norms) > 1:
         described = ", ".join(f"{name} with eps {eps:g}" for name, eps in sorted(norms))
         raise refusal(origin, f"its norms differ ({described})")
-    pool = pool_of(model)
+    if hasattr(model, "head_dist") and type(model.fc_norm).__name__ != "Identity":
+        raise refusal(origin, "its two heads read tokens that its last norm has not seen")
+    pool = pool_of(model, origin)
     facts = {
         "num_heads": block.attn.num_heads,
         "norm": NORMS[type(block.norm1).__name__],
@@ -78,7 +104,7 @@ def read_off(model: Any, origin: str) -> Stated:
         "mlp": mlp_of(block.mlp, origin),
         "position": position_of(model),
         "pre_norm": type(model.norm_pre).__name__ != "Identity",
-        **({} if pool in ("", *POOLS) else {"pool": pool}),
+        "pool": pool,
     }
     if pool == "map":
         latent = model.attn_pool
@@ -86,7 +112,7 @@ def read_off(model: Any, origin: str) -> Stated:
         if any(facts[key] != value for key, value in found.items()) or latent.pool != "token":
             raise refusal(origin, f"its attention pooling has {found}, and its blocks {facts}")
     halves = getattr(getattr(model, "rope", None), "rotate_half", False)
-    return Stated(facts, tuple(model.patch_embed.grid_size), pool, halves)
+    return Stated(facts, tuple(model.patch_embed.grid_size), halves)
 
 
 def refusal(origin: str, reason: str) -> CheckpointError:
@@ -122,6 +148,11 @@ def position_of(model: Any) -> str:
     return f"{type(rope).__name__}({', '.join(f'{key}={getattr(rope, key, None)}' for key in found)})"
 
 
-def pool_of(model: Any) -> str:
-    pool = OWN_POOLS.get(model.global_pool, model.global_pool)
-    return f"{pool} over prefix tokens, too" if getattr(model, "pool_include_prefix", False) and pool != "cls" else pool
+def pool_of(model: Any, origin: str) -> str:
+    pool = OWN_POOLS.get(model.global_pool, f"the tokens by timm's pooling '{model.global_pool}'")
+    whole = getattr(model, "pool_include_prefix", pool == "map")  # Eva's attention pooling looks at all tokens
+    if pool == "cls" or not model.num_prefix_tokens or not whole:
+        return pool
+    if pool == "map":
+        raise refusal(origin, "its attention pooling looks at prefix tokens, too")
+    return f"{POOLS[pool].reads if pool in POOLS else pool}, prefix tokens among them"

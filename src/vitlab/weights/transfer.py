@@ -15,101 +15,125 @@ from vitlab.models import (
     MaskedAutoencoder,
     SingleStream,
     VisionTransformer,
-    head_names,
 )
 from vitlab.models.initialization import initialize
 from vitlab.vocabulary import check_vocabularies
 from vitlab.weights.decoder_names import with_encoder
-from vitlab.weights.facts import check_facts, unstated
-from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_heads, fit_towers
+from vitlab.weights.facts import check_facts, differing_facts, unstated
+from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_towers
 from vitlab.weights.form import Source
+from vitlab.weights.heads import names_of_heads, options_of, remedy, settle_head
+from vitlab.weights.renaming import Tensors
 from vitlab.weights.source import find
 from vitlab.weights.transfer_table import Entry, Report, Status
 
 
-def load(model: nn.Module, source: str, *, partial: bool, vocabularies: Mapping[str, Any] | None = None) -> Report:
+def load(
+    model: nn.Module,
+    source: str,
+    *,
+    partial: bool = False,
+    head: bool = True,
+    vocabularies: Mapping[str, Any] | None = None,
+) -> Report:
     """Copy the weights that `source` names into the model, in place, resized where its sizes differ.
 
-    Heads for other classes start anew. Any other tensor that is missing, left over or of another shape, and a number of
-    heads, norm or activation that the source states otherwise, raises CheckpointError unless `partial`; the model is
-    then as it was. Models other than VisionTransformer take tensors of their own names, a
-    MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR, an ImageTextModel those of CLIP and
-    SigLIP; what scores the tokens of a vocabulary is no head for other classes, and has to fit: those of a run to the
-    `vocabularies` of the data.
+    Heads for other classes start anew, and with `head` false any. A tensor that is missing, left over or of another
+    shape, a number of heads, norm or activation that the source states otherwise, and a head that reads something else,
+    raise CheckpointError unless `partial`; the model is then as it was. Models other than VisionTransformer take
+    tensors of their own names, a MaskedAutoencoder also those of the authors' code, a Captioner those of TrOCR, an
+    ImageTextModel those of CLIP and SigLIP; what scores the tokens of a vocabulary is no head for other classes, and
+    has to fit: those of a run to the `vocabularies` of the data.
     """
-    vit = isinstance(model, VisionTransformer)
-    found = find(source, rename=vit)
+    found = find(source, rename=isinstance(model, VisionTransformer))
     if isinstance(model, EncoderDecoder | SingleStream) and not partial:
         check_vocabularies(vocabularies or {}, found.vocabularies, found.origin)
-    if isinstance(model, VisionTransformer):
-        if not partial:
-            check_facts(model, found)
-        report = transfer(model, found, fit(model, found), partial)
-        report.assumed = unstated(model, found)
-        return report
     if isinstance(model, MaskedAutoencoder):
         found = with_encoder(model, found)
-    if isinstance(model, MaskedAutoencoder | Captioner | ImageTextModel | SingleStream) and not partial and found.facts:
-        check_facts(model, found)
-    if isinstance(model, Captioner):
-        return transfer(model, found, fit_captioner(model, found), partial)
-    if isinstance(model, ImageTextModel):
-        return transfer(model, found, fit_towers(model, found), partial)
-    fitted = Fitted(dict(found.tensors))
-    heads = set() if isinstance(model, EncoderDecoder | SingleStream) else head_names(model)
-    fit_heads(fitted, model, heads, heads & fitted.tensors.keys())
-    return transfer(model, found, fitted, partial)
-
-
-def transfer(model: nn.Module, source: Source, fitted: Fitted, partial: bool) -> Report:
-    """Check every tensor, then copy."""
-    own = model.state_dict()
-    report = Report(source.origin, source.form)
-    problems: list[str] = []
-    taken: dict[str, Tensor] = {}
-    for name, tensor in own.items():
-        given = fitted.tensors.get(name)
-        before = shape(source.tensors.get(name, given))
-        if name in fitted.anew:
-            report.entries.append(Entry(name, "initialised anew", before, shape(tensor), fitted.anew[name]))
-        elif given is not None and given.shape == tensor.shape:
-            taken[name] = given
-            note = fitted.notes.get(name, "")
-            status: Status = "copied" if given is source.tensors.get(name) else "resized"
-            report.entries.append(Entry(name, status, before, shape(tensor), note))
-        else:
-            missing = given is None
-            problems.append(
-                f"{name} is not in it" if missing else f"{name} is {before} in it and {shape(tensor)} in the model"
-            )
-            note = "not in the source" if missing else "of another shape"
-            report.entries.append(Entry(name, "initialised anew", before, shape(tensor), note))
-    for name, tensor in fitted.tensors.items():
-        if name in own:
-            continue
-        reason = fitted.spare.get(name) or ("of pre-training" if re.match(source.extras, name) else None)
-        if reason is None:
-            problems.append(f"the model has no {name}")
-        report.entries.append(Entry(name, "left over", shape(tensor), "", reason or "the model has none"))
-    problems += torn(own, taken)
-    refuse(source, problems, taken, partial)
-    with torch.no_grad():
-        for name, tensor in taken.items():
-            own[name].copy_(tensor)  # state_dict gives the model's own memory
-    start_anew(model, set(fitted.anew))
+    differing = differing_facts(model, found)
+    if not partial:
+        check_facts(found, differing)
+    fitted = fit_to(model, found)
+    check_tensors(model, found, fitted, [f"{key} is another" for key in differing], partial=partial, head=head)
+    report = transfer(model, found, fitted)
+    if isinstance(model, VisionTransformer):
+        report.assumed = unstated(model, found, head="head.weight" not in fitted.anew)
     return report
 
 
-def refuse(source: Source, problems: list[str], taken: dict[str, Tensor], partial: bool) -> None:
-    """Raise CheckpointError for weights of another model."""
+def fit_to(model: nn.Module, source: Source) -> Fitted:
+    """Fit a source to a model of whatever kind."""
+    if isinstance(model, VisionTransformer):
+        return fit(model, source)
+    if isinstance(model, Captioner):
+        return fit_captioner(model, source)
+    return fit_towers(model, source) if isinstance(model, ImageTextModel) else Fitted(dict(source.tensors))
+
+
+def check_tensors(
+    model: nn.Module, source: Source, fitted: Fitted, differing: list[str], *, partial: bool, head: bool
+) -> None:
+    """Raise CheckpointError for weights of another model; let the head start anew where it has to."""
+    own = model.state_dict()
+    heads = names_of_heads(model, own | fitted.tensors)
+    problems = misfits(own, source, fitted, heads)
+    others = f", and {len(problems) - 1} more tensors do not fit" if len(problems) > 1 else ""
     if problems and not partial:
-        others = f", and {len(problems) - 1} more tensors do not fit" if len(problems) > 1 else ""
+        options = options_of(model, source) if isinstance(model, VisionTransformer) else {}
         raise CheckpointError(
-            f"{source.origin} is of another model: {problems[0]}{others}; choose its model, or take what fits with "
-            "model.pretrained_partial=true"
+            f"{source.origin} is of another model: {problems[0]}{others}; {remedy(options) or 'choose its model'}, or "
+            "take what fits with model.pretrained_partial=true"
         )
-    if not taken:
+    if problems and not any(is_taken(name, own, fitted) for name in own):
         raise CheckpointError(f"{source.origin} has no tensor that fits the model: {problems[0]}")
+    before = [*differing, *(f"{problem}{others}" for problem in problems[:1])]
+    settle_head(model, source, fitted, before, partial=partial, wanted=head)
+
+
+def misfits(own: Tensors, source: Source, fitted: Fitted, heads: set[str]) -> list[str]:
+    """List what keeps the tensors before the head from being the source's, all of them."""
+    problems = []
+    for name in [name for name in own if name not in fitted.anew and name not in heads]:
+        if name not in fitted.tensors:
+            problems.append(f"{name} is not in it")
+        elif fitted.tensors[name].shape != own[name].shape:
+            before = shape(source.tensors.get(name, fitted.tensors[name]))
+            problems.append(f"{name} is {before} in it and {shape(own[name])} in the model")
+    left = [name for name in fitted.tensors if name not in own and name not in heads]
+    problems += [f"the model has no {name}" for name in left if reason_to_leave(name, source, fitted) is None]
+    return problems + torn(own, {name: fitted.tensors[name] for name in own if is_taken(name, own, fitted)})
+
+
+def is_taken(name: str, own: Tensors, fitted: Fitted) -> bool:
+    given = fitted.tensors.get(name)
+    return name not in fitted.anew and given is not None and given.shape == own[name].shape
+
+
+def reason_to_leave(name: str, source: Source, fitted: Fitted) -> str | None:
+    return fitted.spare.get(name) or ("of pre-training" if re.match(source.extras, name) else None)
+
+
+def transfer(model: nn.Module, source: Source, fitted: Fitted) -> Report:
+    """Copy what is taken, let the rest start anew, and account for every tensor."""
+    own = model.state_dict()
+    report = Report(source.origin, source.form)
+    for name, tensor in own.items():
+        given = fitted.tensors.get(name)
+        before = shape(source.tensors.get(name, given))
+        status: Status = "initialised anew"
+        if is_taken(name, own, fitted):
+            status, note = "copied" if given is source.tensors.get(name) else "resized", fitted.notes.get(name, "")
+        else:
+            note = fitted.anew.get(name, "not in the source" if given is None else "of another shape")
+        report.entries.append(Entry(name, status, before, shape(tensor), note))
+    for name in [name for name in fitted.tensors if name not in own]:
+        reason = reason_to_leave(name, source, fitted) or "the model has none"
+        report.entries.append(Entry(name, "left over", shape(fitted.tensors[name]), "", reason))
+    with torch.no_grad():
+        for name in [name for name in own if is_taken(name, own, fitted)]:
+            own[name].copy_(fitted.tensors[name])  # state_dict gives the model's own memory
+    start_anew(model, set(fitted.anew))
+    return report
 
 
 def torn(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:

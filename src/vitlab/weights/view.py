@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint
+from vitlab.checkpoints.run_folder import find_model
+from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.weights import by_timm, hub
 from vitlab.weights.own_run import as_found, followed
@@ -53,7 +53,7 @@ def view_of(name: str) -> View:
     if path.is_dir() and (path / "config.json").is_file():
         return of_folder(path)
     if path.is_dir() or path.suffix == ".ckpt":
-        checkpoint = find_checkpoint(path, "best", *LATEST)
+        checkpoint = find_model(path)
         return of_run(checkpoint, checkpoint.stat().st_mtime_ns)
     return (
         of_folder(path.parent) if path.is_file() and path.name in ("model.safetensors", "pytorch_model.bin") else View()
@@ -101,7 +101,7 @@ def read_object(path: Path) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)  # gigabytes, and a start asks twice
 def of_run(checkpoint: Path, changed: int) -> View:
     """Read what the saved config of a run says, and what was found in its data. `changed`: when the file was."""
-    config = as_found(file.read(checkpoint)["run"]["config"])
+    config = as_found(read_checkpoint(checkpoint)["run"]["config"])
     data = config["data"]
     mean, std, size = (followed(data.get(key), config) for key in ("mean", "std", "image_size"))
     crop = ((config.get("crop") or {}).get("train") or {}).get("interpolation") or data.get("interpolation")

@@ -45,7 +45,7 @@ FORM = Form(
         "mlp": "gelu",
         "position": "learned_rotary_registers",
         "pre_norm": False,
+        "pool": "cls",
     },
-    pool="cls",
     read_off=read_off,
 )

@@ -208,7 +208,7 @@ def test_a_batch_that_cannot_be_fetched_is_a_dead_worker_but_for_what_a_worker_r
 def test_other_errors_are_refusals_as_before():
     assert isinstance(as_refusal(OSError(errno.ENOSPC, "full", "x")), StorageError)
     assert isinstance(as_refusal(ConfigError("wrong")), ConfigError)
-    assert as_refusal(OSError(errno.EIO, "broken")) is None
+    assert as_refusal(OSError(errno.EINVAL, "wrong")) is None
     assert as_refusal(KeyError("bug")) is None
 
 

@@ -14,7 +14,7 @@ from vitlab.data import Listing
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, DataError
 
-SUFFIXES = [".csv", ".parquet"]
+SUFFIXES = [".csv", ".tsv", ".parquet"]
 LETTERS = letters()
 
 
@@ -49,7 +49,8 @@ def table(tmp_path):
         else:
             rows = zip(*columns.values(), strict=True)
             lines = [columns, *(["" if value is None else str(value) for value in row] for row in rows)]
-            file.write_text("".join(",".join(line) + "\n" for line in lines))
+            separator = "\t" if suffix == ".tsv" else ","
+            file.write_text("".join(separator.join(line) + "\n" for line in lines))
         return file
 
     return write
@@ -131,7 +132,7 @@ def test_a_missing_file_is_refused(tmp_path, refused):
 
 
 def test_another_kind_of_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"table\.xlsx is neither \.csv nor \.parquet"):
+    with pytest.raises(ConfigError, match=r"table\.xlsx is neither \.csv, \.tsv nor \.parquet"):
         listing(tmp_path / "table.xlsx")
 
 
@@ -147,14 +148,14 @@ def test_a_missing_column_is_refused_with_those_that_there_are(table, suffix, ke
 def test_an_empty_value_is_refused_with_its_line(table, suffix, column, refused):
     columns = {"path": ["1", "2", "3"], "label": ["cat", "cat", "cat"]}
     columns[column][1] = None
-    line = "line 3" if suffix == ".csv" else "row 2"
+    line = "line 3" if suffix != ".parquet" else "row 2"
     refused(listing(table(suffix, **columns)), line, f"the {column} is empty")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_unknown_split_is_refused(table, suffix, refused):
     file = table(suffix, path=["1", "2"], label=["cat", "cat"], split=["train", "valid"])
-    line = "line 3" if suffix == ".csv" else "row 2"
+    line = "line 3" if suffix != ".parquet" else "row 2"
     refused(listing(file, split_column="split"), line, "'valid'", "train, val, test")
 
 
@@ -300,7 +301,7 @@ def test_texts_and_labels_do_not_mix(changes, sentence):
 def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, tmp_path):
     columns = {"path": ["1", "2"], "text": ["ab", "cab"], "split": ["train", "test"]}
     told = {"text_column": "text", "split_column": "split"}
-    line = "line 3" if suffix == ".csv" else "row 2"
+    line = "line 3" if suffix != ".parquet" else "row 2"
     missing = "data.source.text_column", "no column words", "it has path, text, split"
     refused(listing(table(suffix, **columns), text_column="words"), *missing)
     for empty in ("", "  "):

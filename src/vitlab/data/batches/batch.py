@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vitlab.data.batches.tensors import on_device
+from vitlab.data.batches.raw_batch import on_device
 from vitlab.layers import Grid, MixedGrids
 
 

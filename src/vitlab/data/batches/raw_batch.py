@@ -5,14 +5,16 @@ B batch, C channels, H W image height and width, P patch_size, N patches
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from vitlab.data.batches.tensors import on_device
 from vitlab.layers import MixedGrids, mixed_grids, patchify
+
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -101,3 +103,8 @@ def stacked(images: Sequence[Tensor], place: Tensor | None) -> Tensor:
     out = place[:size].view(len(images), *images[0].shape)
     torch.stack(list(images), out=out)
     return out
+
+
+def on_device(batch: T, device: torch.device) -> T:
+    """Copy the tensors of any kind of batch to the device; the host does not wait for those that are pinned."""
+    return apply_to_collection(batch, Tensor, lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))

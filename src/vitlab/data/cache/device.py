@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from vitlab.data.batches.raw_batch import RawBatch, Unreadable
-from vitlab.data.batches.tensors import on_device
+from vitlab.data.batches.raw_batch import RawBatch, Unreadable, on_device
 from vitlab.data.images.crop import Crops, whole
 from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import ImageSplit

@@ -10,11 +10,11 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitlab.data.batches.tensors import on_device
+from vitlab.data.batches.raw_batch import on_device
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.lost_worker import LOST, SHARED_MEMORY, lost_worker
-from vitlab.malloc import keep_freed_memory
+from vitlab.machine import keep_freed_memory
 
 MOST_WORKERS = 16
 SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied

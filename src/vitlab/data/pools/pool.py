@@ -30,6 +30,7 @@ class Pool:
     unreadable: Mapping[int, str] = {}
     draws = 0
     computed = False
+    things = "images"  # what is in it, for its user
 
     def __init__(self, targets: Targets, fingerprint: str):
         self.targets = targets
@@ -88,6 +89,8 @@ class ArrayPool(Pool):
 
 class TextPool(Pool):
     """Texts to `read`, and a text of each that is to be written."""
+
+    things = "texts"
 
     def __init__(self, read: Texts, targets: Texts):
         digest = hashlib.blake2b(read.tobytes() + b"\0" + targets.tobytes(), digest_size=8)

@@ -54,25 +54,27 @@ def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) ->
         pool = pools["train"] if split in carved else pools[split]
         parts[split] = pool, carved.get(split, np.arange(len(pool)))
         if not len(parts[split][1]):
-            raise DataError(remedy(split, pools["train"].targets, missing))
+            raise DataError(remedy(split, pools["train"], missing))
     return parts
 
 
-def remedy(empty: str, targets: Targets, fractions: dict[str, float]) -> str:
-    """Say that a split holds no image, and with which fractions none would be empty. `fractions`: those of the splits
-    that are carved."""
+def remedy(empty: str, training: Pool, fractions: dict[str, float]) -> str:
+    """Say that a split is empty, and with which fractions none would be. `fractions`: those of the splits that are
+    carved from the training pool."""
+    targets, things = training.targets, training.things
+    none = f"the {empty} split holds no {things.removesuffix('s')}"
     if empty not in fractions and empty != "train":
-        return f"the {empty} split holds no image; see its folder"
+        return f"{none}; see its {'folder' if things == 'images' else 'file'}"
     for tried in candidates(empty, fractions):
         parts = carve(targets, {"train": 1 - sum(tried.values()), **tried})
         if all(map(len, parts.values())):
             changed = {split: f for split, f in tried.items() if f != fractions[split]}
             words = " ".join(f"data.split.{split}_fraction={fraction:g}" for split, fraction in changed.items())
-            return f"the {empty} split holds no image; set {words}"
+            return f"{none}; set {words}"
     names = ["train", *fractions]
     told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     each = f", of each class at least {len(names)}" if isinstance(targets, Classes) else ""
-    return f"{targets.num_images:,} images are too few to divide into {told}; add images{each}"
+    return f"{targets.num_images:,} {things} are too few to divide into {told}; add {things}{each}"
 
 
 def candidates(empty: str, fractions: dict[str, float]) -> Iterator[dict[str, float]]:

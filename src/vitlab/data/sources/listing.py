@@ -1,8 +1,8 @@
-"""Images named in a table: a CSV or Parquet file with a path and a label or text in each row, and perhaps a split."""
+"""Images named in a table: a CSV, TSV or Parquet file with a path and a label or text in each row, and perhaps a
+split."""
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy as np
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.labels import numbered
 from vitlab.data.pools.pool import Pool
-from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.sources.tables import READERS, place_of, read_table
-from vitlab.data.sources.vocabularies import vocabulary_for
+from vitlab.data.sources.tables import check_ending, check_filled, place_of, read_table, rows_of_splits
+from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
 from vitlab.data.targets import Answers, OneClass, SeveralTexts, Targets, Texts, multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import CharacterVocabulary
@@ -22,10 +21,10 @@ LABEL = "label"  # the column that says it, unless another is named
 
 
 class Listing:
-    """One image for each row of `file` (.csv or .parquet); the columns are named by `path_column`, `label_column` and
-    `split_column` (null: every row is for training). Relative paths lie below `root`
-    (null: the folder of the table), and no path leads out of it, unless `allow_outside`. A file that stands in several
-    rows has the same label in all of them, unless `allow_two_labels`.
+    """One image for each row of `file` (.csv, .tsv or .parquet); the columns are named by `path_column`, `label_column`
+    and `split_column` (null: every row is for training). Relative paths lie below `root` (null: the folder of the
+    table), and no path leads out of it, unless `allow_outside`. A file that stands in several rows has the same label
+    in all of them, unless `allow_two_labels`.
 
     Labels are names or whole numbers; `class_names` null: those of the training rows, sorted, numbers by their value.
     Given names are what the labels say, or what whole numbers count from 0. With a `label_separator` an image may have
@@ -60,7 +59,7 @@ class Listing:
         allow_outside: bool,
         allow_two_labels: bool,
     ):
-        self.file = Path(file)
+        self.file = check_ending(file)
         self.root = str(self.file.parent) if root is None else root
         of_labels = {"label_column": label_column, "label_separator": label_separator, "class_names": class_names}
         written = {"characters": characters, "tokenizer": tokenizer}
@@ -86,27 +85,21 @@ class Listing:
         self.allow_two_labels = allow_two_labels
         self.given_names = class_names
         self.class_names: list[str] = list(class_names or [])
-        if self.file.suffix.lower() not in READERS:
-            raise ConfigError(f"data.source.file {file} is neither .csv nor .parquet")
 
     def prepare(self) -> None:
         """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
-        if not self.file.is_file():
-            raise DataError(f"data.source.file: there is no file {self.file}; give a CSV or Parquet file")
         table = read_table(self.file, self.columns)
         key = f"{self.told}_column"
         paths, told = table["path_column"], table[key]
         questions = table.get("question_column")
-        needed = {"path_column": paths} | ({key: told} if self.separator is None else {})
-        needed |= {} if questions is None else {"question_column": questions}
-        for key, column in needed.items():
-            for row, value in enumerate(column):
-                if not value.strip():
-                    place = place_of(self.file, row)
-                    raise DataError(f"{place}: the {self.columns[key]} is empty; fill it, or remove the row")
-        splits = self._splits(table.get("split_column"), len(paths))
+        for needed in ("path_column", *([key] if self.separator is None else []), "question_column"):
+            if needed in table:
+                check_filled(self.file, self.columns[needed], table[needed])
+        splits = {"train": np.arange(len(paths))}
+        if "split_column" in table:
+            splits = rows_of_splits(self.file, self.columns["split_column"], table["split_column"])
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
         names = [self._names(words) for words in told]
@@ -142,21 +135,17 @@ class Listing:
     ) -> dict[str, Targets]:
         """Say in which tokens the texts are written, and the questions, and refuse one that they cannot write."""
         both = [texts] if questions is None else [questions, texts]
-        vocabulary = vocabulary_for(
-            (some[row] for some in both for row in splits["train"]),
-            characters=self.characters,
-            tokenizer=self.tokenizer,
-            special_tokens=self.special_tokens,
-            begin_token=self.begin_token,
+        written = (some[row] for some in both for row in splits["train"])
+        vocabulary = (
+            listed_vocabulary(CharacterVocabulary, "data.source.characters", self.characters, written)
+            if self.tokenizer is None
+            else tokenizer_vocabulary("data.source.tokenizer", self.tokenizer, self.special_tokens, self.begin_token)
         )
         if isinstance(vocabulary, CharacterVocabulary) and self.characters is None:
             self.found = {"characters": "".join(vocabulary.pieces)}
-        for row in np.concatenate(list(splits.values())):
-            try:
-                for some in both:
-                    vocabulary.encode(some[row])
-            except DataError as error:
-                raise DataError(f"{place_of(self.file, row)}: {error}; {self._remedy()}") from error
+        for some in both:
+            rows = np.concatenate(list(splits.values()))
+            check_texts(vocabulary, some, rows, lambda row: place_of(self.file, row), self._remedy())
         kind = SeveralTexts if len(np.unique(images)) < len(images) else Texts
         targets: dict[str, Targets] = {}
         for split, rows in splits.items():
@@ -206,19 +195,6 @@ class Listing:
                     "remove one, or set data.source.allow_two_labels=true"
                 )
         return images
-
-    def _splits(self, column: Sequence[str] | None, length: int) -> dict[str, np.ndarray]:
-        """Find the rows of each split."""
-        if column is None:
-            return {"train": np.arange(length)}
-        numbers = {split: number for number, split in enumerate(SPLITS)}
-        values = np.array([numbers.get(value, -1) for value in column])
-        for row in np.flatnonzero(values < 0)[:1]:
-            raise DataError(
-                f"{place_of(self.file, row)}: the {self.columns['split_column']} is '{column[row]}', and "
-                f"may be {', '.join(SPLITS)}"
-            )
-        return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(values == number))}
 
 
 def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Shards, as `python src/pack.py` writes or indexes them: on a disk, in an object store or behind a web server."""
 
-import os
-import tempfile
+import shlex
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, r
 from vitlab.data.targets import classes_in
 from vitlab.errors import DataError
 from vitlab.invocation import typed
+from vitlab.machine import cache_folder
 
 
 class Shards:
@@ -52,7 +52,7 @@ class Shards:
         except DataError as error:
             raise DataError(
                 f"data.source.root: {error}; {typed('pack')} output=DIR packs a data set, and "
-                f"{typed('pack')} index={self.root} makes the index of tars that are there"
+                f"{typed('pack')} {shlex.quote(f'index={self.root}')} makes the index of tars that are there"
             ) from error
         return read_index(content, place)
 
@@ -72,7 +72,10 @@ class Shards:
         if isinstance(files, LocalFiles):
             path = Path(files.root, entry["index"])
         else:
-            path = cache_folder() / f"{entry['digest']}.safetensors"
+            folder = cache_folder("shards")
+            if folder is None:
+                raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME")
+            path = folder / f"{entry['digest']}.safetensors"
             if not path.is_file():
                 write_whole(path, files.whole(entry["index"]))
         if not path.is_file():
@@ -80,20 +83,6 @@ class Shards:
         if not path.stat().st_size or digest_of(np.memmap(path, mode="r").data) != entry["digest"]:
             raise DataError(f"{path}, the index of a split, is damaged; restore it, or remove it if it is a copy")
         return path
-
-
-def cache_folder() -> Path:
-    """Give where indexes of remote sets are kept: a temporary folder where there is no home to write to."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for parent in (home, tempfile.gettempdir()):
-        folder = Path(parent, "vitlab", "shards")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME to one")
 
 
 class ShardPool(Pool):

@@ -1,71 +1,97 @@
-"""Read columns of a CSV or Parquet file, as text."""
+"""Read columns of a CSV, TSV or Parquet file, as text."""
 
 import csv
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from vitlab.data.pools.split_names import SPLITS
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 MOST_LETTERS = 2**20  # of a line
 NO_TEXT = re.compile("[\udc80-\udcff]")  # bytes that stand for themselves
+SEPARATORS = {".csv": (",", "commas"), ".tsv": ("\t", "tabs")}
+
+Column = str | int  # its name, or its number from 1
 
 
-def read_table(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
-    """Read the columns, which are named by keys of data.source. Raises DataError for a file that cannot be read and for
-    a column that is missing or holds no text, and ConfigError without pyarrow."""
+class Layout(NamedTuple):
+    """Say how a CSV or TSV file is written: whether its first row names the columns, and whether a value may be quoted;
+    where that is open, `quoted_key` sets it."""
+
+    header: bool = True
+    quoted: bool = True
+    quoted_key: str | None = None
+
+
+NAMED = Layout()
+
+
+def read_table(
+    file: Path, columns: Mapping[str, Column], layout: Layout = NAMED, key: str = "file"
+) -> dict[str, list[str]]:
+    """Read the columns, each under the key of data.source that names it, as `key` does the file. Raises DataError for a
+    file that cannot be read and for a column that is missing or holds no text, and ConfigError without pyarrow."""
+    if not file.is_file():
+        raise DataError(f"data.source.{key}: there is no file {file}; give a CSV, TSV or Parquet file")
     try:
-        return READERS[file.suffix.lower()](file, columns)
+        return READERS[file.suffix.lower()](file, columns, layout)
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {in_one_line(error)}") from error
 
 
-def place_of(file: Path, row: int) -> str:
-    """Say where a row stands: by the line of a CSV file, since rows may be blank or take several lines."""
-    if file.suffix.lower() != ".csv":
+def place_of(file: Path, row: int, layout: Layout = NAMED) -> str:
+    """Say where a row stands: by the line of a text file, since rows may be blank or take several lines."""
+    if file.suffix.lower() not in SEPARATORS:
         return f"{file}, row {row + 1}"
-    line, _ = next(islice(rows_of(file), row + 1, None))  # behind the header
+    line, _ = next(islice(rows_of(file, layout), row + layout.header, None))
     return f"{file}, line {line}"
 
 
-def read_csv(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+def read_lines(file: Path, columns: Mapping[str, Column], layout: Layout) -> dict[str, list[str]]:
     """Read the columns as they are written. Raises DataError for a missing column, for a row of another length, and for
     what is no UTF-8 text, but for a path, which may be any bytes."""
-    rows = rows_of(file)
-    _, header = next(rows, (1, []))
-    check_columns(file, columns, header)
-    places = [header.index(column) for column in columns.values()]
+    _, first = next(rows_of(file, layout), (1, []))
+    places = places_of(file, columns, first)
     table: list[list[str]] = [[] for _ in places]
-    for line, row in rows:
-        if len(row) != len(header):
-            raise DataError(f"{file}, line {line}: {len(row)} values for {len(header)} columns; quote the commas")
+    for line, row in islice(rows_of(file, layout), int(layout.header), None):
+        if len(row) != len(first):
+            separators = SEPARATORS[file.suffix.lower()][1]
+            advice = f"quote the {separators}" if layout.quoted else f"take out the {separators} that are of a value"
+            raise DataError(f"{file}, line {line}: {len(row)} values for {len(first)} columns; {advice}")
         for key, values, place in zip(columns, table, places, strict=True):
             if NO_TEXT.search(row[place]) and key != "path_column":
-                raise DataError(f"{file}, line {line}: the {columns[key]} is no UTF-8 text; save the table in UTF-8")
+                raise DataError(
+                    f"{file}, line {line}: the {named(columns[key])} is no UTF-8 text; save the table in UTF-8"
+                )
             values.append(row[place])
     return dict(zip(columns, table, strict=True))
 
 
-def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
+def rows_of(file: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line that it begins in. Raises DataError for one that does not
     end, or has letters behind closed quotes."""
-    rows, line = csv.reader(lines_of(file), strict=True), 1
+    separator, _ = SEPARATORS[file.suffix.lower()]
+    own: Any = {} if layout.quoted else {"quoting": csv.QUOTE_NONE}
+    rows, line = csv.reader(lines_of(file), delimiter=separator, strict=True, **own), 1
     try:
         for row in rows:
             if row:
                 yield line, row
             line = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{file}, line {line}: {error}; close quotes where the value ends, write one within it twice, and shorten "
-            "what is too long"
-        ) from error
+        advice = "close quotes where the value ends, write one within it twice, and shorten what is too long"
+        if layout.quoted and layout.quoted_key is not None:
+            advice += f"; or set {layout.quoted_key}=false, where quotes are letters as any other"
+        raise DataError(f"{file}, line {line}: {error}; {advice}") from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -79,7 +105,7 @@ def lines_of(file: Path) -> Iterator[str]:
             yield line
 
 
-def read_parquet(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+def read_parquet(file: Path, columns: Mapping[str, Column], layout: Layout) -> dict[str, list[str]]:
     """Read the columns as text; "" for null. Raises DataError for a missing column and for one that holds neither text
     nor whole numbers, and ConfigError without pyarrow."""
     try:
@@ -88,13 +114,13 @@ def read_parquet(file: Path, columns: dict[str, str]) -> dict[str, list[str]]:
     except ImportError as error:
         raise ConfigError(f"data.source.file {file}: Parquet needs pyarrow; pip install pyarrow") from error
     try:
-        schema = parquet.read_schema(file)
-        check_columns(file, columns, schema.names)
-        table = parquet.read_table(file, columns=list(dict.fromkeys(columns.values())))
+        names = parquet.read_schema(file).names
+        wanted = [names[place] for place in places_of(file, columns, names)]
+        table = parquet.read_table(file, columns=list(dict.fromkeys(wanted)))
     except pyarrow.ArrowException as error:
         raise ValueError(error) from error
-    read = {key: table.column(column).to_pylist() for key, column in columns.items()}
-    return {key: list(texts(values, f"{file}: column {columns[key]}")) for key, values in read.items()}
+    read = {key: (name, table.column(name).to_pylist()) for key, name in zip(columns, wanted, strict=True)}
+    return {key: list(texts(values, f"{file}: column {name}")) for key, (name, values) in read.items()}
 
 
 def texts(values: Iterable[Any], place: str) -> Iterable[str]:
@@ -106,10 +132,48 @@ def texts(values: Iterable[Any], place: str) -> Iterable[str]:
         yield "" if value is None else str(value)
 
 
-def check_columns(file: Path, columns: dict[str, str], present: Sequence[str]) -> None:
+def places_of(file: Path, columns: Mapping[str, Column], present: Sequence[str]) -> list[int]:
+    """Find the columns among those that are present. Raises DataError for one that is missing, or there twice."""
+    places = []
     for key, column in columns.items():
-        if column not in present:
-            raise DataError(f"data.source.{key}: {file} has no column {column}; it has {', '.join(present) or 'none'}")
+        if isinstance(column, int) and not 1 <= column <= len(present):
+            raise DataError(f"data.source.{key}: {file} has no column {column}; it has {len(present)}")
+        if isinstance(column, str) and present.count(column) != 1:
+            there = f"has {present.count(column)} columns" if column in present else "has no column"
+            raise DataError(f"data.source.{key}: {file} {there} {column}; it has {', '.join(present) or 'none'}")
+        places.append(column - 1 if isinstance(column, int) else present.index(column))
+    return places
 
 
-READERS = {".csv": read_csv, ".parquet": read_parquet}
+def named(column: Column) -> str:
+    return column if isinstance(column, str) else f"text in column {column}"
+
+
+def check_ending(file: str, key: str = "file") -> Path:
+    """Give the path of a table. Raises ConfigError for a file of another kind than `READERS` takes."""
+    *others, last = READERS
+    if Path(file).suffix.lower() not in READERS:
+        raise ConfigError(f"data.source.{key} {file} is neither {', '.join(others)} nor {last}")
+    return Path(file)
+
+
+def check_filled(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> None:
+    """Raise DataError, which names the row, for a value that is empty."""
+    for row, value in enumerate(values):
+        if not value.strip():
+            place = place_of(file, row, layout)
+            raise DataError(f"{place}: the {named(column)} is empty; fill it, or remove the row")
+
+
+def rows_of_splits(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> dict[str, np.ndarray]:
+    """Find the rows of each split, which the values of a column say. Raises DataError for another value."""
+    numbers = {split: number for number, split in enumerate(SPLITS)}
+    found = np.array([numbers.get(value, -1) for value in values])
+    for row in np.flatnonzero(found < 0)[:1]:
+        raise DataError(
+            f"{place_of(file, row, layout)}: the {named(column)} is '{values[row]}', and may be {', '.join(SPLITS)}"
+        )
+    return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(found == number))}
+
+
+READERS = {".csv": read_lines, ".tsv": read_lines, ".parquet": read_parquet}

@@ -1,33 +1,42 @@
-"""Choose the tokens that texts of one's own are written in."""
+"""Choose the tokens that texts of one's own are written in, and refuse a text that they cannot write."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from vitlab.errors import CheckpointError, ConfigError, DataError
-from vitlab.vocabulary import BegunVocabulary, CharacterVocabulary, TokenizerVocabulary, Vocabulary
+from vitlab.vocabulary import BegunVocabulary, ListedVocabulary, TokenizerVocabulary, Vocabulary
 
 
-def vocabulary_for(
-    texts: Iterable[str],
-    *,
-    characters: str | None,
-    tokenizer: str | None,
-    special_tokens: Sequence[str],
-    begin_token: bool,
-) -> Vocabulary:
+def tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str], begin_token: bool) -> Vocabulary:
     """Take the pieces of a tokenizer's file, whose `special_tokens` begin, end and fill up a text, `begin_token`: also
-    where it is read; or the characters that are given; or those that occur in the texts. Raises DataError for a file
-    that is no tokenizer, or has no such tokens, and ConfigError for characters that are given twice."""
-    if tokenizer is not None:
-        begin, end, padding = special_tokens
-        try:
-            kind = BegunVocabulary if begin_token else TokenizerVocabulary
-            return kind.from_file(Path(tokenizer), begin=begin, end=end, padding=padding)
-        except CheckpointError as error:
-            raise DataError(f"data.source.tokenizer={tokenizer}: {error}") from error
-    if characters is None:
-        return CharacterVocabulary.found_in(texts)
+    where it is read. Raises DataError, which names the key, for a file that is no tokenizer, or has no such tokens."""
+    begin, end, padding = special_tokens
     try:
-        return CharacterVocabulary(characters)
+        kind = BegunVocabulary if begin_token else TokenizerVocabulary
+        return kind.from_file(Path(file), begin=begin, end=end, padding=padding)
+    except CheckpointError as error:
+        raise DataError(f"{key}={file}: {error}") from error
+
+
+def listed_vocabulary(
+    kind: type[ListedVocabulary], key: str, pieces: Sequence[str] | None, texts: Iterable[str]
+) -> ListedVocabulary:
+    """Take the pieces that are given, or, where these are None, those that occur in the texts. Raises ConfigError,
+    which names the key, for pieces that are given twice."""
+    if pieces is None:
+        return kind.found_in(texts)
+    try:
+        return kind(pieces)
     except ConfigError as error:
-        raise ConfigError(f"data.source.characters: {error}") from error
+        raise ConfigError(f"{key}: {error}") from error
+
+
+def check_texts(
+    vocabulary: Vocabulary, texts: Sequence[str], rows: Iterable[int], place: Callable[[int], str], remedy: str
+) -> None:
+    """Raise DataError, which names its place, for a text in one of the rows that the vocabulary cannot write."""
+    for row in rows:
+        try:
+            vocabulary.encode(texts[row])
+        except DataError as error:
+            raise DataError(f"{place(row)}: {error}; {remedy}") from error

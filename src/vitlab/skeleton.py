@@ -1,4 +1,4 @@
-"""Make a model without values: shapes only, to be run at no cost."""
+"""Make a model without values: its structure and shapes alone, at no cost."""
 
 import copy
 

@@ -1,0 +1,99 @@
+"""Compose the config of a command with Hydra, and nothing more: Hydra's own application would make folders and write
+files before a check has passed."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from hydra import initialize_config_dir, version
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobRuntime
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from vitlab.config.home import CONF, OF_THE_USER
+from vitlab.config.recipe import fit
+from vitlab.errors import ConfigError
+
+READ = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweeper", "hydra.searchpath", "hydra.mode")  # keys of Hydra
+CHECKED_LATER = ("hydra/sweeper", "hydra/launcher")  # of a sweep
+OF_LIGHTNING = ("hydra.job.name", "hydra.output_subdir")  # its launcher gives these to the processes that it starts
+
+
+@contextmanager
+def hydra_of(command: str, config_dir: str | None = None) -> Iterator[None]:
+    """Initialize Hydra for one command, which finds configs in `config_dir`, too. Any other user of Hydra in this
+    process finds it afterwards as it was."""
+    hydra, config, runtime = GlobalHydra.instance(), HydraConfig.instance(), JobRuntime.instance()
+    theirs, their_config, their_base, their_job = hydra.hydra, config.cfg, version.getbase(), runtime.conf.get("name")
+    hydra.clear()
+    OF_THE_USER[:] = [] if config_dir is None else [os.path.abspath(config_dir)]
+    try:
+        with initialize_config_dir(str(CONF), job_name=command, version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra, config.cfg = theirs, their_config
+        version.VersionBase.instance().version_base = their_base
+        runtime.set("name", their_job)
+
+
+def config_loader() -> ConfigLoader:
+    """Return the loader of the command for which Hydra is initialized."""
+    return GlobalHydra.instance().config_loader()
+
+
+class Composed(NamedTuple):
+    """A config with the node `hydra`, which holds folders, choices and the mode, and a note for the user, or ""."""
+
+    cfg: DictConfig
+    note: str
+
+
+def compose(name: str, words: Sequence[str], *, multirun: bool = False) -> Composed:
+    """Compose conf/<name>.yaml with overrides. A sweep is asked for by `multirun`, or by a study. Raises ConfigError,
+    HydraException and OmegaConfBaseException."""
+
+    def load(sweep: bool) -> DictConfig:
+        return config_loader().load_configuration(name, list(words), RunMode.MULTIRUN if sweep else RunMode.RUN)
+
+    expected = multirun or any(word.startswith("study=") for word in words)
+    cfg = load(expected)
+    sweep = multirun or cfg.hydra.mode == RunMode.MULTIRUN
+    if sweep != expected:
+        cfg = load(sweep)
+    note = fit(cfg, words, config_loader())
+    cfg.hydra.mode = RunMode.MULTIRUN if sweep else RunMode.RUN
+    HydraConfig.instance().set_config(cfg)  # the name of a run refers to its choices
+    return Composed(cfg, note)
+
+
+def is_sweep(cfg: DictConfig) -> bool:
+    """Whether a composed config asks for a sweep."""
+    return bool(cfg.hydra.mode == RunMode.MULTIRUN)
+
+
+def check_hydra_keys(cfg: DictConfig) -> None:
+    """Raise ConfigError for a key of Hydra that nothing reads."""
+    for word in cfg.hydra.overrides.hydra:
+        key = word.lstrip("+~").partition("=")[0]
+        if not key.startswith((*READ, *CHECKED_LATER, *OF_LIGHTNING)):
+            raise ConfigError(f"{key} is not read; the keys of Hydra that are: {', '.join(READ)}")
+
+
+def shown(cfg: DictConfig, part: str, package: str | None, resolve: bool) -> str:
+    """Write a composed config as YAML: the `part` "job", "hydra" or "all", or the node `package` of it. Raises
+    ConfigError for a node that there is none of."""
+    hydra = {"job": (False,), "hydra": (True,), "all": (False, True)}[part]
+    whole: Any = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if (key == "hydra") in hydra])
+    if package in (None, "_global_"):
+        chosen, head = whole, ""
+    else:
+        chosen, head = OmegaConf.select(whole, str(package)), f"# @package {package}\n"
+        if chosen is None:
+            raise ConfigError(f"--package={package}: there is no {package} in the config")
+    if not OmegaConf.is_config(chosen):
+        return f"{chosen}\n"
+    return head + OmegaConf.to_yaml(chosen, resolve=resolve)

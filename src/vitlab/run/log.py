@@ -1,0 +1,45 @@
+"""Write train.log, the log of a run: its start, every validation and the result, with the time, or why it ended."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vitlab.config.refusals import as_refusal
+from vitlab.run.start import Start
+
+LOG = logging.getLogger(__name__)
+FILE = "train.log"
+FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
+
+
+class WithoutSecrets(logging.Formatter):
+    """Format a record, with its traceback, as it may be kept."""
+
+    def __init__(self, start: Start):
+        super().__init__(FORMAT)
+        self.kept = start.kept
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.kept.text(super().format(record))
+
+
+@contextmanager
+def logged(start: Start, first_process: bool) -> Iterator[None]:
+    """While the run is at work, write to its train.log what vitlab logs, and warnings of libraries."""
+    if not first_process:
+        yield
+        return
+    handler = logging.FileHandler(start.folder / FILE, encoding="utf-8")
+    handler.setFormatter(WithoutSecrets(start))
+    root, ours = logging.getLogger(), logging.getLogger("vitlab")
+    root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    except Exception as error:
+        refusal = as_refusal(error)
+        LOG.info("%s: %s", type(refusal or error).__name__, refusal or error, exc_info=None if refusal else error)
+        raise
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,137 @@
+"""Give the commands to go on with after a run, as they can be typed: about a file, text or question of its data."""
+
+import os
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+
+import numpy as np
+from PIL import Image
+
+from vitlab.atomic_files import write_whole
+from vitlab.checkpoints.run_folder import find_model, has_state
+from vitlab.config.arguments import as_typed
+from vitlab.config.nodes import Node
+from vitlab.config.stated import changed_values, encoder_of
+from vitlab.data import DataModule
+from vitlab.data.images.decoding import DAMAGE
+from vitlab.data.targets import Classes, SeveralClasses
+from vitlab.errors import CheckpointError
+from vitlab.invocation import path_from_here, typed
+from vitlab.models import Transformer
+from vitlab.run.parts import Parts
+from vitlab.run.start import Start
+from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
+from vitlab.tasks.supervised import Supervised
+
+MOST = 1000  # samples among which one is looked for
+SHORT = 60  # letters of a text that is printed rather than a longer one
+SAMPLE = "test_image"  # the name of a file
+NO_ARCHITECTURE = ("initialization", "head_", "drop_", "attn_drop_rate", "pretrained", "published")
+OF_THE_MACHINE = ("loading", "cache", "order", "global_batch_size", "device_batch_size")
+
+
+def next_steps(start: Start, parts: Parts) -> dict[str, str]:
+    """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
+    folder, task, run = start.folder, parts.task, str(path_from_here(start.folder))
+    told = {"folder": run}
+    if (folder / "pictures").is_dir():
+        told["pictures"] = str(path_from_here(folder / "pictures"))
+    try:
+        find_model(folder)
+    except CheckpointError:
+        return told
+    told["evaluate"] = f"{typed('evaluate')} {as_typed('run', run)}"
+    if isinstance(task, Supervised | TextGeneration | Contrastive):
+        words = [as_typed("run", run), *words_to_predict(parts.datamodule, task, folder)]
+        told["predict"] = " ".join([typed("predict"), *words])
+    else:
+        words = [*words_to_fine_tune(start, parts), as_typed("model.pretrained", run)]
+        told["fine-tune"] = " ".join([typed("train"), *words])
+    if has_state(folder):
+        told["go on"] = f"{typed('train')} {as_typed('resume', run)} {twice_as_long(start.cfg.trainer)}"
+    return told
+
+
+def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[str]:
+    """Name a sample of the test; an image that is no file becomes one, in the run's folder."""
+    split = datamodule.splits["test"]
+    if isinstance(task.model, Transformer):
+        texts = [text for text in split.read.values[:MOST] if can_be_typed(text) and not os.path.exists(text)]
+        text = min(texts, key=lambda text: ("\n" in text, len(text) > SHORT), default=None)  # the first of the best
+        return ["texts=<a text, or a file of lines>" if text is None else as_typed("texts", text)]
+    places = [k for k in range(min(len(split), MOST)) if k not in datamodule.skipped["test"]]
+    file = file_of(split, places) or written_file(split, places, folder)
+    words = ["images=<file, folder or glob>" if file is None else as_typed("images", file)]
+    if isinstance(task, Answering):
+        questions = (asked for k in places if can_be_typed(asked := split.asked(k)))
+        words += [as_typed("question", question) for question in islice(questions, 1)]
+    if isinstance(task, Contrastive) and not task.has_classes:
+        labels = list(islice(labels_of(split, places, task), 2))
+        words.append(as_typed("labels", labels if len(labels) == 2 else ["cat", "dog"]))
+    return words
+
+
+def can_be_typed(text: str) -> bool:
+    """Whether a terminal shows all of a text, and changes nothing in it."""
+    return all(letter.isprintable() or letter == "\n" or category(letter) == "Zs" for letter in text)
+
+
+def file_of(split: Any, places: list[int]) -> str | None:
+    """Find a file with a name that can be typed."""
+    return next((name for k in places if (name := split.name(k)).isprintable() and os.path.isfile(name)), None)
+
+
+def written_file(split: Any, places: list[int], folder: Path) -> str | None:
+    """Write an image as it is stored to a file. None for one that no kind of file holds."""
+    try:
+        stored = split.pool.load(int(split.indices[places[0]]))
+        content = BytesIO() if isinstance(stored, np.ndarray) else BytesIO(stored)
+        if isinstance(stored, np.ndarray):
+            Image.fromarray(stored[..., 0] if stored.shape[2:] == (1,) else stored).save(content, "PNG")
+        file = folder / f"{SAMPLE}.{str(Image.open(content).format).lower()}"
+    except (*DAMAGE, TypeError, IndexError):
+        return None
+    write_whole(file, content.getvalue())
+    return str(path_from_here(file))
+
+
+def labels_of(split: Any, places: list[int], task: Contrastive) -> Iterator[str]:
+    """Yield texts that the model tells apart, and has room for in every template."""
+    read = set()
+    for text in (split.words(k, []).strip() for k in places):
+        fits = all(len(task.vocabulary.encode(t.replace("{}", text))) <= task.max_length for t in task.templates)
+        pieces = tuple(task.vocabulary.encode(text))
+        if can_be_typed(text) and fits and pieces not in read:
+            read.add(pieces)
+            yield text
+
+
+def words_to_fine_tune(start: Start, parts: Parts) -> list[str]:
+    """Name the model that a pre-trained encoder is, and its data, where these have classes."""
+    cfg, targets = start.cfg, parts.datamodule.targets
+    encoder = encoder_of(start.choices["model"])
+    words = ["model=<the encoder's>"]
+    if encoder is not None:
+        words = [f"model={encoder}", *changes("model", encoder, cfg.model.encoder, NO_ARCHITECTURE)]
+    if not isinstance(targets, Classes):
+        return [*words, "data=<images with classes>"]
+    data = start.choices["data"]
+    task = ["task=multilabel"] if isinstance(targets, SeveralClasses) else []
+    return [*task, *words, f"data={data}", *changes("data", data, cfg.data, OF_THE_MACHINE)]
+
+
+def changes(group: str, option: str, node: Node, but: tuple[str, ...]) -> list[str]:
+    """Write what a node of the run has in place of what its option states, but for keys that begin so."""
+    values = changed_values(group, option, node)
+    return [as_typed(f"{group}.{key}", value) for key, value in values.items() if not key.startswith(but)]
+
+
+def twice_as_long(trainer: Node) -> str:
+    """Give the override that makes a run twice as long."""
+    if trainer.max_steps >= 0:
+        return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"
+    return f"trainer.max_epochs={2 * trainer.max_epochs}"
