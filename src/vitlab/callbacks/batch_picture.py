@@ -11,6 +11,7 @@ from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch, View
 from vitlab.layers import MixedGrids, unpatchify
+from vitlab.ranges import Count
 
 NAMED = 4  # classes of an image
 COLUMNS = 8
@@ -19,9 +20,7 @@ COLUMNS = 8
 class BatchPicture(Callback):
     """Saves pictures/training_batch.png, up to `num_images` images with their labels, and logs it."""
 
-    def __init__(self, *, num_images: int):
-        if num_images < 1:
-            raise ValueError(f"num_images {num_images} is not at least 1")
+    def __init__(self, *, num_images: Count):
         self.num_images = num_images
 
     def on_train_batch_start(

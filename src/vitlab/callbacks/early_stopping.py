@@ -6,12 +6,14 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 
+from vitlab.ranges import Natural
+
 
 class EarlyStopping(callbacks.EarlyStopping):
     """Lightning's early stopping, but with the patience of the config rather than the checkpoint's. A run that was
     killed after it had stopped does not train on. `patience` counts validations without a better value of `monitor`."""
 
-    def __init__(self, *, monitor: str, mode: str, patience: int, check_on_train_epoch_end: bool):
+    def __init__(self, *, monitor: str, mode: str, patience: Natural, check_on_train_epoch_end: bool):
         if patience < 0:
             raise ValueError(f"patience {patience} is negative")
         super().__init__(monitor, mode=mode, patience=patience, check_on_train_epoch_end=check_on_train_epoch_end)

@@ -4,19 +4,13 @@ from typing import Any
 
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.errors import ConfigError
+from vitlab.ranges import Decay, Natural
 
 
 class EMA(WeightAverage):
-    """θ̄ ← decay·θ̄ + (1 - decay)·θ after every optimizer step from `start_step` on.
+    """θ̄ ← decay·θ̄ + (1 - decay)·θ after every optimizer step from `start_step` on."""
 
-    Raises ValueError for a decay outside (0, 1).
-    """
-
-    def __init__(self, *, decay: float, start_step: int):
-        if not 0 < decay < 1:
-            raise ValueError(f"ema decay {decay} is not between 0 and 1")
-        if start_step < 0:
-            raise ValueError(f"ema start_step {start_step} is negative")
+    def __init__(self, *, decay: Decay, start_step: Natural):
         super().__init__()
         self.decay = decay
         self.start_step = start_step

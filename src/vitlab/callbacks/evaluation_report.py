@@ -15,6 +15,7 @@ from vitlab.callbacks.per_class import per_class, tell
 from vitlab.data import TextDataModule
 from vitlab.data.targets import SeveralClasses, Texts
 from vitlab.distributed.gathering import gathered
+from vitlab.ranges import Count
 
 
 class EvaluationReport(Callback):
@@ -23,9 +24,7 @@ class EvaluationReport(Callback):
     of each class where an image may have several, or how many texts are right), and the `num_worst` samples of the
     highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
-    def __init__(self, *, num_worst: int):
-        if num_worst < 1:
-            raise ValueError(f"num_worst {num_worst} is not at least 1")
+    def __init__(self, *, num_worst: Count):
         self.num_worst = num_worst
         self.rows: list[torch.Tensor] = []
 

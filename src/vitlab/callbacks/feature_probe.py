@@ -16,6 +16,7 @@ from vitlab.data.targets import OneClass
 from vitlab.distributed.gathering import gathered
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
+from vitlab.ranges import Count, Positive, Seed
 from vitlab.seeding import counted_seed
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
@@ -34,22 +35,14 @@ class FeatureProbe(Callback):
     def __init__(
         self,
         *,
-        every_n_epochs: int,
-        max_train: int | None,
-        k: int,
-        temperature: float,
-        shots: list[int],
-        l2: float,
-        seed: int,
+        every_n_epochs: Count,
+        max_train: Count | None,
+        k: Count,
+        temperature: Positive,
+        shots: list[Count],
+        l2: Positive,
+        seed: Seed,
     ):
-        for key, value in {"every_n_epochs": every_n_epochs, "max_train": max_train, "k": k}.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{key} {value} is not at least 1")
-        if any(not isinstance(count, int) or count < 1 for count in shots):
-            raise ValueError(f"shots {shots} are not all whole numbers of at least 1")
-        for key, number in {"temperature": temperature, "l2": l2}.items():
-            if number <= 0:
-                raise ValueError(f"{key} {number} is not above 0")
         self.every_n_epochs = every_n_epochs
         self.max_train = max_train
         self.k = k

@@ -11,6 +11,7 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.latest_state import LatestState
 from vitlab.distributed.signals import NOTICED, STOPPING
+from vitlab.ranges import Count
 
 
 class Interrupted(SystemExit):
@@ -24,9 +25,7 @@ class Interruption(Callback):
     A second signal ends the process at once. With several processes the ranks agree at every `every_n_steps`-th step.
     """
 
-    def __init__(self, *, every_n_steps: int):
-        if every_n_steps < 1:
-            raise ValueError(f"every_n_steps {every_n_steps} is not at least 1")
+    def __init__(self, *, every_n_steps: Count):
         self.every_n_steps = every_n_steps
         self.signal: int | None = None
         self.process = os.getpid()

@@ -17,6 +17,7 @@ from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST, check_room
 from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import NonFiniteError
+from vitlab.ranges import Count, Positive
 
 AGREE = 20  # optimizer steps between two looks at the clock, where several processes must see the same
 
@@ -38,18 +39,12 @@ class LatestState(Checkpoint):
     def __init__(
         self,
         *,
-        every_n_steps: int,
-        every_n_minutes: float | None,
-        keep_every_n_steps: int | None,
+        every_n_steps: Count,
+        every_n_minutes: Positive | None,
+        keep_every_n_steps: Count | None,
         copy_to: str | None,
     ):
         super().__init__()
-        least = {"every_n_steps": every_n_steps, "keep_every_n_steps": keep_every_n_steps}
-        for name, value in least.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} {value} is not at least 1")
-        if every_n_minutes is not None and not every_n_minutes > 0:
-            raise ValueError(f"every_n_minutes {every_n_minutes} is not above 0")
         self.every_n_steps = every_n_steps
         self.every_n_minutes = every_n_minutes
         self.keep_every_n_steps = keep_every_n_steps

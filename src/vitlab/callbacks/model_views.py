@@ -11,6 +11,7 @@ from vitlab.callbacks.figures import save_figure
 from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.order.key import Key
 from vitlab.models import encoder_of
+from vitlab.ranges import Count
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import Task
 from vitlab.views import VIEWS, evaluating, gallery, likely, pick, trained_for, why_no_relevance
@@ -21,9 +22,7 @@ class ModelViews(Callback):
     evenly spaced in the tested split, as pictures/<view>.png. Print one line for a model that is no Vision Transformer,
     and for a view that this model has nothing to show for."""
 
-    def __init__(self, *, num_images: int):
-        if num_images < 1:
-            raise ValueError(f"num_images {num_images} is not at least 1")
+    def __init__(self, *, num_images: Count):
         self.num_images = num_images
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

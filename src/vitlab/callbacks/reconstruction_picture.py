@@ -16,6 +16,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.batches.raw_batch import Sample, collate
 from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
+from vitlab.ranges import Count
 from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
 from vitlab.views import pick
 from vitlab.views.capture import evaluating
@@ -29,10 +30,7 @@ class ReconstructionPicture(Callback):
     that are seen, the hidden ones predicted, and the image. After every `every_n_validations`th validation of a start,
     and of the best model after the test. Raises ConfigError for a task that predicts no patches."""
 
-    def __init__(self, *, num_images: int, every_n_validations: int):
-        for key, value in {"num_images": num_images, "every_n_validations": every_n_validations}.items():
-            if value < 1:
-                raise ValueError(f"{key} {value} is not at least 1")
+    def __init__(self, *, num_images: Count, every_n_validations: Count):
         self.num_images = num_images
         self.every_n_validations = every_n_validations
         self.validations = 0

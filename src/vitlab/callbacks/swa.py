@@ -4,6 +4,7 @@ from typing import Any
 
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.errors import ConfigError
+from vitlab.ranges import Count, Rate
 
 
 class SWA(WeightAverage):
@@ -12,14 +13,10 @@ class SWA(WeightAverage):
 
     A model with BatchNorm is evaluated with the running statistics of its newest weights, where the paper takes those
     of the mean from another pass over the data, so it does worse than it could; LayerNorm, as in ViTs, has none. A run
-    that is made longer begins its mean anew at the new start. Raises ValueError for a `start_ratio` outside [0, 1).
+    that is made longer begins its mean anew at the new start.
     """
 
-    def __init__(self, *, start_ratio: float, every_n_steps: int):
-        if not 0 <= start_ratio < 1:
-            raise ValueError(f"swa start_ratio {start_ratio} is not in [0, 1)")
-        if every_n_steps < 1:
-            raise ValueError(f"swa every_n_steps {every_n_steps} is not at least 1")
+    def __init__(self, *, start_ratio: Rate, every_n_steps: Count):
         super().__init__()
         self.start_ratio = start_ratio
         self.every_n_steps = every_n_steps

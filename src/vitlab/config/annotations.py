@@ -1,50 +1,36 @@
 """Check the values of a config against the annotations of the constructor they go to: Hydra would take
-max_epochs=abc."""
+max_epochs=abc. pydantic checks; the sentences are ours."""
 
+import functools
 import inspect
 import math
 import shlex
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
+from pydantic import AfterValidator, ConfigDict, Strict, TypeAdapter, ValidationError
 
+from vitlab.config.foreign_ranges import foreign_ranges
 from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
+from vitlab.ranges import Range
 from vitlab.spelling import instead_of
 
-PLAIN: dict[Any, tuple[tuple[type, ...], str, str]] = {  # what a value may be, what it is called, and several of it
-    int: ((int,), "a whole number", "whole numbers"),
-    float: ((float, int), "a number", "numbers"),
-    str: ((str,), "a name", "names"),
-    bool: ((bool,), "true or false", "true or false"),
-    type(None): ((type(None),), "null", "null"),
-    dict: ((dict,), "keys with values", "keys with values"),
+PLAIN: dict[Any, tuple[str, str]] = {  # what a value is called, and several of it
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("a name", "names"),
+    bool: ("true or false", "true or false"),
+    type(None): ("null", "null"),
+    dict: ("keys with values", "keys with values"),
 }
+
+
 BUILT = {"_target_": ""}  # stands for a node that another constructor makes a value of
-
-
-@dataclass(frozen=True)
-class Range:
-    """The bounds of a number, as Annotated says them: `least` and `most` are in it, `above` is not."""
-
-    least: float = -math.inf
-    most: float = math.inf
-    above: float = -math.inf
-
-    def __contains__(self, value: float) -> bool:
-        return self.least <= value <= self.most and value > self.above
-
-    def __str__(self) -> str:
-        if math.isfinite(self.above):
-            return f" above {self.above:g}"
-        if math.isfinite(self.most):
-            return f" from {self.least:.15g} to {self.most:.15g}"
-        return f" of at least {self.least:g}"
 
 
 def check_annotations(target: Callable[..., Any], node: DictConfig, key: str) -> None:
@@ -93,6 +79,7 @@ def check_kinds(target: Callable[..., Any], node: DictConfig, key: str) -> None:
     with suppress(Exception):  # an annotation of somebody else's that cannot be evaluated says nothing
         for function in constructors(target):
             hints = {**get_type_hints(function, include_extras=True), **hints}
+    hints |= foreign_ranges(target)
     for name in node:
         value = node[name]
         if OmegaConf.is_dict(value):  # what is in it, its own target reads
@@ -161,29 +148,44 @@ def members(hint: Any) -> list[Any]:
 
 def accepts(hint: Any, value: Any) -> bool:
     """Whether a plain value matches an annotation; true for annotations that cannot be checked here."""
-    return any(matches(member, value) for member in members(hint))
+    try:
+        validator(hint).validate_python(value)
+    except ValidationError:
+        return False
+    return value != "" or str not in members(hint)
 
 
-def matches(hint: Any, value: Any) -> bool:
+@functools.cache
+def validator(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(in_pydantic(hint), config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+
+
+def in_pydantic(hint: Any) -> Any:
+    """Write an annotation as pydantic checks it."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        bounds = next((extra for extra in arguments[1:] if isinstance(extra, Range)), Range())
-        return matches(arguments[0], value) and (value is None or value in bounds)
-    if origin is Literal:
-        return value in arguments and isinstance(value, bool) == any(value is one for one in (True, False))
+        return Annotated[in_pydantic(arguments[0]), *(AfterValidator(one.check) for one in bounds_of(hint))]
+    if origin in (Union, types.UnionType):
+        return Union[tuple(map(in_pydantic, arguments))]  # noqa: UP007
     if origin in (list, Sequence):
-        return isinstance(value, list) and all(accepts(arguments[0], one) for one in value)
-    if origin is dict:
-        return isinstance(value, dict)
+        return list[in_pydantic(arguments[0])]  # type: ignore[misc]
+    if origin is tuple:
+        return Annotated[tuple[tuple(map(in_pydantic, arguments))], Strict(False)]  # type: ignore[misc]
     if origin is Callable or of_ours(hint):
-        return isinstance(value, dict) and "_target_" in value
-    if hint not in PLAIN:
-        return True
-    if isinstance(value, bool):
-        return hint is bool
-    if value == "":
-        return False
-    return isinstance(value, PLAIN[hint][0])
+        return Annotated[dict, AfterValidator(built)]
+    if (origin or hint) is dict:
+        return dict
+    return hint if origin is Literal or hint in PLAIN else Any
+
+
+def built(node: dict[str, Any]) -> dict[str, Any]:
+    if "_target_" not in node:
+        raise ValueError("nothing is built")
+    return node
+
+
+def bounds_of(hint: Any) -> list[Range]:
+    return [extra for extra in get_args(hint)[1:] if isinstance(extra, Range)]
 
 
 def of_ours(hint: Any) -> bool:
@@ -199,16 +201,16 @@ def describe(hint: Any, several: bool = False) -> str:
 def in_words(hint: Any, several: bool) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        bounds = next((extra for extra in arguments[1:] if isinstance(extra, Range)), "")
-        return f"{in_words(arguments[0], several)}{bounds}"
+        return " ".join([in_words(arguments[0], several), *map(str, bounds_of(hint))])
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin in (list, Sequence):
         return f"a list of {describe(arguments[0], several=True)}"
+    if origin is tuple:
+        return f"a list of {len(arguments)} {describe(arguments[0], several=True)}"
     if origin is Callable or of_ours(hint):
         return "what a _target_ builds"
-    _, one, many = PLAIN[origin or hint]
-    return many if several else one
+    return PLAIN[origin or hint][several]
 
 
 def shown(value: Any) -> str:

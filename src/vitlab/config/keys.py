@@ -13,16 +13,15 @@ from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.annotations import Range, check_annotations, check_value, shown, unknown_key
+from vitlab.config.annotations import check_annotations, check_value, shown, unknown_key
 from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
 from vitlab.config.refusals import not_chosen
 from vitlab.errors import ConfigError
+from vitlab.ranges import Count, Natural, Positive, Range, Seed, Unsigned
 
-Count = Annotated[int, Range(least=1)]
+Exponent = Annotated[float, Range(least=-100, most=100)]
 Batch = Count | Literal["auto"]
-Seed = Annotated[int, Range(least=0, most=2**32 - 1)]
-Positive = Annotated[float, Range(above=0)]
 
 
 @dataclass(kw_only=True)
@@ -59,7 +58,7 @@ class Train:
 @dataclass(kw_only=True)
 class Preview(Train):
     num_images: Count
-    same: Annotated[int, Range(least=0)]
+    same: Natural
     output: str | None
     overwrite: bool
 
@@ -67,7 +66,7 @@ class Preview(Train):
 @dataclass(kw_only=True)
 class Check(Train):
     memory_gib: Positive | None
-    seconds: Annotated[float, Range(least=0)]
+    seconds: Unsigned
 
 
 @dataclass(kw_only=True)
@@ -78,7 +77,7 @@ class Evaluate:
     overwrite: bool
     num_worst: Count
     beam_width: Count | None
-    length_penalty: Annotated[float, Range(least=0)] | None
+    length_penalty: Unsigned | None
     templates: list[str] | None
     data: dict
     trainer: dict
@@ -94,7 +93,7 @@ class Predict:
     labels: list[str] | None
     templates: list[str] | None
     beam_width: Count | None
-    length_penalty: Annotated[float, Range(least=0)] | None
+    length_penalty: Unsigned | None
     batch_size: Count
     output: str | None
     overwrite: bool
@@ -148,7 +147,7 @@ class Probe(Frozen):
     temperature: Positive
     shots: list[Count]
     draws: Count
-    l2_exponents: list[Annotated[float, Range(least=-100, most=100)]]
+    l2_exponents: list[Exponent]
     output: str | None
     overwrite: bool
 
@@ -188,7 +187,7 @@ class Sweeps:
 @dataclass(kw_only=True)
 class Pack:
     output: str | None
-    shard_size: float
+    shard_size: Positive
     shorter_side: Count | None
     longest_side: Count | None
     index: str | None

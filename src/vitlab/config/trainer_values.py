@@ -1,14 +1,11 @@
 """Refuse values of the trainer that Lightning would take, before Lightning is imported."""
 
+from vitlab.config.annotations import check_value
+from vitlab.config.foreign_ranges import TRAINER
 from vitlab.config.found import OPEN
 from vitlab.config.nodes import Node
 from vitlab.errors import ConfigError
 
-LEAST = {  # least values of numbers that Lightning does not check
-    **dict.fromkeys(("log_every_n_steps", "check_val_every_n_epoch", "num_nodes"), 1),
-    **dict.fromkeys(("min_epochs", "min_steps", "reload_dataloaders_every_n_epochs"), 0),
-    **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), -1),
-}
 OURS = {  # keys of the trainer that a run sets itself
     "default_root_dir": "a run writes to hydra.run.dir",
     "logger": "loggers are chosen by logger=",
@@ -20,19 +17,11 @@ PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, *
 
 def check_trainer(node: Node) -> None:
     """Raise ConfigError for what Lightning would take, and this project does otherwise or not at all."""
-    for key, least in LEAST.items():
-        value = node.get(key)
-        if isinstance(value, int | float) and value < least:
-            raise ConfigError(f"trainer.{key} {value} is not at least {least}")
-    for key in ("limit_train_batches", "val_check_interval"):
-        if node.get(key, 1) in (0, False):
-            raise ConfigError(f"trainer.{key} {node[key]} is not above 0: a number of batches, or a share from 0 to 1")
+    for key in TRAINER.keys() & node.keys():
+        check_value(TRAINER[key], node[key], f"trainer.{key}")
     for key, instead in OURS.items():
         if key in node:
             raise ConfigError(f"trainer.{key} is not read: {instead}")
-    limit = node.gradient_clip_val
-    if limit is not None and limit <= 0:
-        raise ConfigError(f"trainer.gradient_clip_val {limit} is not above 0; null clips nothing")
     if node.get("gradient_clip_algorithm") not in (None, "norm"):
         raise ConfigError("trainer.gradient_clip_algorithm: gradients are clipped by their total norm; leave it out")
     if node.get("accumulate_grad_batches", 1) != 1:

@@ -12,6 +12,7 @@ from vitlab.data.loading.loader import Loader, batches_ahead, workers_for
 from vitlab.data.loading.ring import BatchesInRing
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.errors import ConfigError, DataError
+from vitlab.ranges import Count, Natural, Unsigned
 
 MOST_WORKERS, WORKERS_PER_CORE = 256, 16  # the larger holds: a run may have been configured for a larger machine
 ON_BAD_IMAGE = ("error", "skip")
@@ -23,18 +24,14 @@ class Loading:
     file that cannot be read, "skip" leaves it out and counts it. Raises ConfigError for values out of range."""
 
     def __init__(
-        self, *, num_workers: int | None, prefetch_batches: int | None, stall_timeout: float, on_bad_image: str
+        self, *, num_workers: Natural | None, prefetch_batches: Count | None, stall_timeout: Unsigned, on_bad_image: str
     ):
         most = max(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1))
-        if num_workers is not None and not 0 <= num_workers <= most:
+        if num_workers is not None and num_workers > most:
             raise ConfigError(
                 f"data.loading.num_workers {num_workers} is not a number of processes from 0 to {most}; null: one for "
                 "each core"
             )
-        if prefetch_batches is not None and prefetch_batches < 1:
-            raise ConfigError(f"data.loading.prefetch_batches {prefetch_batches} is not at least 1")
-        if stall_timeout < 0:
-            raise ConfigError(f"data.loading.stall_timeout {stall_timeout} is not at least 0")
         if on_bad_image not in ON_BAD_IMAGE:
             raise ConfigError(f"data.loading.on_bad_image '{on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
         self.num_workers = num_workers

@@ -28,6 +28,7 @@ from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import Answers, Classes
 from vitlab.errors import ConfigError, DataError
+from vitlab.ranges import Count, Length, Pixels, Positive, Real, Seed, VocabSize
 from vitlab.seeding import counted_seed
 
 WorkerBatch = RawBatch | CropBatch
@@ -52,23 +53,23 @@ class ImageDataModule(DataModule):
         self,
         *,
         source: Source,
-        image_size: int,
-        in_chans: int,
-        num_classes: int | None,
-        mean: list[float] | None,
-        std: list[float] | None,
-        patch_size: int | None,
-        global_batch_size: int,
-        device_batch_size: int | None,
-        seed: int,
+        image_size: Pixels,
+        in_chans: Count,
+        num_classes: Count | None,
+        mean: list[Real] | None,
+        std: list[Positive] | None,
+        patch_size: Pixels | None,
+        global_batch_size: Count,
+        device_batch_size: Count | None,
+        seed: Seed,
         images: Images,
         split: Splits,
         order: Order,
         loading: Loading,
         cache: Cache,
-        vocab_size: int | None = None,  # which runs of earlier versions have not
-        max_length: int | None = None,
-        input_max_length: int | None = None,
+        vocab_size: VocabSize | None = None,  # which runs of earlier versions have not
+        max_length: Length | None = None,
+        input_max_length: Length | None = None,
         augmentation: Transform | None = None,
         mixing: Mixing | None = None,
         resolution: ProgressiveResolution | None = None,

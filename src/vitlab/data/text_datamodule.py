@@ -20,6 +20,7 @@ from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.data.pools.pool import TextPool
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import TextBatch, Texts
+from vitlab.ranges import Count, Length, Seed, VocabSize
 from vitlab.vocabulary import Vocabulary
 
 
@@ -44,13 +45,13 @@ class TextDataModule(DataModule):
         self,
         *,
         source: Any,
-        vocab_size: int | None,
-        max_length: int | None,
-        input_vocab_size: int | None,
-        input_max_length: int | None,
-        global_batch_size: int,
-        device_batch_size: int | None,
-        seed: int,
+        vocab_size: VocabSize | None,
+        max_length: Length | None,
+        input_vocab_size: VocabSize | None,
+        input_max_length: Length | None,
+        global_batch_size: Count,
+        device_batch_size: Count | None,
+        seed: Seed,
         split: Splits,
         found: Mapping[str, Any] | None = None,
     ):

@@ -8,6 +8,7 @@ import torch
 
 from vitlab.decoding.greedy import Greedy
 from vitlab.decoding.texts import Decoding, Texts, Writing, begin, check_max_length, finished
+from vitlab.ranges import Count, Length, Unsigned
 from vitlab.vocabulary import SpecialTokens
 
 
@@ -20,12 +21,8 @@ class BeamSearch:
     1, and a length_penalty below 0.
     """
 
-    def __init__(self, *, max_length: int, width: int, length_penalty: float):
+    def __init__(self, *, max_length: Length, width: Count, length_penalty: Unsigned):
         check_max_length(max_length)
-        if width < 1:
-            raise ValueError(f"the width {width} of a beam is not at least 1")
-        if not length_penalty >= 0:
-            raise ValueError(f"length_penalty {length_penalty} is not at least 0")
         self.max_length, self.width, self.length_penalty = max_length, width, length_penalty
 
     def penalty(self, length: int) -> float:
@@ -68,7 +65,7 @@ class BeamSearch:
         return finished(writing, special, best, lengths, best_logs, looks)
 
 
-def search(*, max_length: int, width: int, length_penalty: float) -> Decoding:
+def search(*, max_length: Length, width: Count, length_penalty: Unsigned) -> Decoding:
     """By a beam of `width`; of 1, greedily. Raises ValueError as both."""
     beam = BeamSearch(max_length=max_length, width=width, length_penalty=length_penalty)
     return Greedy(max_length=max_length) if width == 1 else beam

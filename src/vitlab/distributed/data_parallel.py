@@ -7,6 +7,7 @@ from pytorch_lightning.strategies import DDPStrategy, StrategyRegistry
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 
 from vitlab.distributed.launcher import Launcher
+from vitlab.ranges import Positive
 
 TIMEOUT_MINUTES = 10  # as conf/trainer/ddp.yaml has it, of trainers that name the strategy by a word alone
 
@@ -16,7 +17,7 @@ class DataParallel(DDPStrategy):
     from batch to batch, since one rank may have more batches than another. Raises ValueError for a timeout that is not
     above 0."""
 
-    def __init__(self, *, timeout_minutes: float):
+    def __init__(self, *, timeout_minutes: Positive):
         if not timeout_minutes > 0:
             raise ValueError(f"timeout_minutes {timeout_minutes} is not above 0")
         super().__init__(timeout=timedelta(minutes=timeout_minutes))

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.sharding import fill, own_part, tensors_of, whole, whole_state
+from vitlab.ranges import Count, Positive
 from vitlab.skeleton import skeleton
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
@@ -31,7 +32,7 @@ class FullySharded(ModelParallelStrategy):
     that is not above 0.
     """
 
-    def __init__(self, *, copies: int, timeout_minutes: float):
+    def __init__(self, *, copies: Count, timeout_minutes: Positive):
         if not timeout_minutes > 0:
             raise ValueError(f"timeout_minutes {timeout_minutes} is not above 0")
         if copies < 1:

@@ -101,10 +101,8 @@ class Attention(nn.Module):
         attn_drop_rate: float = 0.0,
     ):
         super().__init__()
-        if num_heads < 1 or embed_dim % num_heads:
+        if embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}")
-        if not 0 <= attn_drop_rate < 1:
-            raise ValueError(f"attn_drop_rate {attn_drop_rate} is not in [0, 1)")
         if product not in PRODUCTS:
             raise ValueError(f"attention '{product}' is not one of: {', '.join(PRODUCTS)}")
         self.num_heads = num_heads

@@ -21,8 +21,6 @@ class DropPath(nn.Module):
 
     def __init__(self, rate: float):
         super().__init__()
-        if not 0 <= rate < 1:
-            raise ValueError(f"drop_path_rate {rate} is not in [0, 1)")
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.errors import ConfigError
+from vitlab.ranges import Natural
 
 
 class TensorBoard(TensorBoardLogger):
@@ -18,7 +19,7 @@ class TensorBoard(TensorBoardLogger):
     the same folder, and what an earlier one says of steps after `first_step` no longer counts. Raises ConfigError where
     the package is not installed."""
 
-    def __init__(self, *, folder: str, first_step: int, run_config: dict[str, Any]):
+    def __init__(self, *, folder: str, first_step: Natural, run_config: dict[str, Any]):
         if find_spec("tensorboard") is None:
             raise ConfigError("logger=tensorboard needs the package tensorboard: pip install 'vitlab[tensorboard]'")
         super().__init__(folder, name="tensorboard", version="", purge_step=first_step + 1 if first_step else None)

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitlab.ranges import Rate, Unsigned
+
 
 def softmax_cross_entropy(
-    logits: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
+    logits: Tensor, target: Tensor, *, label_smoothing: Rate = 0.0, class_weights: Tensor | None = None
 ) -> Tensor:
     """-Σₖ wₖ qₖ log softmax(logits)ₖ. (B, K) and (B,) or (B, K) -> (B,)"""
     check_label_smoothing(label_smoothing)
@@ -29,7 +31,7 @@ def sigmoid_cross_entropy(
     logits: Tensor,
     target: Tensor,
     *,
-    label_smoothing: float = 0.0,
+    label_smoothing: Rate = 0.0,
     over_classes: str = "sum",
     whole: bool = False,
     class_weights: Tensor | None = None,
@@ -54,8 +56,8 @@ def focal_cross_entropy(
     logits: Tensor,
     target: Tensor,
     *,
-    gamma: float = 0.0,
-    label_smoothing: float = 0.0,
+    gamma: Unsigned = 0.0,
+    label_smoothing: Rate = 0.0,
     class_weights: Tensor | None = None,
 ) -> Tensor:
     """-Σₖ wₖ qₖ (1 - pₖ)^γ log pₖ with p = softmax(logits): what is learnt already counts less (Lin et al., 2017,
@@ -72,14 +74,14 @@ def focal_cross_entropy(
     return (loss if class_weights is None else loss * class_weights).sum(dim=1)
 
 
-def wanted(target: Tensor, num_classes: int, label_smoothing: float) -> Tensor:
+def wanted(target: Tensor, num_classes: int, label_smoothing: Rate) -> Tensor:
     """q: a smoothed probability of each class. (B,) or (B, K) -> (B, K)"""
     check_label_smoothing(label_smoothing)
     target = F.one_hot(target, num_classes) if target.ndim == 1 else target
     return (1 - label_smoothing) * target.float() + label_smoothing / num_classes
 
 
-def check_label_smoothing(label_smoothing: float) -> None:
+def check_label_smoothing(label_smoothing: Rate) -> None:
     """Raise ValueError outside of [0, 1)."""
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing {label_smoothing} is not in [0, 1)")

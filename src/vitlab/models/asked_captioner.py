@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from vitlab.layers import Grids
 from vitlab.models.captioner import Captioner
 from vitlab.models.decoder import Looks
-from vitlab.models.options import at_least
 from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.ranges import Length, Pixels
 
 
 class AskedCaptioner(Captioner):
@@ -22,9 +22,8 @@ class AskedCaptioner(Captioner):
     answer's. Raises ValueError as `Captioner`, and for a decoder without a place for an answer.
     """
 
-    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: int | None, question_length: int):
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: Pixels | None, question_length: Length):
         super().__init__(encoder=encoder, decoder=decoder, patch_size=patch_size)
-        at_least(1, question_length=question_length)
         self.question_length = question_length
         if self.max_length < 1:
             raise ValueError(

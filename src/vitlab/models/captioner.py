@@ -11,6 +11,7 @@ from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
 from vitlab.models.reading_encoder import reading_encoder, take_heads_off
 from vitlab.models.vit import VisionTransformer
+from vitlab.ranges import Pixels
 
 
 class Captioner(EncoderDecoder):
@@ -24,7 +25,7 @@ class Captioner(EncoderDecoder):
 
     encoder: VisionTransformer
 
-    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: int | None):
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: Pixels | None):
         super().__init__()
         self.encoder = reading_encoder(encoder, patch_size)
         self.decoder = writing_decoder(decoder, self.encoder.head.in_features)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from vitlab.layers import DecoderBlock, Memory, MemoryAttention, PreNormDecoderBlock, SequenceAttention, Whole
 from vitlab.models.attention_weights import noting_looks
-from vitlab.models.options import at_least
 from vitlab.models.text_parts import TextModule, TextParts
+from vitlab.ranges import Count, Depth, Length, Positive, Rate, Unsigned, VocabSize, Width
 
 
 class Looks(NamedTuple):
@@ -38,17 +38,17 @@ class Decoder(TextModule):
     def __init__(
         self,
         *,
-        vocab_size: int,
-        max_length: int,
-        memory_dim: int,
-        embed_dim: int,
-        depth: int,
-        num_heads: int,
+        vocab_size: VocabSize,
+        max_length: Length,
+        memory_dim: Width,
+        embed_dim: Width,
+        depth: Depth,
+        num_heads: Count,
         mlp: str,
-        mlp_ratio: float | None,
-        mlp_dim: int | None,
+        mlp_ratio: Positive | None,
+        mlp_dim: Width | None,
         norm: str,
-        norm_eps: float,
+        norm_eps: Unsigned,
         norm_first: bool,
         position: str,
         scale_embedding: bool,
@@ -57,11 +57,10 @@ class Decoder(TextModule):
         causal: bool,
         scaled_attention: bool,
         initialization: str,
-        drop_rate: float,
-        attn_drop_rate: float,
+        drop_rate: Rate,
+        attn_drop_rate: Rate,
     ):
         super().__init__()
-        at_least(1, memory_dim=memory_dim)
         parts = TextParts(
             vocab_size=vocab_size,
             max_length=max_length,

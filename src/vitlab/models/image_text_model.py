@@ -7,7 +7,7 @@ text tower, F feature_dim
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids
 from vitlab.models.initialization import initialize
-from vitlab.models.options import at_least, one_of
+from vitlab.models.options import one_of
 from vitlab.models.transformer import TextEncoder
 from vitlab.models.vit import VisionTransformer
+from vitlab.ranges import Pixels, Range, Real, Width
+
+Scale = Annotated[float, Range(above=0, most=100)]  # of similarities, as in CLIP
 
 MOST = math.log(100.0)  # of logit_scale: CLIP, section 2.5
 Tower = VisionTransformer | TextEncoder
@@ -68,19 +71,16 @@ class ImageTextModel(nn.Module):
         *,
         encoder: nn.Module,
         text: nn.Module,
-        patch_size: int | None,
-        feature_dim: int,
+        patch_size: Pixels | None,
+        feature_dim: Width,
         text_pool: str,
         project_images: bool,
         text_bias: bool,
-        scale: float,
-        bias: float | None,
+        scale: Scale,
+        bias: Real | None,
     ):
         super().__init__()
         one_of("text_pool", text_pool, TEXT_POOLS)
-        at_least(1, feature_dim=feature_dim)
-        if not 0 < scale <= 100:
-            raise ValueError(f"scale {scale} is not above 0 and at most 100")
         self.encoder, self.text = checked(encoder, text, patch_size)
         width = self.encoder.heads()[0].in_features
         if not project_images and width != feature_dim:

@@ -26,8 +26,8 @@ from vitlab.layers import (
     take_patches,
 )
 from vitlab.models.initialization import initialize
-from vitlab.models.options import at_least
 from vitlab.models.vit import VisionTransformer
+from vitlab.ranges import Count, Depth, Pixels, Width
 
 NORM_EPS = 1e-6
 
@@ -44,10 +44,15 @@ class MaskedAutoencoder(nn.Module):
     decoder_pos_embed: Tensor
 
     def __init__(
-        self, *, encoder: nn.Module, patch_size: int | None, decoder_dim: int, decoder_depth: int, decoder_heads: int
+        self,
+        *,
+        encoder: nn.Module,
+        patch_size: Pixels | None,
+        decoder_dim: Width,
+        decoder_depth: Depth,
+        decoder_heads: Count,
     ):
         super().__init__()
-        at_least(1, decoder_dim=decoder_dim, decoder_depth=decoder_depth, decoder_heads=decoder_heads)
         if decoder_dim % 4 or decoder_dim % decoder_heads:
             raise ValueError(f"decoder_dim {decoder_dim} is not a multiple of 4 and of decoder_heads {decoder_heads}")
         self.encoder = checked(encoder, patch_size)
@@ -135,7 +140,7 @@ class MaskedAutoencoder(nn.Module):
         return self.depth + 1 if within == name else self.encoder.layer_of(within)
 
 
-def checked(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
+def checked(encoder: nn.Module, patch_size: Pixels | None) -> VisionTransformer:
     if not isinstance(encoder, VisionTransformer):
         raise ValueError(f"encoder is a {type(encoder).__name__}; a masked autoencoder needs a Vision Transformer")
     if isinstance(encoder.patch_embed, ConvolutionalStem):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids
 from vitlab.models.initialization import initialize
-from vitlab.models.options import at_least
 from vitlab.models.vit import VisionTransformer
+from vitlab.ranges import Pixels, VocabSize, Width
 
 
 class Projection(nn.Module):
@@ -44,10 +44,15 @@ class SelfDistilled(nn.Module):
     """
 
     def __init__(
-        self, *, encoder: nn.Module, patch_size: int | None, hidden_dim: int, bottleneck_dim: int, num_prototypes: int
+        self,
+        *,
+        encoder: nn.Module,
+        patch_size: Pixels | None,
+        hidden_dim: Width,
+        bottleneck_dim: Width,
+        num_prototypes: VocabSize,
     ):
         super().__init__()
-        at_least(1, hidden_dim=hidden_dim, bottleneck_dim=bottleneck_dim, num_prototypes=num_prototypes)
         if not isinstance(encoder, VisionTransformer) or len(encoder.heads()) != 1:
             raise ValueError(f"encoder is a {type(encoder).__name__}; choose a plain ViT")
         if patch_size != encoder.patch_embed.patch_size:

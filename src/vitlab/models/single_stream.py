@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, without_fill
 from vitlab.models.attention_weights import noting_looks
-from vitlab.models.options import at_least
 from vitlab.models.reading_encoder import reading_encoder, take_heads_off
 from vitlab.models.writing import Writing
+from vitlab.ranges import Length, Pixels, VocabSize
 
 IMAGE, TEXT = 0, 1  # rows of type_embed
 
@@ -50,11 +50,15 @@ class SingleStream(nn.Module):
     """
 
     def __init__(
-        self, *, encoder: nn.Module, vocab_size: int, question_length: int, max_length: int, patch_size: int | None
+        self,
+        *,
+        encoder: nn.Module,
+        vocab_size: VocabSize,
+        question_length: Length,
+        max_length: Length,
+        patch_size: Pixels | None,
     ):
         super().__init__()
-        at_least(2, vocab_size=vocab_size)
-        at_least(1, question_length=question_length, max_length=max_length)
         self.encoder = reading_encoder(encoder, patch_size)
         width = self.encoder.head.in_features
         if self.encoder.tells_blocks:

@@ -8,6 +8,8 @@ from collections import OrderedDict
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.ranges import Count, Depth, Pixels, Width
+
 
 class Shortcut(nn.Module):
     """Every second pixel, and zeros for the new channels (option A): (B, C, H, W) -> (B, 2C, H/2, W/2)."""
@@ -16,7 +18,9 @@ class Shortcut(nn.Module):
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, x.shape[1]))
 
 
-def small_resnet(*, depth: int, width: int, patch_size: int | None, in_chans: int, num_classes: int) -> nn.Module:
+def small_resnet(
+    *, depth: Depth, width: Width, patch_size: Pixels | None, in_chans: Count, num_classes: Count
+) -> nn.Module:
     """Three stages of (depth - 2) / 6 blocks, of `width`, twice and four times as many channels. (B, C, H, W) -> (B, K)
 
     The paper's width is 16. Raises ValueError for a depth that is not 6n + 2.

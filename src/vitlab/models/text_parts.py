@@ -18,7 +18,7 @@ from vitlab.layers import (
     mlp_width,
 )
 from vitlab.models.initialization import SCHEMES, initialize
-from vitlab.models.options import at_least, one_of, rates
+from vitlab.models.options import one_of
 
 
 class TextParts:
@@ -50,9 +50,6 @@ class TextParts:
         one_of("norm", norm, NORMS)
         one_of("position", position, SEQUENCE_POSITIONS)
         one_of("initialization", initialization, SCHEMES)
-        at_least(2, vocab_size=vocab_size)
-        at_least(1, max_length=max_length, embed_dim=embed_dim, depth=depth, num_heads=num_heads)
-        rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate)
         heads: dict[str, Any] = {"embed_dim": embed_dim, "num_heads": num_heads, "scaled": scaled_attention}
         heads |= {"drop_rate": drop_rate, "attn_drop_rate": attn_drop_rate}
         turn = partial(SEQUENCE_TURNS.get(position, NoTurn), head_dim=embed_dim // num_heads)

@@ -8,16 +8,18 @@ from typing import Any
 
 from torch import nn
 
+from vitlab.ranges import Count, Pixels, Rate
+
 
 def timm_model(
     *,
     name: str,
-    image_size: int | None,
-    patch_size: int | None,
-    in_chans: int,
-    num_classes: int,
-    drop_rate: float,
-    drop_path_rate: float | None,
+    image_size: Pixels | None,
+    patch_size: Pixels | None,
+    in_chans: Count,
+    num_classes: Count,
+    drop_rate: Rate,
+    drop_path_rate: Rate | None,
 ) -> nn.Module:
     """timm's model of that name from random weights: (B, C, H, W) -> (B, K).
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from torch import nn
 
+from vitlab.ranges import Count, Pixels
+
 
 def torchvision_model(
-    *, name: str, patch_size: int | None, in_chans: int, num_classes: int, small_images: bool
+    *, name: str, patch_size: Pixels | None, in_chans: Count, num_classes: Count, small_images: bool
 ) -> nn.Module:
     """Any classification model of torchvision by its name, from random weights: (B, C, H, W) -> (B, K).
 

@@ -14,6 +14,7 @@ from vitlab.models.attention_weights import noting_looks
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
 from vitlab.models.text_parts import TextModule, TextParts
+from vitlab.ranges import Count, Depth, Length, Positive, Rate, Unsigned, VocabSize, Width
 
 
 class TextEncoder(TextModule):
@@ -24,16 +25,16 @@ class TextEncoder(TextModule):
     def __init__(
         self,
         *,
-        vocab_size: int,
-        max_length: int,
-        embed_dim: int,
-        depth: int,
-        num_heads: int,
+        vocab_size: VocabSize,
+        max_length: Length,
+        embed_dim: Width,
+        depth: Depth,
+        num_heads: Count,
         mlp: str,
-        mlp_ratio: float | None,
-        mlp_dim: int | None,
+        mlp_ratio: Positive | None,
+        mlp_dim: Width | None,
         norm: str,
-        norm_eps: float,
+        norm_eps: Unsigned,
         norm_first: bool,
         position: str,
         scale_embedding: bool,
@@ -41,8 +42,8 @@ class TextEncoder(TextModule):
         causal: bool,
         scaled_attention: bool,
         initialization: str,
-        drop_rate: float,
-        attn_drop_rate: float,
+        drop_rate: Rate,
+        attn_drop_rate: Rate,
     ):
         super().__init__()
         parts = TextParts(

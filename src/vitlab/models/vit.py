@@ -29,7 +29,8 @@ from vitlab.layers import (
 )
 from vitlab.models.assembly import build_blocks, build_pool, build_stem
 from vitlab.models.initialization import POSITION_STD, SCHEMES, initialize
-from vitlab.models.options import at_least, one_of, rates
+from vitlab.models.options import one_of
+from vitlab.ranges import Count, Depth, Deviation, Natural, Pixels, Positive, Rate, Real, Unsigned, Width
 
 PLACES = ("stem", "every_layer", "every_layer_shared")
 
@@ -50,38 +51,38 @@ class VisionTransformer(nn.Module):
     def __init__(
         self,
         *,
-        image_size: int | Sequence[int],
-        patch_size: int | None,
-        stem_channels: Sequence[int] | None,
-        in_chans: int,
-        num_classes: int,
-        embed_dim: int,
-        depth: int,
-        num_heads: int,
+        image_size: Pixels | Sequence[Pixels],
+        patch_size: Pixels | None,
+        stem_channels: Sequence[Width] | None,
+        in_chans: Count,
+        num_classes: Count,
+        embed_dim: Width,
+        depth: Depth,
+        num_heads: Count,
         mlp: str,
-        mlp_ratio: float | None,
-        mlp_dim: int | None,
+        mlp_ratio: Positive | None,
+        mlp_dim: Width | None,
         norm: str,
-        norm_eps: float,
+        norm_eps: Unsigned,
         attention: str,
         qkv_bias: bool,
         qk_norm: bool,
-        layer_scale: float | None,
+        layer_scale: Unsigned | None,
         position: str,
         position_place: str,
         embed_prefix: bool,
         class_token: bool,
-        num_registers: int,
+        num_registers: Natural,
         pre_norm: bool,
         pool: str,
         fc_norm: bool | None,
-        representation_dim: int | None,
+        representation_dim: Width | None,
         initialization: str,
-        head_std: float | None,
-        head_bias: float,
-        drop_rate: float,
-        attn_drop_rate: float,
-        drop_path_rate: float,
+        head_std: Deviation | None,
+        head_bias: Real,
+        drop_rate: Rate,
+        attn_drop_rate: Rate,
+        drop_path_rate: Rate,
         drop_path_shape: str,
     ):
         super().__init__()
@@ -92,10 +93,6 @@ class VisionTransformer(nn.Module):
         one_of("pool", pool, POOLS)
         one_of("initialization", initialization, SCHEMES)
         one_of("drop_path_shape", drop_path_shape, DROP_PATH_SHAPES)
-        sizes = {"depth": depth, "embed_dim": embed_dim, "in_chans": in_chans, "num_classes": num_classes}
-        at_least(1, **sizes, representation_dim=representation_dim)
-        at_least(0, num_registers=num_registers, head_std=head_std, norm_eps=norm_eps)
-        rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         if POOLS[pool].needs_class_token and not class_token:
             others = " or ".join(f"'{name}'" for name, kind in POOLS.items() if not kind.needs_class_token)
             raise ValueError(f"pool '{pool}' needs class_token=true; without a class token use pool {others}")

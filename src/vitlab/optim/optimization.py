@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from vitlab.optim.parameter_groups import PARTS, Kinds, parameter_groups
+from vitlab.ranges import Count, Factor, Positive, Unsigned
 
 SCALINGS: dict[str, Callable[[float], float]] = {"none": lambda ratio: 1.0, "linear": float, "sqrt": math.sqrt}
 
@@ -32,30 +33,24 @@ class Optimization:
         self,
         *,
         algorithm: Callable[..., Optimizer],
-        lr: float,
+        lr: Positive,
         lr_scaling: str,
-        lr_scaling_batch: int,
-        global_batch_size: int,
-        weight_decay: float,
-        layer_decay: float,
-        head_multiplier: float,
-        backbone_multiplier: float,
+        lr_scaling_batch: Count,
+        global_batch_size: Count,
+        weight_decay: Unsigned,
+        layer_decay: Factor,
+        head_multiplier: Positive,
+        backbone_multiplier: Positive,
         trained: str,
-        unfreeze_step: int | None,
+        unfreeze_step: Count | None,
         hidden_only: bool,
     ):
         for key, value, options in (("lr_scaling", lr_scaling, SCALINGS), ("trained", trained, PARTS)):
             if value not in options:
                 raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")
-        positive = {"lr": lr, "lr_scaling_batch": lr_scaling_batch, "head_multiplier": head_multiplier}
-        for key, number in (positive | {"backbone_multiplier": backbone_multiplier}).items():
-            if not (number > 0 and math.isfinite(number)):
-                raise ValueError(f"{key} {number} is not above 0; parts that are not to learn are left out by trained")
-        if not (weight_decay >= 0 and math.isfinite(weight_decay)):
-            raise ValueError(f"weight_decay {weight_decay} is not at least 0")
-        if unfreeze_step is not None and (unfreeze_step < 1 or trained == "all"):
+        if unfreeze_step is not None and trained == "all":
             raise ValueError(
-                f"unfreeze_step {unfreeze_step} is the step, from 1, at which what trained=head or attention leaves "
+                f"unfreeze_step {unfreeze_step} is the step at which what trained=head or attention leaves "
                 "out starts to learn; with trained=all it is null"
             )
         self.algorithm = algorithm
@@ -77,15 +72,12 @@ class Optimization:
 
     def groups_at(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
         """Make parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`,
-        scaled like it. Raises ValueError for a rate that is not above 0, and for options that tell layers and parts
-        apart."""
+        scaled like it. Raises ValueError for options that tell layers and parts apart."""
         for key, value in NOTHING_APART.items():
             if self.options[key] != value:
                 raise ValueError(f"{key} {self.options[key]} means nothing for heads alone; leave it at {value}")
         groups = []
         for rate, head in rates.items():
-            if not (rate > 0 and math.isfinite(rate)):
-                raise ValueError(f"lr_grid holds {rate}, which is not above 0")
             for group in parameter_groups(
                 dict(head.named_parameters()), kinds, lr=rate * self.lr_scale, **self.options
             ):

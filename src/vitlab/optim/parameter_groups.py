@@ -50,10 +50,8 @@ def parameter_groups(
     freezes all but the head, "attention" all but head and attention layers (Touvron et al., 2022,
     arXiv:2203.09795, section 4). What is frozen takes no gradient and is in no group, unless it learns from
     `unfreeze_step` on. `hidden_only` marks all but the matrices between the first layer and the outputs with
-    "use_fallback". Raises ValueError for values out of range, and for a part that the model does not have.
+    "use_fallback". Raises ValueError for a part that the model does not have.
     """
-    if not 0 < layer_decay <= 1:
-        raise ValueError(f"layer_decay {layer_decay} is not above 0 and at most 1")
     layers = kinds.layers if layer_decay != 1.0 else {}
     if layers is None:
         raise ValueError(f"layer_decay needs a model that names its layers, which {kinds.model} does not")

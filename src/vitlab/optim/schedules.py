@@ -7,6 +7,8 @@ reach it at step `num_steps`, just after the last update; from there on it stays
 import math
 from collections.abc import Callable
 
+from vitlab.ranges import Count, Natural, Share
+
 Schedule = Callable[[int], float]
 DECAYS: dict[str, Callable[[float], float]] = {  # progress, 0 to 1, -> 1 to 0
     "linear": lambda progress: 1 - progress,
@@ -14,11 +16,12 @@ DECAYS: dict[str, Callable[[float], float]] = {  # progress, 0 to 1, -> 1 to 0
 }
 
 
-def cosine(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None, final_ratio: float) -> Schedule:
+def cosine(
+    num_steps: Count, *, warmup_ratio: Share | None, warmup_steps: Natural | None, final_ratio: Share
+) -> Schedule:
     """Warm up linearly, then fall along half a cosine to `final_ratio` (Loshchilov & Hutter, 2017, arXiv:1608.03983,
     eq. 5)."""
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
-    check_final_ratio(final_ratio)
 
     def fall(step: int) -> float:
         remaining = 0.5 * (1 + math.cos(math.pi * progress(step, warmup, num_steps)))
@@ -27,28 +30,29 @@ def cosine(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | No
     return after_warmup(warmup, fall)
 
 
-def linear(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None, final_ratio: float) -> Schedule:
+def linear(
+    num_steps: Count, *, warmup_ratio: Share | None, warmup_steps: Natural | None, final_ratio: Share
+) -> Schedule:
     """Warm up linearly, then fall along a straight line to `final_ratio` (Dosovitskiy et al., 2021, arXiv:2010.11929,
     4.1)."""
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
-    check_final_ratio(final_ratio)
     return after_warmup(warmup, lambda step: 1 - (1 - final_ratio) * progress(step, warmup, num_steps))
 
 
-def constant(num_steps: int, *, warmup_ratio: float | None, warmup_steps: int | None) -> Schedule:
+def constant(num_steps: Count, *, warmup_ratio: Share | None, warmup_steps: Natural | None) -> Schedule:
     """Warm up linearly, then stay at 1."""
     return after_warmup(warmup_length(num_steps, warmup_ratio, warmup_steps), lambda step: 1.0)
 
 
 def rsqrt(
-    num_steps: int,
+    num_steps: Count,
     *,
-    warmup_ratio: float | None,
-    warmup_steps: int | None,
-    timescale: int,
-    cooldown_ratio: float | None,
-    cooldown_steps: int | None,
-    final_ratio: float,
+    warmup_ratio: Share | None,
+    warmup_steps: Natural | None,
+    timescale: Count,
+    cooldown_ratio: Share | None,
+    cooldown_steps: Natural | None,
+    final_ratio: Share,
 ) -> Schedule:
     """Warm up linearly, then fall as 1/√(1 + t/timescale), t steps after the warm-up, and at the end cool down linearly
     to `final_ratio` (Zhai et al., 2022, arXiv:2106.04560, section 3.5, in the form of the authors' code).
@@ -58,9 +62,6 @@ def rsqrt(
     """
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
     cooldown = ending_length("cooldown", num_steps, cooldown_ratio, cooldown_steps, warmup)
-    check_final_ratio(final_ratio)
-    if timescale < 1:
-        raise ValueError(f"timescale {timescale} is not at least 1 step")
 
     def root(step: int) -> float:
         return 1 / math.sqrt(1 + (min(step, num_steps) - warmup) / timescale)
@@ -78,14 +79,14 @@ def rsqrt(
 
 
 def warmup_stable_decay(
-    num_steps: int,
+    num_steps: Count,
     *,
-    warmup_ratio: float | None,
-    warmup_steps: int | None,
-    decay_ratio: float | None,
-    decay_steps: int | None,
+    warmup_ratio: Share | None,
+    warmup_steps: Natural | None,
+    decay_ratio: Share | None,
+    decay_steps: Natural | None,
     decay_shape: str,
-    final_ratio: float,
+    final_ratio: Share,
 ) -> Schedule:
     """Warm up linearly, stay at 1, and at the end decay to `final_ratio` (Hu et al., 2024, arXiv:2404.06395, section
     4).
@@ -94,7 +95,6 @@ def warmup_stable_decay(
     """
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
     decay = ending_length("decay", num_steps, decay_ratio, decay_steps, warmup)
-    check_final_ratio(final_ratio)
     if decay_shape not in DECAYS:
         raise ValueError(f"decay_shape '{decay_shape}' is not one of: {', '.join(DECAYS)}")
     shape = DECAYS[decay_shape]
@@ -123,10 +123,7 @@ def phase_length(phase: str, num_steps: int, ratio: float | None, steps: int | N
     neither."""
     if (ratio is None) == (steps is None):
         raise ValueError(f"exactly one of {phase}_ratio and {phase}_steps must be given; set the other to null")
-    length = steps if steps is not None else round((ratio or 0.0) * num_steps)
-    if length < 0:
-        raise ValueError(f"a {phase} of {length} steps is negative")
-    return length
+    return steps if steps is not None else round((ratio or 0.0) * num_steps)
 
 
 def warmup_length(num_steps: int, ratio: float | None, steps: int | None) -> int:
@@ -146,8 +143,3 @@ def ending_length(phase: str, num_steps: int, ratio: float | None, steps: int | 
             f"shorten {phase}_ratio or {phase}_steps"
         )
     return length
-
-
-def check_final_ratio(final_ratio: float) -> None:
-    if not 0 <= final_ratio <= 1:
-        raise ValueError(f"final_ratio {final_ratio} is not between 0 and 1")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vitlab.errors import ConfigError, VitlabError
+from vitlab.ranges import Count, Natural
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.gpus import Claims, gpus_here
 
@@ -27,9 +28,9 @@ class Local:
     def __init__(
         self,
         *,
-        slots: int | None,
-        gpus_per_slot: int,
-        threads: int | None,
+        slots: Count | None,
+        gpus_per_slot: Natural,
+        threads: Count | None,
         preload: bool,
         sweep: Path,
         modules: list[str],

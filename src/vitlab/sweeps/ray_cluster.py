@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vitlab.errors import ConfigError
+from vitlab.ranges import Natural, Positive, Unsigned
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import STOP, SweepFolder
 from vitlab.sweeps.remote import Supervisor, with_src
@@ -32,9 +33,9 @@ class RayCluster:
         self,
         *,
         address: str | None,
-        cpus: float,
-        gpus: float,
-        retries: int,
+        cpus: Positive,
+        gpus: Unsigned,
+        retries: Natural,
         sweep: Path,
         modules: list[str],
     ):

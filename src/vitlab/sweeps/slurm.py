@@ -7,6 +7,7 @@ from shutil import which
 from typing import Any, Self
 
 from vitlab.errors import ConfigError, StorageError
+from vitlab.ranges import Count, Natural, Positive
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import STOP, SweepFolder
 from vitlab.sweeps.remote import Supervisor, with_src
@@ -27,13 +28,13 @@ class Slurm:
     def __init__(
         self,
         *,
-        slots: int,
+        slots: Count,
         cluster: str,
         partition: str | None,
-        timeout_min: int,
-        gpus_per_node: int,
-        cpus_per_task: int,
-        mem_gb: float | None,
+        timeout_min: Count,
+        gpus_per_node: Natural,
+        cpus_per_task: Count,
+        mem_gb: Positive | None,
         sbatch: dict[str, Any],
         sweep: Path,
         modules: list[str],

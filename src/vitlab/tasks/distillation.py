@@ -15,6 +15,7 @@ from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
 from vitlab.losses import hard_distillation, soft_distillation
 from vitlab.models import DistilledVisionTransformer
+from vitlab.ranges import Positive, Share
 from vitlab.tasks.classification import Classification, class_of
 from vitlab.tasks.teacher import Teacher
 from vitlab.tasks.training_data import TrainingData
@@ -37,16 +38,12 @@ class Distillation(Classification):
         model: nn.Module,
         teacher: Teacher | None,
         mode: str,
-        teacher_share: float,
-        temperature: float,
+        teacher_share: Share,
+        temperature: Positive,
         **others: Any,
     ):
         if mode not in MODES:
             raise ValueError(f"mode '{mode}' is not one of: {', '.join(MODES)}")
-        if not 0 <= teacher_share <= 1:
-            raise ValueError(f"teacher_share {teacher_share} is not in [0, 1]")
-        if temperature <= 0:
-            raise ValueError(f"temperature {temperature} is not above 0")
         super().__init__(model=model, **others)
         self.compilable = not isinstance(model, DistilledVisionTransformer)
         self.teacher = teacher

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
+from vitlab.ranges import Count, Positive
 from vitlab.tasks.classification import Classification, class_of, ranks
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
@@ -37,7 +38,9 @@ class LinearProbe(Classification):
     heads: Any  # L linear heads
     best: Tensor  # (1,), which head was the best
 
-    def __init__(self, *, model: nn.Module, lr_grid: list[float], batch_norm: bool, num_classes: int, **others: Any):
+    def __init__(
+        self, *, model: nn.Module, lr_grid: list[Positive], batch_norm: bool, num_classes: Count, **others: Any
+    ):
         if not lr_grid or len(set(lr_grid)) < len(lr_grid):
             raise ValueError(f"lr_grid {lr_grid} is not a list of learning rates, each once")
         own = heads_of(model)

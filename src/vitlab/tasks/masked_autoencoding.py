@@ -14,6 +14,7 @@ from vitlab.errors import ConfigError
 from vitlab.layers import hidden_patches, num_hidden, random_keep
 from vitlab.losses import masked_reconstruction, restored_patches
 from vitlab.models import MaskedAutoencoder
+from vitlab.ranges import Rate
 from vitlab.seeding import counted_numbers
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
@@ -29,7 +30,7 @@ class MaskedAutoencoding(Task):
 
     model: MaskedAutoencoder
 
-    def __init__(self, *, model: nn.Module, mask_ratio: float, normalize_target: bool, **others: Any):
+    def __init__(self, *, model: nn.Module, mask_ratio: Rate, normalize_target: bool, **others: Any):
         if not isinstance(model, MaskedAutoencoder):
             raise ValueError(
                 f"the model is a {type(model).__name__}, and predicts no patches; choose a masked autoencoder, such as "

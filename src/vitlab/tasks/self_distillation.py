@@ -19,6 +19,7 @@ from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets
 from vitlab.models import SelfDistilled
+from vitlab.ranges import Positive, Share
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -40,19 +41,14 @@ class SelfDistillation(Task):
         self,
         *,
         model: nn.Module,
-        momentum: float,
-        center_momentum: float,
-        student_temperature: float,
-        teacher_temperature: float,
+        momentum: Share,
+        center_momentum: Share,
+        student_temperature: Positive,
+        teacher_temperature: Positive,
         **others: Any,
     ):
         if not isinstance(model, SelfDistilled):
             raise ValueError(f"the model is a {type(model).__name__}; choose one with a projection, such as dino_s16")
-        for key, value in {"momentum": momentum, "center_momentum": center_momentum}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{key} {value} is not in [0, 1]")
-        if min(student_temperature, teacher_temperature) <= 0:
-            raise ValueError(f"temperatures {student_temperature} and {teacher_temperature} are not above 0")
         super().__init__(model=model, **others)
         self.teacher = copy.deepcopy(model).requires_grad_(False)
         self.momentum, self.center_momentum = momentum, center_momentum

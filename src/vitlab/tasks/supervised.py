@@ -13,6 +13,7 @@ from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import Answers, Captions, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
 from vitlab.errors import ConfigError
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
+from vitlab.ranges import Count, Unsigned
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -50,8 +51,8 @@ class Supervised(Task):
         *,
         model: nn.Module,
         loss: Any,
-        num_classes: int,
-        class_weights: str | list[float] | None,
+        num_classes: Count,
+        class_weights: str | list[Unsigned] | None,
         **others: Any,
     ):
         if isinstance(model, MaskedAutoencoder | SelfDistilled | ImageTextModel):

@@ -22,6 +22,7 @@ from vitlab.distributed.sharding import own_parameters, whole
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
+from vitlab.ranges import Seed
 from vitlab.seeding import counted_seed, seed_device
 from vitlab.tasks.finite_mean import FiniteMean
 from vitlab.tasks.limits import partial_evaluation
@@ -52,7 +53,7 @@ class Task(pl.LightningModule):
         optimization: Optimization,
         schedule: Callable[[int], Schedule],
         monitor: str,
-        seed: int,
+        seed: Seed,
     ):
         super().__init__()
         if monitor not in self.monitors():

@@ -14,6 +14,7 @@ from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import next_token_cross_entropy, teacher_forced
 from vitlab.models import EncoderDecoder, SingleStream
+from vitlab.ranges import Rate
 from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 from vitlab.tasks.text_errors import TextErrors
@@ -37,7 +38,7 @@ class TextGeneration(Task):
         *,
         model: nn.Module,
         vocabulary: Vocabulary,
-        label_smoothing: float,
+        label_smoothing: Rate,
         decoding: Any,
         **others: Any,
     ):

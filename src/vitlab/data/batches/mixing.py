@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
+from vitlab.ranges import Positive, Share
 from vitlab.seeding import seeded_cpu
 
 
@@ -18,10 +19,7 @@ class Mixing:
     the parameter of a Beta distribution.
     """
 
-    def __init__(self, *, rate: float, cutmix_rate: float, mixup_alpha: float, cutmix_alpha: float):
-        for key, value in {"rate": rate, "cutmix_rate": cutmix_rate}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"mixing {key} {value} is not a probability")
+    def __init__(self, *, rate: Share, cutmix_rate: Share, mixup_alpha: Positive, cutmix_alpha: Positive):
         self.rate = rate
         self.cutmix_rate = cutmix_rate
         self.mixup = v2.MixUp(alpha=mixup_alpha)

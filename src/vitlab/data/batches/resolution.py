@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from vitlab.ranges import Pixels, Share
+
 
 class ProgressiveResolution:
     """`scales[k]` of image_size, in whole patches, until the share `until[k]` of all optimizer steps, and image_size
@@ -12,7 +14,9 @@ class ProgressiveResolution:
     between 0 and 1, one for each scale.
     """
 
-    def __init__(self, *, image_size: int, patch_size: int | None, scales: Sequence[float], until: Sequence[float]):
+    def __init__(
+        self, *, image_size: Pixels, patch_size: Pixels | None, scales: Sequence[Share], until: Sequence[Share]
+    ):
         if patch_size is None:
             raise ValueError("image sizes that change need a model that cuts patches: one with a patch_size")
         if len(scales) != len(until) or any(b <= a for a, b in pairwise([0.0, *until, 1.0])):

@@ -9,17 +9,16 @@ from vitlab.data.cache.device import holds_pixels
 from vitlab.data.cache.encoded import encoded
 from vitlab.data.pools.pool import Pool
 from vitlab.errors import ConfigError
+from vitlab.ranges import Pixels
 
 
 class Cache:
     """A `kind` of CACHES below the folder `root`; images are `size` pixels in it: of the shorter side (encoded), of
-    both sides (decoded, device). Raises ConfigError for another kind, and a size below 1."""
+    both sides (decoded, device). Raises ConfigError for another kind."""
 
-    def __init__(self, *, kind: str, root: str, size: int):
+    def __init__(self, *, kind: str, root: str, size: Pixels):
         if kind not in CACHES:
             raise ConfigError(f"data.cache.kind '{kind}' is not one of: {', '.join(CACHES)}")
-        if size < 1:
-            raise ConfigError(f"data.cache.size {size} is not at least 1")
         self.kind = kind
         self.root = Path(root)
         self.size = size

@@ -13,6 +13,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from vitlab.errors import ConfigError
+from vitlab.ranges import Positive, Real, Share
 from vitlab.seeding import seeded_cpu
 
 
@@ -30,11 +31,11 @@ class RandomErasing(v2.RandomErasing):
     def __init__(
         self,
         *,
-        p: float,
-        scale: Sequence[float],
-        ratio: Sequence[float],
-        mean: Sequence[float] | None,
-        std: Sequence[float] | None,
+        p: Share,
+        scale: Sequence[Share],
+        ratio: Sequence[Positive],
+        mean: Sequence[Real] | None,
+        std: Sequence[Positive] | None,
     ):
         super().__init__(p=p, scale=scale, ratio=ratio, value="random")  # type: ignore[arg-type]
         if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
@@ -62,7 +63,7 @@ class GaussianBlur(v2.Transform):
     where the image is Pillow's. Raises ValueError for a range that is none.
     """
 
-    def __init__(self, *, sigma: Sequence[float]):
+    def __init__(self, *, sigma: Sequence[Positive]):
         super().__init__()
         if len(sigma) != 2 or not 0 < sigma[0] <= sigma[1]:
             raise ValueError(f"sigma {list(sigma)} is not a range of two numbers above 0, the smaller first")

@@ -14,6 +14,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from PIL import Image
 
+from vitlab.ranges import Pixels
+
 
 class Crops(NamedTuple):
     """`boxes` (B, 4) float: left, top, right, bottom, in pixels of the source. `sizes` (B, 2) int: height and width
@@ -37,9 +39,7 @@ class Crop:
     draws = 0
     exact = False
 
-    def __init__(self, *, image_size: int, interpolation: str):
-        if image_size < 1:
-            raise ValueError(f"image_size {image_size} is not at least 1")
+    def __init__(self, *, image_size: Pixels, interpolation: str):
         if interpolation.upper() not in Image.Resampling.__members__:
             names = ", ".join(name.lower() for name in Image.Resampling.__members__)
             raise ValueError(f"interpolation '{interpolation}' is not one of: {names}")

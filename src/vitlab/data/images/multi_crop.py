@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Self
 
 from vitlab.data.images.crop import Crop
+from vitlab.ranges import Count, Natural
 
 
 class MultiCrop(Crop):
     """Several views of an image, `num_large` by one crop and `num_small` by another: multi-crop (Caron et al., 2020,
     arXiv:2006.09882, section 3.2). Raises ValueError without a large one, or with small ones that are larger."""
 
-    def __init__(self, *, large: Crop, num_large: int, small: Crop, num_small: int):
-        if num_large < 1 or num_small < 0:
-            raise ValueError(f"num_large {num_large} is not at least 1, or num_small {num_small} not at least 0")
+    def __init__(self, *, large: Crop, num_large: Count, small: Crop, num_small: Natural):
         if num_small and small.image_size > large.image_size:
             raise ValueError(f"small.image_size {small.image_size} is above large.image_size {large.image_size}")
         super().__init__(image_size=large.image_size, interpolation=large.interpolation)

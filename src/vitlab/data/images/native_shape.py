@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from vitlab.data.images.crop import Crop, Crops, rate, whole
+from vitlab.ranges import Length, Pixels, Share
 
 
 class TokenBudget(Crop):
@@ -18,11 +19,9 @@ class TokenBudget(Crop):
 
     draws = 1
 
-    def __init__(self, *, patch_size: int, max_tokens: int, enlarge: bool, flip_rate: float, interpolation: str):
-        if patch_size is None or patch_size < 1:
+    def __init__(self, *, patch_size: Pixels, max_tokens: Length, enlarge: bool, flip_rate: Share, interpolation: str):
+        if patch_size is None:
             raise ValueError("a token budget is counted in patches; choose a model with a patch_size")
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens {max_tokens} is not at least 1")
         super().__init__(image_size=patch_size * int(max_tokens**0.5), interpolation=interpolation)
         self.patch_size = patch_size
         self.max_tokens = max_tokens
@@ -58,9 +57,9 @@ class LineCrop(Crop):
 
     exact = True
 
-    def __init__(self, *, image_size: int, patch_size: int, max_width: int, interpolation: str):
+    def __init__(self, *, image_size: Pixels, patch_size: Pixels, max_width: Pixels, interpolation: str):
         super().__init__(image_size=image_size, interpolation=interpolation)
-        if patch_size is None or patch_size < 1:
+        if patch_size is None:
             raise ValueError("a line is read in patches; choose a model with a patch_size")
         for key, size in {"image_size": image_size, "max_width": max_width}.items():
             if size < 1 or size % patch_size:

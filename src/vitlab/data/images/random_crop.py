@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitlab.data.images.crop import Crop, Crops, boxes_of, integers, rate
+from vitlab.ranges import Pixels, Positive, Share
 
 ATTEMPTS = 10  # tries to find a random crop that lies within the image
 Range = tuple[float, float]
@@ -29,11 +30,11 @@ class RandomResizedCrop(Crop):
     def __init__(
         self,
         *,
-        image_size: int,
-        scale: Sequence[float],
-        ratio: Sequence[float],
+        image_size: Pixels,
+        scale: Sequence[Positive],
+        ratio: Sequence[Positive],
         method: str,
-        flip_rate: float,
+        flip_rate: Share,
         interpolation: str,
     ):
         super().__init__(image_size=image_size, interpolation=interpolation)

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from vitlab.data.images.crop import Crop, Crops, integers, rate, whole
+from vitlab.ranges import Natural, Pixels, Share
 
 
 class WholeImage(Crop):
@@ -28,7 +29,7 @@ class CenterCrop(Crop):
 
     exact = True
 
-    def __init__(self, *, image_size: int, resize_size: int, interpolation: str):
+    def __init__(self, *, image_size: Pixels, resize_size: Pixels, interpolation: str):
         super().__init__(image_size=image_size, interpolation=interpolation)
         if resize_size < image_size:
             raise ValueError(f"resize_size {resize_size} of the shorter side is less than the crop of {image_size}")
@@ -54,7 +55,7 @@ class ShiftedCrop(Crop):
 
     draws = 3
 
-    def __init__(self, *, image_size: int, padding: int, flip_rate: float, interpolation: str):
+    def __init__(self, *, image_size: Pixels, padding: Natural, flip_rate: Share, interpolation: str):
         super().__init__(image_size=image_size, interpolation=interpolation)
         if not 0 <= padding < image_size:
             raise ValueError(f"padding {padding} is not in [0, image_size)")

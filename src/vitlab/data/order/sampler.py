@@ -9,6 +9,7 @@ import numpy as np
 
 from vitlab.data.order.key import Key
 from vitlab.errors import ConfigError
+from vitlab.ranges import Count, Share
 from vitlab.seeding import counted_seed
 
 
@@ -17,17 +18,10 @@ class Order:
 
     `class_balance`: 1: each class comes as often as the others; 0.5: half way (square root); 0: as often as it is
     there. `repeats`: times an image stands in a batch, augmented differently. `shuffle_window`: shards whose samples
-    are shuffled together; None: all. Raises ConfigError for values out of range, and for the first and last
-    together.
+    are shuffled together; None: all. Raises ConfigError for the first and last together.
     """
 
-    def __init__(self, *, class_balance: float, repeats: int, shuffle_window: int | None):
-        if not 0 <= class_balance <= 1:
-            raise ConfigError(f"data.order.class_balance {class_balance} is not in [0, 1]")
-        if repeats < 1:
-            raise ConfigError(f"data.order.repeats {repeats} is not at least 1")
-        if shuffle_window is not None and shuffle_window < 1:
-            raise ConfigError(f"data.order.shuffle_window {shuffle_window} is not at least 1")
+    def __init__(self, *, class_balance: Share, repeats: Count, shuffle_window: Count | None):
         if class_balance and shuffle_window is not None:
             raise ConfigError(
                 f"data.order.class_balance {class_balance} draws from all shards, not from the few of "

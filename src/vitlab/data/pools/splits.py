@@ -8,6 +8,7 @@ from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Classes, OneClass, Targets
 from vitlab.errors import ConfigError, DataError
+from vitlab.ranges import Count, Rate
 from vitlab.seeding import counted_seed
 
 SPLIT_SEED = 0  # fixed: a split does not change with the seed of a run
@@ -17,20 +18,15 @@ class Splits:
     """Splits that a source does not bring are carved from its training pool, `val_fraction` and `test_fraction` of it.
     `labels_per_class`: train on so many images of each class; None: on all. val and test stay whole.
 
-    Raises ConfigError for values out of range, and fractions that leave nothing.
+    Raises ConfigError for fractions that leave nothing.
     """
 
-    def __init__(self, *, val_fraction: float, test_fraction: float, labels_per_class: int | None):
-        for key, fraction in {"val_fraction": val_fraction, "test_fraction": test_fraction}.items():
-            if not 0 <= fraction < 1:
-                raise ConfigError(f"data.split.{key} {fraction} is not in [0, 1)")
+    def __init__(self, *, val_fraction: Rate, test_fraction: Rate, labels_per_class: Count | None):
         if val_fraction + test_fraction >= 1:
             raise ConfigError(
                 f"data.split.val_fraction {val_fraction} and data.split.test_fraction {test_fraction} leave nothing to "
                 "train on"
             )
-        if labels_per_class is not None and labels_per_class < 1:
-            raise ConfigError(f"data.split.labels_per_class {labels_per_class} is not at least 1")
         self.fractions = val_fraction, test_fraction
         self.labels_per_class = labels_per_class
 

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Texts
+from vitlab.ranges import Count, Range
+
+Height = Annotated[int, Range(least=8, most=1024)]  # a digit has 8 pixels
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -46,15 +49,11 @@ class DigitLines:
     characters = DIGITS
     longest: int | None = None  # digits in a row
 
-    def __init__(self, *, num_lines: int, num_evaluated: int, min_length: int, max_length: int, height: int):
-        if min(num_lines, num_evaluated) < 1:
-            raise ValueError(f"num_lines {num_lines} or num_evaluated {num_evaluated} is not at least 1")
-        if not 1 <= min_length <= max_length:
-            raise ValueError(f"min_length {min_length} and max_length {max_length} are no range of lengths from 1 on")
+    def __init__(self, *, num_lines: Count, num_evaluated: Count, min_length: Count, max_length: Count, height: Height):
+        if min_length > max_length:
+            raise ValueError(f"min_length {min_length} is above max_length {max_length}")
         if self.longest is not None and max_length > self.longest:
             raise ValueError(f"max_length {max_length} of the numbers in a sum is more than {self.longest}")
-        if height < 8:
-            raise ValueError(f"height {height} is not at least 8, the pixels of a digit")
         self.class_names: list[str] = []
         self.counts = {"train": num_lines, "val": num_evaluated, "test": num_evaluated}
         self.min_length, self.max_length, self.height = min_length, max_length, height
@@ -122,7 +121,7 @@ class LinePool(Pool):
     Lines of one length are of one group, `ALIKE` of them: a batch of these is hardly filled up.
     """
 
-    def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: int, *, varied: bool):
+    def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: Height, *, varied: bool):
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
         for character, pictures in glyphs.items():
             digest.update(character.encode() + pictures.tobytes())

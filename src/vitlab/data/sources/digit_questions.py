@@ -16,7 +16,7 @@ from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Answers
-from vitlab.errors import ConfigError
+from vitlab.ranges import Count
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -43,11 +43,7 @@ class DigitQuestions:
 
     in_chans = 1
 
-    def __init__(self, *, num_scenes: int, num_evaluated: int):
-        if min(num_scenes, num_evaluated) < 1:
-            raise ConfigError(
-                f"data.source: num_scenes {num_scenes} or num_evaluated {num_evaluated} is not at least 1"
-            )
+    def __init__(self, *, num_scenes: Count, num_evaluated: Count):
         self.class_names: list[str] = []
         self.counts = {"train": num_scenes, "val": num_evaluated, "test": num_evaluated}
 

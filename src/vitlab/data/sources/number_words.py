@@ -2,6 +2,7 @@
 
 from vitlab.data.pools.pool import TextPool
 from vitlab.data.targets import Texts
+from vitlab.ranges import Count
 from vitlab.vocabulary import CharacterVocabulary, WordVocabulary
 
 ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
@@ -15,7 +16,7 @@ class NumberWords:
     """Each number from 0 up to `num_numbers` once, in one pool: its splits are carved, and so no number is in two of
     them. Raises ValueError for none, and for more than a million."""
 
-    def __init__(self, *, num_numbers: int):
+    def __init__(self, *, num_numbers: Count):
         if not 1 <= num_numbers <= MOST:
             raise ValueError(f"num_numbers {num_numbers} is not from 1 to {MOST}")
         self.class_names: list[str] = []

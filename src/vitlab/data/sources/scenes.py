@@ -15,6 +15,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.targets import Captions, OneClass
 from vitlab.errors import ConfigError, DataError
+from vitlab.ranges import Count, Share
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import WordVocabulary
 
@@ -53,16 +54,10 @@ class Scenes:
         source: Source,
         words: list[list[str]],
         templates: list[str],
-        num_scenes: int,
-        num_evaluated: int,
-        alone: float,
+        num_scenes: Count,
+        num_evaluated: Count,
+        alone: Share,
     ):
-        if min(num_scenes, num_evaluated) < 1:
-            raise ConfigError(
-                f"data.source: num_scenes {num_scenes} or num_evaluated {num_evaluated} is not at least 1"
-            )
-        if not 0 <= alone <= 1:
-            raise ConfigError(f"data.source.alone {alone} is not in [0, 1]")
         if not templates or any(template.count("{}") != 1 for template in templates):
             raise ConfigError(f"data.source.templates {templates} are not texts with one {{}} each")
         if len(words) < 2 or not all(words):

@@ -7,6 +7,7 @@ import torch
 
 from vitlab.data.pools.pool import Pool
 from vitlab.data.targets import Classes, OneClass, SeveralClasses
+from vitlab.ranges import Count, Deviation, Pixels
 from vitlab.seeding import counted_numbers, counted_seed
 
 MOST_WAVES = 3  # in an image of several
@@ -19,13 +20,9 @@ class Synthetic:
     the same sizes. A linear model on pixels cannot tell them apart, a small ViT learns them in seconds.
     """
 
-    def __init__(self, *, num_samples: int, num_classes: int, in_chans: int, image_size: int, noise: float):
-        counts = {"num_samples": num_samples, "num_classes": num_classes, "in_chans": in_chans}
-        for key, count in {**counts, "image_size": image_size}.items():
-            if count < 1:
-                raise ValueError(f"{key} {count} is not at least 1")
-        if not 0 <= noise < math.inf:
-            raise ValueError(f"noise {noise} is not a standard deviation of at least 0")
+    def __init__(
+        self, *, num_samples: Count, num_classes: Count, in_chans: Count, image_size: Pixels, noise: Deviation
+    ):
         if num_classes > num_samples:
             raise ValueError(f"num_classes {num_classes} is more than num_samples {num_samples}")
         self.class_names = [f"{180 * k / num_classes:.3g} degrees" for k in range(num_classes)]

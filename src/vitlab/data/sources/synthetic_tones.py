@@ -12,6 +12,7 @@ import numpy as np
 from vitlab.data.pools.pool import Pool
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
+from vitlab.ranges import Count, Deviation, Pixels
 from vitlab.seeding import counted_numbers, counted_seed
 
 NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
@@ -34,7 +35,7 @@ class SyntheticTones:
 
     in_chans = 1
 
-    def __init__(self, *, num_samples: int, num_roots: int, image_size: int, noise: float):
+    def __init__(self, *, num_samples: Count, num_roots: Count, image_size: Pixels, noise: Deviation):
         if not 1 <= num_roots <= len(NOTES):
             raise ConfigError(f"data.source.num_roots {num_roots} is not from 1 to {len(NOTES)}")
         self.class_names = [f"{note} {chord}" for note in NOTES[:num_roots] for chord in CHORDS]
@@ -44,8 +45,6 @@ class SyntheticTones:
             )
         if not 24 <= image_size <= 48:
             raise ConfigError(f"data.image_size {image_size} is not from 24 to 48 semitones, in which all chords lie")
-        if not 0 <= noise < float("inf"):
-            raise ConfigError(f"data.source.noise {noise} is not a standard deviation of at least 0")
         self.num_samples, self.image_size, self.noise = num_samples, image_size, noise
 
     def prepare(self) -> None:
@@ -61,7 +60,7 @@ class TonePool(Pool):
 
     computed = True
 
-    def __init__(self, targets: OneClass, image_size: int, noise: float):
+    def __init__(self, targets: OneClass, image_size: Pixels, noise: Deviation):
         described = f"{image_size}/{noise}".encode() + targets.tobytes()
         super().__init__(targets, hashlib.blake2b(described, digest_size=8).hexdigest())
         self.image_size, self.noise = image_size, noise

@@ -11,6 +11,7 @@ from vitlab.data.sources.tables import Column, Layout, check_ending, check_fille
 from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, DataError
+from vitlab.ranges import Natural
 from vitlab.vocabulary import CharacterVocabulary, SpacedWordVocabulary, Vocabulary
 
 PIECES = {"characters": CharacterVocabulary, "words": SpacedWordVocabulary}
@@ -40,7 +41,7 @@ class TextColumn:
     def __init__(
         self,
         *,
-        column: str | int,
+        column: str | Natural,
         pieces: Literal["characters", "words"],
         vocabulary: str | None,
         tokenizer: str | None,
@@ -97,7 +98,7 @@ class TextPairs:
         quoted: bool,
         input: TextColumn,
         target: TextColumn,
-        split_column: str | int | None,
+        split_column: str | Natural | None,
         allow_two_targets: bool,
         allow_overlap: bool,
     ):

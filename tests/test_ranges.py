@@ -1,0 +1,78 @@
+"""Every number that a YAML sets has a range, and what is out of it is refused before anything is built."""
+
+import typing
+from collections.abc import Sequence
+
+import pytest
+from omegaconf import OmegaConf
+
+from vitlab.config.annotations import accepts, check_kinds, constructors, describe, members
+from vitlab.config.build import allowed_targets, called, parts
+from vitlab.config.foreign_ranges import foreign_ranges
+from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.errors import ConfigError
+from vitlab.ranges import Range
+
+TARGETS = sorted(allowed_targets())
+NO_NUMBERS = [float("nan"), float("inf"), -float("inf"), "", "abc"]
+
+
+def hints_of(target):
+    found = {}
+    for function in constructors(called(target, target)):
+        found = {**typing.get_type_hints(function, include_extras=True), **found}
+    return {**found, **foreign_ranges(called(target, target))}
+
+
+def without_range(hint):
+    """Whether an annotation admits a number of any size, also one in a list."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return not any(isinstance(extra, Range) for extra in typing.get_args(hint)[1:])
+    inside = typing.get_args(hint) if typing.get_origin(hint) in (list, Sequence, tuple) else ()
+    return hint in (int, float) or any(without_range(one) for part in inside for one in members(part))
+
+
+def set_in_yamls():
+    """Keywords by the constructors that a YAML of ours sets them for."""
+    found = {}
+    for file in (*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")):
+        for _, node in parts(OmegaConf.load(file), ""):
+            found.setdefault(node["_target_"], set()).update(map(str, node))
+    return found
+
+
+def test_every_number_of_a_constructor_has_a_range():
+    given, without = set_in_yamls(), []
+    for target in TARGETS:
+        hints = hints_of(target)
+        names = hints.keys() if target.startswith("vitlab.") else hints.keys() & given[target]
+        without += [(target, name) for name in names - {"return"} if any(map(without_range, members(hints[name])))]
+    assert without == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_no_number_is_refused_in_words(target):
+    for name, hint in hints_of(target).items():
+        if any(typing.get_origin(one) is typing.Annotated for one in members(hint)):
+            for value in NO_NUMBERS:
+                if value == "abc" and accepts(hint, value):
+                    continue
+                with pytest.raises(ConfigError, match=f"^key.{name} .* is not "):
+                    check_kinds(called(target, target), OmegaConf.create({name: value}), "key")
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (typing.Annotated[int, Range(least=1)], "a whole number of at least 1"),
+        (typing.Annotated[float, Range(least=0, below=1)] | None, "a number of at least 0 and below 1 or null"),
+        (typing.Annotated[float, Range(above=0, most=1)], "a number above 0 and at most 1"),
+        (typing.Annotated[int, Range(least=0, most=4)], "a whole number from 0 to 4"),
+        (
+            tuple[typing.Annotated[float, Range(above=0)], typing.Annotated[float, Range(above=0)]],
+            "a list of 2 numbers above 0",
+        ),
+    ],
+)
+def test_a_range_is_said_in_words(hint, words):
+    assert describe(hint) == words
