@@ -134,7 +134,7 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
         ),
         ("train", ["task=captioning", "data=digit_lines"], "the model is asked questions, and this data has images"),
         ("train", ["model=vit_mu4"], "the task writes texts, and the model none; choose model=reader_xs8, or single_"),
-        ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not at least 1"),
+        ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not a whole number of at least 1"),
     ],
 )
 @pytest.mark.parametrize("asked", ["single_stream"], indirect=True)

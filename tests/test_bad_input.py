@@ -64,7 +64,7 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["recipe=digits_distilled"], 2, ["teacher.pretrained has no value", "a run of recipe=digits_resnet"]),
         (["callbacks.best_model.monitor=val/loss"], 2, ["callbacks.best_model.monitor is val/loss", "monitor alone"]),
         (["optimizer.trained=head", "optimizer.unfreeze_step=1520"], 2, ["unfreeze_step 1520", "end at step 1520"]),
-        (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not above 0", "null"]),
+        (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not a number above 0", "null"]),
         (["+trainer.gradient_clip_algorithm=value"], 2, ["gradient_clip_algorithm", "total norm"]),
         (["+trainer.accumulate_grad_batches=4"], 2, ["global_batch_size and data.device_batch_size"]),
         (["callbacks=[default,ema]", "callbacks.ema.start_step=99999"], 2, ["callbacks.ema.start_step 99999"]),

@@ -121,7 +121,7 @@ def test_texts_and_classes_are_not_taken_for_each_other(cli, words, sentence):
         ),
         ("visualize", ["views=[seeing]"], "seeing is not among: attention"),
         ("evaluate", ["+data.source._target_=vitlab.data.DigitSums"], "another vocabulary than the run"),
-        ("train", ["task.decoding.width=0"], "width 0 of a beam is not at least 1"),
+        ("train", ["task.decoding.width=0"], "width 0 is not a whole number of at least 1"),
         ("train", ["task.label_smoothing=1"], "label_smoothing"),
         ("train", ["data.vocab_size=99"], "the model's vocab_size is 99, and the texts are written in 13 tokens"),
         (

@@ -202,9 +202,9 @@ def test_a_state_is_gone_on_with_bit_for_bit_by_as_many_processes(tmp_path):
     [
         (["task=linear_probe", "optimizer=sgd"], "LinearProbe learns parts beside one"),
         (["model=resnet20"], "BatchNorm"),
-        (["trainer.strategy.copies=0"], "copies 0 is not at least 1"),
+        (["trainer.strategy.copies=0"], "copies 0 is not a whole number of at least 1"),
         (["trainer.strategy.copies=3", "trainer.devices=2"], "copies 3 does not divide the 2 devices"),
-        (["trainer.strategy.timeout_minutes=0"], "timeout_minutes 0 is not above 0"),
+        (["trainer.strategy.timeout_minutes=0"], "timeout_minutes 0 is not a number above 0"),
         (["trainer.precision=16-mixed"], "16-mixed"),
     ],
 )

@@ -168,7 +168,7 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
         ("predict", ["texts=two", "labels=[two,one]"], "compares no images with texts, and takes no labels="),
         ("visualize", [], "texts has no value"),
         ("train", ["model=reader_xs8"], "the data has texts alone, and the model reads images; choose model="),
-        ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not from 1"),
+        ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not a whole number of at least 1"),
         ("train", ["data.max_length=2"], "has 4 tokens with its end, and data.max_length is 2"),
         ("train", ["data.input_max_length=2"], "and data.input_max_length is 2"),
     ],

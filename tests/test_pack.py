@@ -93,7 +93,7 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
     ("overrides", "status", "words"),
     [
         (["data=digits"], 2, "set output=DIR"),
-        (["data=digits", "output=x", "shard_size=0"], 2, "shard_size 0 is not a number of megabytes above 0"),
+        (["data=digits", "output=x", "shard_size=0"], 2, "shard_size 0 is not a number above 0"),
         (["data=digits", "output=x", "shorter_side=a"], 2, "shorter_side a is not a whole number"),
         (["data=digits", "output=."], 2, "is not empty"),
         (["index=nowhere"], 3, "there is no such folder"),

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from vitlab.config.annotations import accepts, check_kinds, constructors, describe, members
-from vitlab.config.build import allowed_targets, called, parts
+from vitlab.config.build import allowed_targets, called
 from vitlab.config.foreign_ranges import foreign_ranges
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
@@ -32,11 +32,19 @@ def without_range(hint):
     return hint in (int, float) or any(without_range(one) for part in inside for one in members(part))
 
 
+def nodes(value):
+    """Every node with a _target_ in plain types."""
+    if isinstance(value, dict) and "_target_" in value:
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from nodes(item)
+
+
 def set_in_yamls():
     """Keywords by the constructors that a YAML of ours sets them for."""
     found = {}
     for file in (*CONF.rglob("*.yaml"), *EXPERIMENTS.rglob("*.yaml")):
-        for _, node in parts(OmegaConf.load(file), ""):
+        for node in nodes(OmegaConf.to_container(OmegaConf.load(file))):
             found.setdefault(node["_target_"], set()).update(map(str, node))
     return found
 

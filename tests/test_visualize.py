@@ -95,4 +95,4 @@ def test_bad_input_is_refused_in_one_sentence(cli, tmp_path, digits_run, digit, 
 def test_a_callback_without_images_is_refused(cli):
     run = cli("train", *VIEWED, "callbacks.model_views.num_images=0", folder="run")
     assert run.status == 2
-    assert "num_images 0 is not at least 1" in run.err
+    assert "num_images 0 is not a whole number of at least 1" in run.err

@@ -38,12 +38,6 @@ def test_an_average_that_would_never_begin_is_refused():
         EMA(decay=DECAY, start_step=12).plan(12)
 
 
-@pytest.mark.parametrize("decay", [0, 1, -0.5, 1.5])
-def test_a_decay_outside_zero_and_one_is_refused(decay):
-    with pytest.raises(ValueError, match=f"decay {decay}"):
-        EMA(decay=decay, start_step=0)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_the_average_is_torchs(tmp_path):
     ema = EMA(decay=DECAY, start_step=0)

@@ -156,7 +156,7 @@ def test_training_images_are_chosen_by_the_seed_alone():
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("callbacks.feature_probe.every_n_epochs=0", ["every_n_epochs 0 is not at least 1"]),
+        ("callbacks.feature_probe.every_n_epochs=0", ["every_n_epochs 0 is not a whole number of at least 1"]),
         ("callbacks.feature_probe.shots=[0]", ["shots [0]"]),
         ("callbacks.feature_probe.temperature=0", ["temperature 0"]),
         ("callbacks.feature_probe.l2=-1", ["l2 -1"]),

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
 import torch
 
 from vitlab.callbacks import ReconstructionPicture
@@ -35,9 +34,3 @@ def test_every_nth_validation_is_drawn_and_the_sanity_check_is_not(monkeypatch):
     for step, sanity in enumerate([True, *[False] * 7]):
         callback.on_validation_epoch_end(SimpleNamespace(sanity_checking=sanity, global_step=step), None)
     assert drawn == [("val", ", after 3 steps"), ("val", ", after 6 steps")]
-
-
-@pytest.mark.parametrize("key", ["num_images", "every_n_validations"])
-def test_counts_below_one_are_refused(key):
-    with pytest.raises(ValueError, match=f"{key} 0"):
-        ReconstructionPicture(**{"num_images": 1, "every_n_validations": 1, key: 0})

@@ -53,12 +53,6 @@ def test_a_run_made_longer_after_its_new_start_begins_anew_too(tmp_path):
     torch.testing.assert_close(model.weight(), mean)
 
 
-@pytest.mark.parametrize(("start_ratio", "every"), [(-0.1, 1), (1.0, 1), (0.5, 0)])
-def test_values_out_of_range_are_refused(start_ratio, every):
-    with pytest.raises(ValueError, match=r"swa (start_ratio|every_n_steps)"):
-        SWA(start_ratio=start_ratio, every_n_steps=every)
-
-
 def test_a_mean_of_nothing_is_refused():
     with pytest.raises(ConfigError, match=r"every_n_steps 13 is longer than the run of 12"):
         SWA(start_ratio=0.0, every_n_steps=13).plan(12)

@@ -2,7 +2,6 @@
 has them."""
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -225,9 +224,6 @@ def test_what_cannot_be_decoded_is_refused():
     for call, sentence in (
         (lambda: Greedy(max_length=0), "max_length 0 is not at least 1, the token that ends an empty text"),
         (lambda: BeamSearch(max_length=0, width=2, length_penalty=0.0), "max_length 0 is not at least 1"),
-        (lambda: BeamSearch(max_length=3, width=0, length_penalty=0.0), "the width 0 of a beam is not at least 1"),
-        (lambda: BeamSearch(max_length=3, width=2, length_penalty=-0.5), "length_penalty -0.5 is not at least 0"),
-        (lambda: BeamSearch(max_length=3, width=2, length_penalty=math.nan), "length_penalty nan is not at least 0"),
     ):
         with pytest.raises(ValueError, match=sentence):
             call()

@@ -122,8 +122,6 @@ def test_pairs_are_learned(loss, bias):
     ("changes", "sentence"),
     [
         ({"text_pool": "mean"}, "text_pool 'mean' is not one of: end, last"),
-        ({"feature_dim": 0}, "feature_dim 0 is not at least 1"),
-        ({"scale": 0.0}, "scale 0.0 is not above 0 and at most 100"),
         ({"project_images": False}, "feature_dim is 12, and the images' features have 32 numbers"),
         ({"kind": DistilledVisionTransformer}, "encoder is a DistilledVisionTransformer; choose a plain ViT"),
     ],

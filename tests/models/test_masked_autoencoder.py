@@ -206,7 +206,6 @@ def test_its_representation_is_the_encoders(changes):
         ({"patch_size": 8}, "patch_size is 4, and the encoder's 8"),
         ({"decoder": {"decoder_dim": 30}}, "decoder_dim 30"),
         ({"decoder": {"decoder_heads": 5}}, "decoder_heads 5"),
-        ({"decoder": {"decoder_depth": 0}}, "decoder_depth 0"),
     ],
 )
 def test_what_it_cannot_be_is_refused(changes, words):

@@ -110,7 +110,7 @@ def test_what_learns_later_has_groups_of_its_own_that_say_from_when_on():
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(("name", "lr"), [("Lamb", 0.05), ("Lion", 0.01), ("Muon", 0.02)])
+@pytest.mark.parametrize(("name", "lr"), [("Lamb", 0.01), ("Lion", 0.01), ("Muon", 0.02)])
 def test_optimizers_of_timm_take_the_groups_and_learn(name, lr):
     import timm.optim
 
@@ -155,16 +155,11 @@ def test_muon_leaves_what_a_masked_autoencoder_predicts_with_to_its_fallback():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"lr": 0.0}, "lr 0.0 is not above 0"),
-        ({"lr": float("nan")}, "lr nan is not above 0"),
         ({"lr_scaling": "square"}, "lr_scaling 'square' is not one of: none, linear, sqrt"),
-        ({"head_multiplier": -1.0}, "head_multiplier -1.0 is not above 0"),
-        ({"weight_decay": -0.1}, "weight_decay -0.1 is not at least 0"),
         ({"trained": "mlp"}, "trained 'mlp' is not one of: all, head, attention"),
         ({"unfreeze_step": 5}, "with trained=all it is null"),
-        ({"trained": "head", "unfreeze_step": 0}, "unfreeze_step 0"),
     ],
 )
-def test_values_out_of_range_are_refused(changes, words):
+def test_options_that_do_not_fit_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         optimization(**changes)

@@ -146,13 +146,6 @@ def test_a_warmup_as_long_as_the_run_is_refused(schedule, warmup):
         build(schedule, 10, **warmup)
 
 
-@falling
-@pytest.mark.parametrize("final_ratio", [-0.1, 1.1])
-def test_a_final_ratio_outside_zero_and_one_is_refused(schedule, final_ratio):
-    with pytest.raises(ValueError, match=f"final_ratio {final_ratio}"):
-        build(schedule, 10, warmup_steps=0, final_ratio=final_ratio)
-
-
 @ending
 def test_an_ending_that_does_not_fit_is_refused(schedule):
     name = ENDING[schedule]
@@ -160,14 +153,10 @@ def test_an_ending_that_does_not_fit_is_refused(schedule):
         build(schedule, 10, warmup_steps=0, **{f"{name}_ratio": 0.1})
     with pytest.raises(ValueError, match=f"warm-up of 4 steps and a {name} of 7 do not fit into the run of 10"):
         build(schedule, 10, warmup_steps=4, end=7)
-    with pytest.raises(ValueError, match=f"{name} of -1 steps"):
-        build(schedule, 10, warmup_steps=4, end=-1)
     build(schedule, 10, warmup_steps=4, end=6)
 
 
 def test_options_without_meaning_are_refused():
-    with pytest.raises(ValueError, match="timescale 0"):
-        build(rsqrt, 10, warmup_steps=0, timescale=0)
     with pytest.raises(ValueError, match=r"final_ratio 0.6 is above 0.5, where the cooldown begins"):
         build(rsqrt, 400, warmup_steps=50, end=50, final_ratio=0.6)
     with pytest.raises(ValueError, match="'cosine' is not one of: linear, 1-sqrt"):

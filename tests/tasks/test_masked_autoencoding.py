@@ -94,7 +94,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
     [
         ([*VIT, "task=masked_autoencoding"], "task: the model is a VisionTransformer, and predicts no patches"),
         ([*MODEL, *QUIET], "task: the model is a MaskedAutoencoder, which has no head"),
-        ([*MAE, "task.mask_ratio=1.0"], "mask_ratio 1.0 hides 0 of 64"),
+        ([*MAE, "task.mask_ratio=1.0"], "mask_ratio 1.0 is not a number of at least 0 and below 1"),
         ([*MAE, "model.patch_size=8"], "model: patch_size is 8, and the encoder's 4"),
         ([*MAE, "model.encoder.pretrained=mae"], "model.encoder.pretrained is not read"),
         ([*MAE, "model.encoder.image_size=16"], "model.encoder.image_size is 16, and data.image_size is 32"),

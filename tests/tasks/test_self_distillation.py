@@ -130,8 +130,6 @@ def test_entropy_tells_of_a_collapse():
     ("changes", "words"),
     [
         ({"model": nn.Linear(1, 1)}, "the model is a Linear"),
-        ({"momentum": 1.5}, "momentum 1.5 is not in"),
-        ({"teacher_temperature": 0.0}, "are not above 0"),
     ],
 )
 def test_bad_settings_are_refused(changes, words):

@@ -192,17 +192,9 @@ def test_the_teacher_is_no_part_of_the_task_and_does_not_learn(batch):
 # -- what is refused
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"mode": "medium"}, "mode 'medium' is not one of: soft, hard"),
-        ({"teacher_share": 1.5}, "teacher_share 1.5 is not in"),
-        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        task_of(random_vit(), teacher_of(random_vit()), **changes)
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="mode 'medium' is not one of: soft, hard"):
+        task_of(random_vit(), teacher_of(random_vit()), mode="medium")
 
 
 def data_of(names, size=32):

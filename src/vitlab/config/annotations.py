@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, ConfigDict, Strict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Strict, StringConstraints, TypeAdapter, ValidationError
 
 from vitlab.config.foreign_ranges import foreign_ranges
 from vitlab.config.renamed import refuse_old
@@ -152,7 +152,7 @@ def accepts(hint: Any, value: Any) -> bool:
         validator(hint).validate_python(value)
     except ValidationError:
         return False
-    return value != "" or str not in members(hint)
+    return True
 
 
 @functools.cache
@@ -175,6 +175,8 @@ def in_pydantic(hint: Any) -> Any:
         return Annotated[dict, AfterValidator(built)]
     if (origin or hint) is dict:
         return dict
+    if hint is str:
+        return Annotated[str, StringConstraints(min_length=1)]
     return hint if origin is Literal or hint in PLAIN else Any
 
 

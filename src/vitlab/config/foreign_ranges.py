@@ -41,6 +41,7 @@ TRANSFORMS: dict[str, Any] = {
     "shear": Unsigned | list[Real] | None,
     "center": tuple[Real, Real] | None,
     "degrees": Unsigned | tuple[Real, Real],
+    "interpolation": str | Annotated[int, Range(least=0, most=5)],  # of Pillow
     "fill": Real | list[Real] | None,
 }
 TRAINER: dict[str, Any] = {
@@ -52,6 +53,7 @@ TRAINER: dict[str, Any] = {
     **dict.fromkeys(("max_steps", "num_sanity_val_steps"), Start),
     **dict.fromkeys(("limit_train_batches", "val_check_interval"), Batches | None),
     **dict.fromkeys(("limit_val_batches", "limit_test_batches", "limit_predict_batches"), Natural | Share | None),
+    "devices": Start | str | list[Natural],
     "gradient_clip_val": Positive | None,
 }
 OF = {"torch.optim": OPTIMIZERS, "timm.optim": OPTIMIZERS, "torchvision.transforms": TRANSFORMS}

@@ -101,7 +101,7 @@ class Attention(nn.Module):
         attn_drop_rate: float = 0.0,
     ):
         super().__init__()
-        if embed_dim % num_heads:
+        if num_heads < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}")
         if product not in PRODUCTS:
             raise ValueError(f"attention '{product}' is not one of: {', '.join(PRODUCTS)}")

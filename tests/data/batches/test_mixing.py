@@ -96,13 +96,6 @@ def test_it_is_torchvisions_mixing(images, cutmix_rate):
     assert torch.equal(target, expected[1])
 
 
-@pytest.mark.parametrize("key", ["rate", "cutmix_rate"])
-@pytest.mark.parametrize("value", [-0.1, 1.1])
-def test_a_rate_that_is_no_probability_is_refused(key, value):
-    with pytest.raises(ValueError, match=f"{key} {value}"):
-        mixing(**{key: value})
-
-
 # -- several classes an image
 
 HOT = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 1]]).float()

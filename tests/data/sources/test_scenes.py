@@ -129,8 +129,6 @@ def test_a_word_gets_its_article():
 @pytest.mark.parametrize(
     ("changes", "error", "sentence"),
     [
-        ({"num_scenes": 0}, ConfigError, "num_scenes 0 or num_evaluated 200 is not at least 1"),
-        ({"alone": 1.5}, ConfigError, r"data\.source\.alone 1\.5 is not in \[0, 1\]"),
         ({"templates": ["a digit"]}, ConfigError, r"are not texts with one \{\} each"),
         ({"words": [["one"], []]}, ConfigError, "do not name two classes or more by a word each"),
         ({"words": [["one"], ["one"], ["two"]]}, ConfigError, "name 'one' more than once; a word is of one class"),

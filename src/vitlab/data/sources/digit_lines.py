@@ -18,11 +18,10 @@ from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Texts
 from vitlab.ranges import Count, Range
-
-Height = Annotated[int, Range(least=8, most=1024)]  # a digit has 8 pixels
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
+Height = Annotated[int, Range(least=8, most=1024)]  # a digit has 8 pixels
 VAL, TEST = 0.1, 0.2  # of the digits, and of the sums: a line of a split has only its own
 DIGITS = "0123456789"
 OF_A_LINE, OF_A_CHARACTER = 2, 7  # numbers that decide how it is drawn
