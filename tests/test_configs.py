@@ -76,6 +76,7 @@ OPTIONS["recipe"], OPTIONS["study"] = (
     [f"{g}={file.stem}" for file in sorted((EXPERIMENTS / g).glob("[!_]*.yaml"))] for g in ("recipe", "study")
 )
 assert NEEDED.keys() <= {option for options in OPTIONS.values() for option in options}
+OPTIONS["loss"].remove("loss=none")  # which tasks with a loss of their own choose
 CHOOSING = ("task", "recipe", "study")  # options that choose those of other groups: one of them at a time
 OWN = {option for option in OPTIONS["model"] if any(word.startswith("data=") for word in NEEDED.get(option, []))}
 TOGETHER = itertools.zip_longest(

@@ -92,6 +92,8 @@ def check_value(hint: Any, value: Any, key: str) -> None:
         raise ConfigError(f"{key} {shown(value)} is not finite")
     if not accepts(hint, value):
         refuse_old(key)
+        if value == {}:
+            raise ConfigError(f"{key} is empty; choose an option of its group that has a _target_")
         text = as_text(value)
         quotes = f"; quote it: {shlex.quote(f'{key}={quoted(text)}')}" if accepts(hint, text) else ""
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}{quotes}")
@@ -171,7 +173,7 @@ def in_pydantic(hint: Any) -> Any:
         return list[in_pydantic(arguments[0])]  # type: ignore[misc]
     if origin is tuple:
         return Annotated[tuple[tuple(map(in_pydantic, arguments))], Strict(False)]  # type: ignore[misc]
-    if origin is Callable or of_ours(hint):
+    if is_built(hint):
         return Annotated[dict, AfterValidator(built)]
     if (origin or hint) is dict:
         return dict
@@ -190,8 +192,12 @@ def bounds_of(hint: Any) -> list[Range]:
     return [extra for extra in get_args(hint)[1:] if isinstance(extra, Range)]
 
 
+def is_built(hint: Any) -> bool:
+    """Whether a node of its own builds what a hint names."""
+    return get_origin(hint) in (Callable, functools.partial) or of_ours(hint)
+
+
 def of_ours(hint: Any) -> bool:
-    """Whether a hint is a class of this project, which a node of its own builds."""
     return isinstance(hint, type) and hint.__module__.startswith("vitlab.")
 
 
@@ -210,7 +216,7 @@ def in_words(hint: Any, several: bool) -> str:
         return f"a list of {describe(arguments[0], several=True)}"
     if origin is tuple:
         return f"a list of {len(arguments)} {describe(arguments[0], several=True)}"
-    if origin is Callable or of_ours(hint):
+    if is_built(hint):
         return "what a _target_ builds"
     return PLAIN[origin or hint][several]
 

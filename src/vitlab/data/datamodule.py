@@ -181,7 +181,7 @@ class DataModule(pl.LightningDataModule):
 
 def planned_steps(trainer: Any, steps_per_epoch: int) -> int:
     """Count the optimizer steps of the whole run, from trainer.max_epochs and trainer.max_steps. Raises ConfigError for
-    a run without an end, and for one that max_epochs ends before max_steps."""
+    a run without an end or without a step, and for one that max_epochs ends before max_steps."""
     limits = []
     if trainer.max_epochs is not None and trainer.max_epochs >= 0:
         limits.append(trainer.max_epochs * steps_per_epoch)
@@ -195,4 +195,8 @@ def planned_steps(trainer: Any, steps_per_epoch: int) -> int:
             )
     if not limits:
         raise ConfigError("a run needs an end: set trainer.max_epochs or trainer.max_steps")
-    return min(limits)
+    if (steps := min(limits)) < 1 <= steps_per_epoch:
+        raise ConfigError(
+            f"a run of {steps} steps trains nothing; set trainer.max_epochs or trainer.max_steps to at least 1"
+        )
+    return steps

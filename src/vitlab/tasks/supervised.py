@@ -50,7 +50,7 @@ class Supervised(Task):
         self,
         *,
         model: nn.Module,
-        loss: Any,
+        loss: partial[Tensor],
         num_classes: Count,
         class_weights: str | list[Unsigned] | None,
         **others: Any,
