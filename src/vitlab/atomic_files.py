@@ -27,7 +27,7 @@ def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]
     """Give another name in the same folder to write to, flush what is there in the end to the disk, and rename it.
 
     Whoever may read new files of the user may read it, also where a library writes for the owner alone. `previous` is
-    where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError.
+    where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError with `path`.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -41,10 +41,12 @@ def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]
             os.replace(path, previous)
         os.replace(temporary, path)
         flush_folder(path.parent)
-    except FileNotFoundError as error:
-        if path.parent.is_dir():
-            raise
-        raise StorageError(f"cannot write {path}: its folder has been removed or renamed") from error
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+            raise StorageError(f"cannot write {path}: its folder has been removed or renamed") from error
+        if error.filename == str(temporary):  # a name that nobody has given
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         with suppress(OSError):
             temporary.unlink()

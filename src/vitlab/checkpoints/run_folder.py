@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
 from pathlib import Path
@@ -19,6 +19,7 @@ IDENTITY = ".identity"  # which run the folder belongs to, in JSON
 LATEST = ("latest", "previous")  # states to go on from, the newest first
 JOBS = "jobs"  # in the folder of a sweep, beside its runs: what was frozen of each, and how far it has come
 OF_A_RUN = (CONFIG, "provenance.json", "metrics.csv", CHECKPOINTS)
+FILES = (CONFIG, "provenance.json", "metrics.csv", "result.json", "train.log")
 
 
 def run_folder(run: str | Path) -> Path:
@@ -151,6 +152,14 @@ def made_folders() -> Iterator[Callable[[Path, bool], Path]]:
 
 def numbered(folder: Path) -> Iterator[Path]:
     return chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
+
+
+def check_files(folder: Path, names: Iterable[str]) -> None:
+    """Raise CheckpointError for anything but a file in the place of a file."""
+    for path in (folder / name for name in names):
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            raise CheckpointError(f"{path} is {kind}, and a file of a run has this name: remove it, or rename it")
 
 
 def is_run(folder: Path) -> bool:

@@ -6,7 +6,17 @@ from typing import Any
 
 from vitlab.atomic_files import digest_of
 from vitlab.checkpoints import file
-from vitlab.checkpoints.run_folder import CHECKPOINTS, CONFIG, IDENTITY, LATEST, find_job_id, read_marks, run_folder
+from vitlab.checkpoints.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    FILES,
+    IDENTITY,
+    LATEST,
+    check_files,
+    find_job_id,
+    read_marks,
+    run_folder,
+)
 from vitlab.errors import CheckpointError
 
 
@@ -52,15 +62,16 @@ def check_owner(path: Path, checkpoint: dict[str, Any]) -> None:
 
 
 def check_folder(folder: Path, own: RunIdentity) -> None:
-    """Raise CheckpointError unless the folder and its checkpoints belong to this run, and config.yaml is as the run
-    wrote it."""
+    """Raise CheckpointError unless the folder and its checkpoints belong to this run, its files are files, and
+    config.yaml is as the run wrote it."""
+    states = [f"{CHECKPOINTS}/{name}.ckpt" for name in ("best", *LATEST)]
+    check_files(folder, (*FILES, *states))
     there = identity_in(folder)
     if there is not None and there.id != own.id:
         raise CheckpointError(f"{folder} belongs to the run {there}, and not to the run {own}")
     if (job := find_job_id(folder)) not in (None, own.id):
         raise CheckpointError(f"{folder} holds the run {own}, and the sweep's job of this name is another run, {job}")
-    for name in ("best", *LATEST):
-        path = folder / CHECKPOINTS / f"{name}.ckpt"
+    for path in map(folder.joinpath, states):
         check_identity(path, parse_identity(file.peek(path).get("identity"), path), own)
     if is_edited(folder):
         raise CheckpointError(

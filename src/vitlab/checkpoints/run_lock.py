@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vitlab.atomic_files import remove_leftovers
-from vitlab.checkpoints.run_folder import CHECKPOINTS
+from vitlab.checkpoints.run_folder import CHECKPOINTS, check_files
 from vitlab.errors import CheckpointError
 
 LOCK = ".lock"
@@ -23,16 +23,22 @@ def take(folder: Path, *, break_lock: bool) -> None:
 
     The lock ends with the process, however that ends; its file says whose it was. If that process ran on this machine
     and is gone, the lock is taken over and a sentence says so. Nobody can tell for a process of another machine, so its
-    lock holds unless `break_lock`. Raises CheckpointError for a folder that is in use.
+    lock holds unless `break_lock`. Raises CheckpointError for a folder that is in use, or whose lock is damaged.
     """
     if folder.absolute() in TAKEN:
         return
     file = opened(folder)
-    holder = parsed(file.read())
+    content = file.read()
+    holder = parsed(content)
     here = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S")}
     if not locked(file):
         file.close()
         raise CheckpointError(f"{folder} is in use by {described(holder)}; wait for it, or stop it")
+    if content and not holder and not break_lock:
+        file.close()
+        raise CheckpointError(
+            f"{folder / LOCK} is damaged, and nobody can tell who uses the folder; if nobody does, add break_lock=true"
+        )
     if holder and holder.get("host") != here["host"] and not break_lock:
         file.close()
         raise CheckpointError(
@@ -56,20 +62,21 @@ def in_use(folder: Path) -> bool:
     try:
         with open(folder / LOCK, "r+", encoding="utf-8") as file:
             return not locked(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
 
 
 def holder_of(folder: Path) -> dict[str, Any]:
     """Read who holds the folder."""
     try:
-        return parsed((folder / LOCK).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return parsed((folder / LOCK).read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, IsADirectoryError):
         return {}
 
 
 def opened(folder: Path) -> IO[str]:
-    file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - open for as long as it is locked
+    check_files(folder, (LOCK,))
+    file = open(folder / LOCK, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115 - open while it is locked
     file.seek(0)
     return file
 

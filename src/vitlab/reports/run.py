@@ -7,18 +7,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vitlab.errors import CheckpointError
+
 RESULT = "result.json"
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
     """Read the result in a run's folder: score, steps, seconds, test metrics, NaN where the file has null; None
-    where the run has not ended well."""
+    where the run has not ended well. Raises CheckpointError for a damaged file."""
     path = folder / RESULT
-    if not path.is_file():
+    try:
+        result: dict[str, Any] = json.loads(path.read_bytes())
+        if not {"score", "test"} & result.keys():
+            raise KeyError("score")
+        if result.get("score") is not None:
+            result["score"] = float(result["score"])
+        for part in {"test", "last"} & result.keys():
+            result[part] = {name: math.nan if value is None else float(value) for name, value in result[part].items()}
+    except FileNotFoundError:
         return None
-    result: dict[str, Any] = json.loads(path.read_text())
-    for part in {"test", "last"} & result.keys():
-        result[part] = {name: math.nan if value is None else value for name, value in result[part].items()}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} writes it anew") from error
     return result
 
 

@@ -20,7 +20,7 @@ def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[s
         result = result_of(sweep / outcome["folder"])
         if outcome["status"] == "done" and "seed" in outcome["overrides"] and result is not None:
             key = tuple((name, value) for name, value in outcome["overrides"].items() if name != "seed")
-            for metric, value in result["test"].items():
+            for metric, value in result.get("test", {}).items():
                 groups[key][metric].append(value)
     rows = [
         {**dict(key), "metric": metric, "runs": len(values), "mean": mean(values), "±": half_width(values)}

@@ -9,6 +9,7 @@ from typing import Any
 from vitlab.checkpoints.run_folder import made_folders
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.errors import VitlabError
+from vitlab.reports.run import result_of
 from vitlab.sweeps.board import Board
 from vitlab.sweeps.engine import Engine
 from vitlab.sweeps.folder import Job, SweepFolder
@@ -53,6 +54,8 @@ def taken(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFolder]
 def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Source) -> None:
     """Run the jobs that are not done, and print their outcomes. Raises VitlabError with the status of the first failure
     if jobs have failed, and SystemExit when a signal has ended the sweep."""
+    for job in sweep.jobs():
+        result_of(sweep.path / job.name)  # a damaged one is refused before a job starts
     results = Results(sweep)
     states = {job.name: sweep.state(job.name).seen() for job in sweep.jobs()}
     with Board(sweep.jobs(), states, source.total) as board, Stop() as stop:
