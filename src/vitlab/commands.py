@@ -6,12 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from vitlab import __version__
-from vitlab.config.command import leave, run_command
-from vitlab.config.completion import SCRIPT, candidates
-from vitlab.errors import ConfigError
-from vitlab.invocation import typed
-from vitlab.spelling import instead_of
+from vitlab import __version__, interruption
 
 
 class Command(NamedTuple):
@@ -41,19 +36,35 @@ COMMANDS = {
 
 def command(name: str, after: int = 1) -> Callable[[], None]:
     """The command of that name, whose own words come `after` so many of the command line."""
-    return functools.partial(run_command, name, functools.partial(program, name), after, COMMANDS[name].first)
+    return functools.partial(start, name, after)
+
+
+def start(name: str, after: int) -> None:
+    """Run a command with the words of the command line that come `after` so many."""
+    interruption.end_at_once()
+    from vitlab.config.command import run_command
+
+    run_command(name, functools.partial(program, name), after, COMMANDS[name].first)
 
 
 def program(name: str, cfg: Any) -> Any:
     """Run the program of a command on its config. What is heavy loads here, after a typo has been refused."""
-    return getattr(importlib.import_module(f"vitlab.programs.{name}"), COMMANDS[name].function)(cfg)
+    module = importlib.import_module(f"vitlab.programs.{name}")
+    interruption.raise_again()
+    return getattr(module, COMMANDS[name].function)(cfg)
 
 
 def main() -> None:
     """Run `vitlab NAME …`, or list the commands."""
+    interruption.end_at_once()
+    from vitlab.config.command import leave
+    from vitlab.config.completion import SCRIPT, candidates
+    from vitlab.errors import ConfigError
+    from vitlab.spelling import instead_of
+
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in COMMANDS:
-        command(name, after=2)()
+        start(name, after=2)
     elif name == "completion":
         print(*candidates(sys.argv[2], COMMANDS) if len(sys.argv) > 2 else [SCRIPT], sep="\n")
     elif name in ("-h", "--help", "help"):
@@ -66,6 +77,8 @@ def main() -> None:
 
 def help_text() -> str:
     """List all commands, one per line."""
+    from vitlab.invocation import typed
+
     return "\n".join(
         [
             "Train, study and ship Vision Transformers.\n",

@@ -95,3 +95,9 @@ def test_shards_on_the_hub_are_fetched_one_by_one(cache, cut_off):
     shards[-1].unlink()
     with pytest.raises(CheckpointError, match=f"{shards[-1].name} of someone/large is not in the cache"):
         loaded("hf:someone/large")
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "a b", "/a", "..", "a" * 300])
+def test_what_can_be_no_name_on_the_hub_is_refused(name, cache):
+    with pytest.raises(CheckpointError, match="is no name on the Hugging Face hub; give hf:ORG/NAME"):
+        loaded(f"hf:{name}")

@@ -27,6 +27,7 @@ from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import begin_process, other_rank
 from vitlab.errors import ConfigError, VitlabError
+from vitlab.interruption import end_at_once, raise_again
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
@@ -80,6 +81,10 @@ def leaving() -> Iterator[None]:
         yield
     except VitlabError as refusal:
         leave(refusal)
+    except KeyboardInterrupt:
+        leave_all()
+        end_at_once()  # by another Ctrl-C while Python takes its libraries down
+        sys.exit(128 + signal.SIGINT)
     except Exception:
         traceback.print_exc()
         sys.exit(1)
@@ -94,6 +99,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
     try:
         if is_sweep(cfg):
             check_sweep(cfg, own, name)
+            raise_again()
             return instantiate(cfg.hydra.sweeper).sweep(cfg, config_loader())
         OmegaConf.set_struct(own, True)
         check_start(own, name)

@@ -28,7 +28,10 @@ def cached(repository: str, name: str, revision: str | None) -> Path | None:
         import huggingface_hub
     except ImportError as error:
         raise CheckpointError("names on the hub need huggingface_hub: pip install huggingface_hub") from error
-    path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+    try:
+        path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+    except ValueError as error:
+        raise CheckpointError(f"{repository} is no name on the Hugging Face hub; give hf:ORG/NAME") from error
     return Path(path) if isinstance(path, str) else None
 
 
