@@ -1,6 +1,7 @@
 """python src/pack.py writes shards of any data set, and says what it wrote and how to train from it."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -8,11 +9,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import refuses
 from PIL import Image
 
 from vitlab.data import Digits, Shards
@@ -85,7 +88,7 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
     done = cli("pack", *folder, "output=other", "data.loading.num_workers=0", "data.loading.on_bad_image=skip")
     assert done.status == 0
     assert "train: 11 images" in done.out
-    assert "train: 1 images could not be read and are left out\n    dog/3.jpg: " in done.out
+    assert "train: 1 files could not be read and are left out\n    dog/3.jpg: " in done.out
     assert list(json.loads(Path("other/index.json").read_text())["splits"]["train"]["skipped"]) == ["dog/3.jpg"]
 
 
@@ -96,6 +99,11 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
         (["data=digits", "output=x", "shard_size=0"], 2, "shard_size 0 is not a number above 0"),
         (["data=digits", "output=x", "shorter_side=a"], 2, "shorter_side a is not a whole number"),
         (["data=digits", "output=."], 2, "is not empty"),
+        (["data=digits", "output=x", "shorter_side=8", "longest_side=9"], 2, "give one of them"),
+        (["data=digits", "output=x", "class_names=nowhere"], 2, "class_names=nowhere is read with index= alone"),
+        (["index=.", "class_names=nowhere"], 2, "class_names=nowhere cannot be read"),
+        (["index=.", "class_names=thesis.tex"], 2, "class_names=thesis.tex holds no names"),
+        (["index=.", "shorter_side=8"], 2, "shorter_side is not read with index="),
         (["index=nowhere"], 3, "there is no such folder"),
         (["index=memory://x"], 2, "set output=DIR"),
     ],
@@ -119,6 +127,68 @@ def test_tars_that_are_there_get_an_index(cli, tmp_path):
     source = Shards(root="tars")
     assert source.open()["train"].load(7) == kept
     assert source.class_names == ["cat", "dog"]
+
+
+@pytest.fixture
+def tar(tmp_path):
+    """A tar of 12 samples, in a folder of its own."""
+    (tmp_path / "tars").mkdir()
+    path, png = tmp_path / "tars" / "train.tar", io.BytesIO()
+    Image.new("L", (8, 8)).save(png, "png")
+    with tarfile.open(path, "w") as file:
+        for i in range(12):
+            add(file, f"{i}.cls", b"0")
+            add(file, f"{i}.png", png.getvalue())
+    return path
+
+
+def add(file, name, content=b"", **facts):
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    for key, value in facts.items():
+        setattr(member, key, value)
+    file.addfile(member, io.BytesIO(content))
+
+
+def test_links_and_devices_in_a_tar_are_named(cli, tar):
+    with tarfile.open(tar, "a") as file:
+        add(file, "a.cls", b"0")
+        add(file, "a.png", type=tarfile.SYMTYPE, linkname="0.png")
+        add(file, "b.png", type=tarfile.CHRTYPE)
+        add(file, "readme", type=tarfile.SYMTYPE, linkname="0.png")
+    done = cli("pack", "index=tars", "data.loading.num_workers=0")
+    assert done.status == 3
+    assert refuses(done, "2 members of the tars are links or no files, and are left out, as train.tar: a.png is")
+    assert "12 images" in done.out
+    assert "train.tar: a.png: a link" in done.out
+    assert "train.tar: b.png: no file" in done.out
+    assert "readme" not in done.out
+
+
+@pytest.mark.parametrize("blocks", [0.5, 1, 2, 2.5, 3, 3.5, 4, 14, 14.5, 15, 16])
+def test_a_tar_that_is_cut_anywhere_is_refused(cli, tar, blocks):
+    """A member has a block of 512 bytes for its header, and a whole number of them for its content."""
+    tar.write_bytes(tar.read_bytes()[: int(512 * blocks)])
+    cut = cli("pack", "index=tars", "data.loading.num_workers=0")
+    assert cut.status == 3
+    assert refuses(cut, "train.tar")
+    assert list(tar.parent.iterdir()) == [tar]
+
+
+def test_tars_that_were_joined_are_refused(cli, tar):
+    tar.write_bytes(tar.read_bytes() * 2)
+    joined = cli("pack", "index=tars", "data.loading.num_workers=0")
+    assert joined.status == 3
+    assert refuses(joined, "train.tar holds more behind its end")
+
+
+def test_a_damaged_header_in_a_tar_is_refused(cli, tar):
+    content = bytearray(tar.read_bytes())
+    content[4 * 512 : 4 * 512 + 300] = b"x" * 300
+    tar.write_bytes(content)
+    damaged = cli("pack", "index=tars", "data.loading.num_workers=0")
+    assert damaged.status == 3
+    assert refuses(damaged, "train.tar is cut off or damaged after 0.png: 1 whole images")
 
 
 @pytest.mark.slow

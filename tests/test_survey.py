@@ -113,6 +113,18 @@ def test_images_without_classes_are_refused_before_they_are_read(cli, monkeypatc
     assert words in run.err
 
 
+@pytest.mark.parametrize(("classes", "count"), [(40, 1), (1, 1), (2, 2)])
+def test_images_that_are_too_few_to_divide(cli, tmp_path, picture, classes, count):
+    for k in range(classes * count):
+        picture(tmp_path / "photos" / f"class{k % classes}" / f"{k}.png", seed=k)
+    own = [f"data.source.root={tmp_path / 'photos'}", f"data.source.index_root={tmp_path / 'index'}"]
+    run = cli("survey", "data=folder", *own, "data.loading.num_workers=0", "output=here")
+    assert run.status == 0, run.err
+    report = json.loads((tmp_path / "here" / "survey.json").read_text())
+    assert report["images"] == {"train": classes * count}
+    assert len(report["classes"]) == classes
+
+
 def test_images_of_several_classes(cli, tmp_path):
     run = cli(
         "survey", "data=synthetic_multilabel", "data.source.num_samples=60", "data.loading.num_workers=0", "output=here"

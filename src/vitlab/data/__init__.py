@@ -25,7 +25,7 @@ from vitlab.data.images.native_shape import LineCrop, TokenBudget
 from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.images.squares import CenterCrop, ShiftedCrop, WholeImage
 from vitlab.data.order.sampler import Order
-from vitlab.data.pools.splits import Splits
+from vitlab.data.pools.splits import Splits, SplitsOfEnough
 from vitlab.data.sources.arrays import Arrays
 from vitlab.data.sources.digit_lines import DigitLines, DigitSums
 from vitlab.data.sources.digit_questions import DigitQuestions
@@ -72,6 +72,7 @@ __all__ = [
     "Shards",
     "ShiftedCrop",
     "Splits",
+    "SplitsOfEnough",
     "Synthetic",
     "SyntheticMultilabel",
     "SyntheticTones",

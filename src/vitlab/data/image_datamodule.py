@@ -132,7 +132,8 @@ class ImageDataModule(DataModule):
                 "data.order.shuffle_window is a number of shards, and this source has none; set it to null"
             )
         check_image_size("train", self.training, self.image_size)
-        check_image_size("val", self.splits["val"], self.image_size)
+        if "val" in self.splits:
+            check_image_size("val", self.splits["val"], self.image_size)
         self._check_batches()
 
     def _find(self) -> None:

@@ -25,13 +25,14 @@ SHOWN = 10
 
 def pack(cfg: DictConfig) -> Path:
     """Write cfg.data's splits, as the source brings them, into cfg.output, or index the tars in cfg.index; returns the
-    folder with the index."""
+    folder with the index. Raises DataError where links or devices in the tars are left out, with the index written."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    if cfg.index is not None:
-        folder = index_only(cfg)
-        console.print(f"train from it: {typed('train')} data=shards {as_typed('data.source.root', str(folder))}")
-        return folder
     check_pack(cfg)
+    if cfg.index is not None:
+        folder, index = index_only(cfg)
+        console.print(f"train from it: {typed('train')} data=shards {as_typed('data.source.root', str(folder))}")
+        check_whole(index)
+        return folder
     check_images(cfg.data)
     loading = build(cfg.data.loading, "data.loading")
     source = build(cfg.data.source, "data.source")
@@ -56,13 +57,34 @@ def pack(cfg: DictConfig) -> Path:
 
 
 def check_pack(cfg: DictConfig) -> None:
+    """Raise ConfigError for keys that do not go together."""
+    if cfg.index is not None:
+        for key in ("shorter_side", "longest_side"):
+            if cfg[key] is not None:
+                raise ConfigError(f"{key} is not read with index=, which leaves the tars as they are; leave it out")
+        return
+    if cfg.class_names is not None:
+        raise ConfigError(f"class_names={cfg.class_names} is read with index= alone; leave it out")
+    if cfg.shorter_side is not None and cfg.longest_side is not None:
+        raise ConfigError("shorter_side and longest_side both bound the size of an image; give one of them")
     if cfg.output is None:
         raise ConfigError("output is the folder that the shards go to; set output=DIR")
     if cfg.shard_size <= 0:
         raise ConfigError(f"shard_size {cfg.shard_size} is not a number of megabytes above 0")
 
 
-def index_only(cfg: DictConfig) -> Path:
+def check_whole(index: dict[str, Any]) -> None:
+    """Raise DataError for tars with members that an index cannot hold."""
+    skipped = [name for entry in index["splits"].values() for name in entry.get("skipped", {})]
+    if skipped:
+        raise DataError(
+            f"{len(skipped):,} members of the tars are links or no files, and are left out, as {skipped[0]} is; pack "
+            "the files themselves"
+        )
+
+
+def index_only(cfg: DictConfig) -> tuple[Path, dict[str, Any]]:
+    """Index the tars in cfg.index; returns the folder of the index, and what index.json holds."""
     root = str(cfg.index).rstrip("/")
     if cfg.output is None and "://" in root:
         raise ConfigError(f"the index of {root} cannot be written there; set output=DIR, a folder for it")
@@ -72,6 +94,8 @@ def index_only(cfg: DictConfig) -> Path:
             names = content(cfg.class_names).decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             raise ConfigError(f"class_names={cfg.class_names} cannot be read: {error}; give a text file") from error
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(f"class_names={cfg.class_names} holds no names, or one twice; give a name in each line")
     folder = Path(root)
     if cfg.output is not None:
         folder = output_folder(cfg.output, "pack", RUNS, overwrite=True).path
@@ -82,7 +106,7 @@ def index_only(cfg: DictConfig) -> Path:
     )
     for line in told(index, folder):
         print(line)
-    return folder
+    return folder, index
 
 
 def told(index: dict[str, Any], folder: Path) -> list[str]:
@@ -93,7 +117,7 @@ def told(index: dict[str, Any], folder: Path) -> list[str]:
         lines.append(f"  {split}: {entry['num_samples']:,} images in {len(entry['shards'])} shards, {size:,.1f} MB")
         skipped = entry.get("skipped", {})
         if skipped:
-            lines.append(f"  {split}: {len(skipped):,} images could not be read and are left out")
+            lines.append(f"  {split}: {len(skipped):,} files could not be read and are left out")
         lines += [f"    {name}: {reason}" for name, reason in list(skipped.items())[:SHOWN]]
         lines += [f"    and {len(skipped) - SHOWN:,} more, in index.json"] if len(skipped) > SHOWN else []
     return lines

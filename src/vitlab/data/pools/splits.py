@@ -39,6 +39,18 @@ class Splits:
         return parts
 
 
+class SplitsOfEnough(Splits):
+    """Divides a pool like `Splits`, and keeps the splits of the source where there are too few samples to divide."""
+
+    def divide(self, pools: dict[str, Pool], seed: int, class_names: list[str]) -> dict[str, tuple[Pool, np.ndarray]]:
+        try:
+            return super().divide(pools, seed, class_names)
+        except DataError:
+            if not all(map(len, pools.values())):
+                raise
+            return {split: (pool, np.arange(len(pool))) for split, pool in pools.items()}
+
+
 def divide(pools: dict[str, Pool], val_fraction: float, test_fraction: float) -> dict[str, tuple[Pool, np.ndarray]]:
     """Each split's pool, and its places in it: a pool of its own, or what is carved for it from the training pool.
     Raises DataError for an empty one."""

@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from vitlab.atomic_files import as_json, digest_of, write_whole
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.data.pools.labels import MOST_CLASSES
+from vitlab.data.pools.packed_names import readable
 from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, save_index
 from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError, in_one_line
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
+PARTS = IMAGES | {"cls", "json"}  # members of a sample
+CHUNK = 2**20  # bytes that are read at once
 SPLIT = re.compile(r"(?<![a-z])(train|val|test)(?:idation)?(?![a-z])")
 Name = int | str  # a class
 Label = Name | tuple[Name, ...]
@@ -48,29 +51,55 @@ class Walk:
     root: str
     names: list[str]
 
-    def __call__(self, numbers: range) -> list[tuple[Rows, list[Label], int]]:
+    def __call__(self, numbers: range) -> list["Walked"]:
         return [self.walk(self.names[number]) for number in numbers]
 
-    def walk(self, name: str) -> tuple[Rows, list[Label], int]:
-        """Give a tar's rows, labels and size in bytes."""
-        rows, labels = Rows(), []
+    def walk(self, name: str) -> "Walked":
+        """Read a tar from front to end. Raises DataError for one that is damaged, or cut off."""
+        rows, labels, skipped = Rows(), [], dict[str, str]()
         place = f"{self.root}/{name}"
         try:
             if self.filesystem.info(place)["type"] != "file":
                 raise DataError(f"{place} is no file, but a pipe or a device; remove it")
             with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-                for found in samples(tar, place):
+                for found in samples(tar, place, skipped):
                     rows.add(
                         0, found.offset, found.content, np.int64(0), None, found.name
                     )  # the class is numbered later
                     labels.append(found.label)
-                return rows, labels, file.seek(0, 2)
+                check_end(tar, file, place, rows)
+                return Walked(rows, labels, file.seek(0, 2), skipped)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
             raise DataError(f"{place} is no whole, uncompressed tar: {in_one_line(error)}") from error
 
 
-def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
-    """Yield the images of a tar. Raises DataError for one without a class."""
+class Walked(NamedTuple):
+    """What a tar holds: a row and a label for each image, its size in bytes, and why members were skipped, by name."""
+
+    rows: Rows
+    labels: list[Label]
+    size: int
+    skipped: dict[str, str]
+
+
+def check_end(tar: tarfile.TarFile, file: Any, place: str, rows: Rows) -> None:
+    """Raise DataError unless the members that were read end with the mark of a tar's end, and nothing follows it."""
+    file.seek(tar.offset)
+    if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        after = f" after {rows.names[-1].decode('utf-8', 'replace')}" if rows.names else ""
+        raise DataError(
+            f"{place} is cut off or damaged{after}: {len(rows.names):,} whole images and no end; copy it anew"
+        )
+    while chunk := file.read(CHUNK):
+        if chunk.strip(b"\0"):
+            raise DataError(
+                f"{place} holds more behind its end, as tars do that were joined; pack it anew, or split it"
+            )
+
+
+def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterator[Found]:
+    """Yield the images of a tar, and note links and devices that have the name of a part of a sample as `skipped`.
+    Raises DataError for an image without a class."""
     key, image, label = "", None, None
 
     def finished() -> Iterator[Found]:
@@ -85,14 +114,16 @@ def samples(tar: tarfile.TarFile, place: str) -> Iterator[Found]:
         tar.members = []  # type: ignore[attr-defined]  # it would keep them all
         if member.size < 0:
             raise DataError(f"{place}: {member.name} has {member.size:,} bytes; the tar is damaged")
-        if not member.isfile():
-            continue
         folder, _, file = member.name.rpartition("/")
         stem, _, extension = file.partition(".")
+        if not member.isfile():
+            if extension.lower() in PARTS:
+                skipped[readable(member.name)] = "a link" if member.islnk() or member.issym() else "no file"
+            continue
         if f"{folder}/{stem}" != key:
             yield from finished()
             key, image, label = f"{folder}/{stem}", None, None
-        if extension.lower() not in IMAGES | {"cls", "json"}:
+        if extension.lower() not in PARTS:
             continue
         if member.size > MOST_BYTES:
             raise DataError(f"{place}: {member.name} has {member.size:,} bytes, and {MOST_BYTES:,} are the most")
@@ -146,7 +177,7 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
         splits.setdefault(match[1] if match else "train", []).append(name)
     if "train" not in splits:
         raise DataError(f"index={root}: no tar belongs to train, by its name; there are {', '.join(splits)}")
-    walked: dict[str, list[tuple[Rows, list[Label], int]]] = {}
+    walked: dict[str, list[Walked]] = {}
     for split, tars in splits.items():
         pieces, title = cut(len(tars), 1), f"index of {split}"
         results = in_order(
@@ -154,23 +185,32 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
         )
         walked[split] = [result for piece in results for result in piece]
     numbers, class_names = numbered(
-        {name for parts in walked.values() for _, labels, _ in parts for label in labels for name in names_of(label)},
+        {name for parts in walked.values() for tar in parts for label in tar.labels for name in names_of(label)},
         class_names,
     )
     index: dict[str, Any] = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": {}}
     if Path(path).absolute() != output.absolute():
         index["root"] = root if "://" in root else str(Path(path).absolute())
     output.mkdir(parents=True, exist_ok=True)
-    several = any(isinstance(label, tuple) for parts in walked.values() for _, labels, _ in parts for label in labels)
+    several = any(isinstance(label, tuple) for parts in walked.values() for tar in parts for label in tar.labels)
     for split, parts in walked.items():
         columns = joined(parts)
-        found = [[numbers[name] for name in names_of(label)] for _, labels, _ in parts for label in labels]
+        found = [[numbers[name] for name in names_of(label)] for tar in parts for label in tar.labels]
         columns["target"] = (
             multi_hot(found, len(class_names)).values if several else np.array(found, np.int64).reshape(-1)
         )
-        shards = [(name, size) for name, (_, _, size) in zip(splits[split], parts, strict=True)]
+        shards = [(name, tar.size) for name, tar in zip(splits[split], parts, strict=True)]
+        skipped = {
+            f"{name}: {member}": why
+            for (name, _), tar in zip(shards, parts, strict=True)
+            for member, why in tar.skipped.items()
+        }
         fingerprint = digest_of(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
-        index["splits"][split] = {"fingerprint": fingerprint} | save_index(output, split, columns, shards)
+        index["splits"][split] = (
+            {"fingerprint": fingerprint}
+            | ({"skipped": skipped} if skipped else {})
+            | save_index(output, split, columns, shards)
+        )
     write_whole(output / INDEX, as_json(index))
     return index
 
@@ -198,10 +238,10 @@ def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Nam
     return {number: number for number in integers}, names
 
 
-def joined(parts: list[tuple[Rows, list[Label], int]]) -> dict[str, np.ndarray]:
+def joined(parts: list[Walked]) -> dict[str, np.ndarray]:
     """Join the rows of tars to the columns of a split, without the classes."""
     rows = Rows()
-    for shard, (part, _, _) in enumerate(parts):
-        rows.names += part.names
-        rows.rows += [(shard, *row[1:]) for row in part.rows]
+    for shard, tar in enumerate(parts):
+        rows.names += tar.rows.names
+        rows.rows += [(shard, *row[1:]) for row in tar.rows.rows]
     return rows.columns()
