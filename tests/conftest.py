@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 from torch.utils.data._utils import signal_handling
 
+from vitlab.config.arguments import is_group
 from vitlab.config.home import CONF
 from vitlab.errors import DataError
 
@@ -76,6 +77,12 @@ def image_folder(root, classes=("cat", "dog"), count=10, splits=("train",), size
 TINY = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "logger=none", "data.loading.num_workers=0"]
 
 
+def chosen(*words):
+    """These words, but of each group that is chosen several times the last option alone: tests add to lists."""
+    last = {word.partition("=")[0]: number for number, word in enumerate(words)}
+    return [word for n, word in enumerate(words) if last[key := word.partition("=")[0]] == n or not is_group(key)]
+
+
 def read_once(source):
     """Spare Hydra reading the same thirty files for each command: a third of what it takes to compose."""
     load, known = source.load_config, {}
@@ -114,11 +121,17 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def cli(monkeypatch, tmp_path, capfd):
     """Run an entry in this process as a user would: cli("train", "seed=1") -> status, out, err and the run's folder.
-    `tiny`: with the smallest model; `pictures`: with those that a run draws by default, which take longer than it."""
+    `tiny`: with the smallest model; `pictures`: with those that a run draws by default, which take longer than it;
+    `exact`: with the words as they are, also those of groups that are chosen twice."""
     monkeypatch.chdir(tmp_path)
 
     def run(
-        entry: str, *overrides: str, folder: str | None = None, tiny: bool = True, pictures: bool = False
+        entry: str,
+        *overrides: str,
+        folder: str | None = None,
+        tiny: bool = True,
+        pictures: bool = False,
+        exact: bool = False,
     ) -> SimpleNamespace:
         module = __import__(entry)
         arguments = list(overrides)
@@ -128,7 +141,7 @@ def cli(monkeypatch, tmp_path, capfd):
             arguments = [*TINY, *bare, *arguments]
         if folder is not None:
             arguments.append(f"hydra.run.dir={folder}")
-        monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *arguments])
+        monkeypatch.setattr(sys, "argv", [str(SRC / f"{entry}.py"), *(arguments if exact else chosen(*arguments))])
         capfd.readouterr()
         status = 0
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; test processes ignore it
@@ -179,7 +192,7 @@ def refuses(run, sentence):
 def finished(folder, *overrides, tiny=True):
     """A run that tests share, of the smallest model unless `tiny` is false."""
     with pytest.MonkeyPatch.context() as monkeypatch, patch.dict(os.environ):
-        words = [*(TINY if tiny else []), *overrides, f"hydra.run.dir={folder}"]
+        words = [*chosen(*(TINY if tiny else []), *overrides), f"hydra.run.dir={folder}"]
         monkeypatch.setattr(sys, "argv", ["train.py", *words])
         monkeypatch.chdir(folder.parent)
         __import__("train").main()

@@ -22,7 +22,7 @@ os.environ |= {"WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
 
 import pytorch_lightning  # noqa: E402, F401 - for the runs that are forked
 import torch  # noqa: E402
-from conftest import BARE, TINY  # noqa: E402
+from conftest import BARE, TINY, chosen  # noqa: E402
 
 import train  # noqa: E402
 import vitlab.programs.train  # noqa: E402, F401
@@ -50,7 +50,7 @@ def started(folder: Path, *overrides: str) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if os.getpid() % 2:
             mock.patch.object(writer, "LARGE", 0).start()  # half of the starts write while training goes on
-        sys.argv = [str(SRC / "train.py"), *overrides]
+        sys.argv = [str(SRC / "train.py"), *chosen(*overrides)]
         train.main()
         status = 0
     except SystemExit as stop:

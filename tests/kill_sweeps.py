@@ -20,11 +20,17 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent)]
 
+from conftest import chosen  # noqa: E402
 from kill_runs import OPTIONS, SRC, differences  # noqa: E402
 
 from vitlab.sweeps.folder import SweepFolder  # noqa: E402
 
-COMMAND = [sys.executable, str(SRC / "train.py"), "-m", *OPTIONS, "trainer.max_epochs=8", "seed=0,1,2", "model=vit_mu4"]
+COMMAND = [
+    sys.executable,
+    str(SRC / "train.py"),
+    "-m",
+    *chosen(*OPTIONS, "trainer.max_epochs=8", "seed=0,1,2", "model=vit_mu4"),
+]
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:

@@ -14,6 +14,9 @@ SRC = Path(__file__).parents[1] / "src"
 def train_all(folder, runs, processes=2, seconds=280):
     """Train each of `runs` (name -> words) in `folder`/name, by so many processes; returns the status of each on the
     first of them. With compile=true all but the kernels is compiled."""
+    from conftest import chosen
+
+    runs = {name: chosen(*words) for name, words in runs.items()}
     (folder / "runs.json").write_text(json.dumps(runs), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", __file__]
     environment = {**os.environ, "PYTHONPATH": str(SRC)}

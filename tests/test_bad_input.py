@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from conftest import SRC, TINY, image_folder
+from conftest import SRC, TINY, chosen, image_folder
 from PIL import Image
 from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
@@ -233,7 +233,7 @@ def test_exit_statuses_of_the_real_process(tmp_path):
     env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}  # Hydra shows a tracer more
     processes = {
         status: subprocess.Popen(
-            [sys.executable, str(SRC / "train.py"), *TINY, *overrides],
+            [sys.executable, str(SRC / "train.py"), *chosen(*TINY, *overrides)],
             cwd=tmp_path,
             env=env,
             text=True,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from socket import gethostname
 
 import pytest
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, chosen
 from test_signals import same_states
 from two_processes import sentences, until
 
@@ -35,7 +35,7 @@ sys.exit(max(status if status >= 0 else 128 - status for status in statuses))
 SCONTROL = """#!/bin/sh
 echo "$@" >> requeued
 """
-WORDS = [*TINY, *BARE, "trainer=ddp", "trainer.accelerator=cpu", "data.split.labels_per_class=26"]
+WORDS = chosen(*TINY, *BARE, "trainer=ddp", "trainer.accelerator=cpu", "data.split.labels_per_class=26")
 WORDS += ["callbacks.interruption.every_n_steps=1", "trainer.log_every_n_steps=1", "trainer.max_epochs=2"]
 WORDS += ["seed=$SLURM_ARRAY_TASK_ID"]
 SLOWER = """

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SRC, TINY, refuses
+from conftest import SRC, TINY, chosen, refuses
 
 
 def refused(run, *words, status=2):
@@ -28,6 +28,11 @@ def refused(run, *words, status=2):
         ("model=16", ["no model=16"]),
         ("mixing=null", ["no mixing=null", "none"]),
         ("data=", ["no data="]),
+        ("recipe=_digits", ["no recipe=_digits", "did you mean digits?"]),
+        ("model=../model/vit_mu4", ["no model=../model/vit_mu4"]),
+        ("callbacks=[default,_x]", ["no callbacks=_x"]),
+        ("callbacks=[default,default]", ["callbacks=[default,default] holds default twice"]),
+        ("logger=[none,wandb]", ["logger=[none,wandb] holds none beside others"]),
         ("recipe=digts", ["no recipe=digts", "did you mean digits?"]),
         ("callbacks=[default,emma]", ["no callbacks=emma", "did you mean ema?"]),
         ("callbacks.ema.decay=0.9", ["callbacks.ema is not among the chosen", "callbacks=[default,ema]"]),
@@ -57,6 +62,20 @@ def refused(run, *words, status=2):
 )
 def test_hydras_own_refusals_are_a_sentence_with_the_nearest_name(cli, override, words):
     refused(cli("train", override), *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["recipe=digits", "recipe=few_labels"], "recipe is chosen twice, by recipe=digits and recipe=few_labels"),
+        (["model=vit_mu4", "model=vit_b16"], "model is chosen twice"),
+        (["-m", "model=vit_mu4", "model=vit_mu4,vit_ti4"], "model is chosen twice"),
+        (["-m", "model=vit_mu4,_vit"], "no model=_vit"),
+        (["model@teacher=_of_run", "model@teacher=vit_mu4"], "model@teacher is chosen twice"),
+    ],
+)
+def test_a_group_is_chosen_once(cli, words, told):
+    refused(cli("train", *words, tiny=False, exact=True), told)
 
 
 @pytest.mark.parametrize("flags", [["--cfg", "job", "-m"], ["--cfg", "jo"], ["--resolve"]])
@@ -334,7 +353,7 @@ def test_a_typo_is_refused_before_anything_heavy_is_loaded(tmp_path):
         "except SystemExit as end: print(end.code, sorted({'torch', 'pytorch_lightning', 'wandb'} & set(sys.modules)))"
     )
     for word in ("modle=x", "trainer.max_epohcs=3", "+globl_batch_size=1", "seed=-1"):
-        arguments = [str(SRC / "train.py"), *TINY, word]
+        arguments = [str(SRC / "train.py"), *chosen(*TINY, word)]
         script = f"import sys; sys.argv = {arguments!r}; sys.path.insert(0, {str(SRC)!r})\n{code}"
         done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout.strip() == "2 []", done.stderr

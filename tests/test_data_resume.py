@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BARE, SRC, TINY, mostly_slow
+from conftest import BARE, SRC, TINY, chosen, mostly_slow
 from PIL import Image
 
 OPTIONS = [
@@ -185,7 +185,7 @@ def test_kill_minus_nine_of_the_real_process(cli, images, source, workers):
     script = images / "recorded.py"
     names = {"src": str(SRC), "tests": str(Path(__file__).parent), "log": str(images / "killed.txt")}
     script.write_text(RECORDED.format(**names, pause=0.3))
-    command = [sys.executable, str(script), *TINY, *options, "hydra.run.dir=killed"]
+    command = [sys.executable, str(script), *chosen(*TINY, *options, "hydra.run.dir=killed")]
     process = subprocess.Popen(command, cwd=images, stdout=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -212,7 +212,7 @@ def test_two_processes_are_stopped_and_one_goes_on(cli, images, source):
     script.write_text(RECORDED.format(**names, log=str(images / "ranks.txt"), pause=0))
     ranks = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true"]
     limits = ["trainer.max_steps=4", "callbacks.latest_state.every_n_steps=2", "trainer.num_sanity_val_steps=0"]
-    command = [sys.executable, str(script), *TINY, *options, *ranks, *limits, "hydra.run.dir=two"]
+    command = [sys.executable, str(script), *chosen(*TINY, *options, *ranks, *limits, "hydra.run.dir=two")]
     subprocess.run(command, cwd=images, check=True, capture_output=True, timeout=240, env=os.environ)
     seen = {}
     for line in Path("ranks.txt").read_text().splitlines():

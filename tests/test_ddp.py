@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from conftest import BARE, FEW, SRC, TINY
+from conftest import BARE, FEW, SRC, TINY, chosen
 from reading import ASKED, READER, TOWERS, WRITER
 from two_processes import status_of, two_processes
 
@@ -68,7 +68,7 @@ def rows(folder):
 
 def train_with_two(folder, *options):
     """In two processes, which leave their run in `folder`/two."""
-    command = [sys.executable, str(SRC / "train.py"), *options, "trainer=ddp", "trainer.devices=2"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*options, "trainer=ddp", "trainer.devices=2")]
     command += ["trainer.accelerator=cpu", "trainer.precision=32-true", "hydra.run.dir=two"]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ), timeout=200)
     assert process.returncode == 0, process.stderr

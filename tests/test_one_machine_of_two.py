@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import FEW, SRC, TINY, evaluated, refuses
+from conftest import FEW, SRC, TINY, chosen, evaluated, refuses
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def run_of_two(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [word for word in WORDS if word != "trainer=cpu"]
-    command = [sys.executable, str(SRC / "train.py"), *words, "hydra.run.dir=run"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*words, "hydra.run.dir=run")]
     own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environments = [{**os.environ, **own, "NODE_RANK": str(number)} for number in range(2)]
     with open(folder / "log", "w") as log:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import BARE, SRC, TINY, image_folder, mostly_slow
+from conftest import BARE, SRC, TINY, chosen, image_folder, mostly_slow
 from reading import READER, TOWERS, WRITER
 
 from vitlab.checkpoints import file
@@ -171,7 +171,7 @@ def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
     """SIGKILL at an arbitrary moment in mid-epoch, then resume; against an uninterrupted run in this process."""
     options = [*OPTIONS, "trainer.max_epochs=15"]
     assert cli("train", *options, folder="whole").status == 0
-    command = [sys.executable, str(SRC / "train.py"), *TINY, *options, "hydra.run.dir=killed"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*TINY, *options, "hydra.run.dir=killed")]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     latest = tmp_path / "killed" / "checkpoints" / "latest.ckpt"
     deadline = time.monotonic() + 120

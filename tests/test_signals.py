@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import BARE, SRC, TINY, evaluated, finished
+from conftest import BARE, SRC, TINY, chosen, evaluated, finished
 from test_resume import same_tensors
 
 from vitlab.checkpoints import file
@@ -147,7 +147,7 @@ def test_two_ranks_that_slurm_started_stop_together(tmp_path):
     for rank in range(2):
         own = {**SLURM, "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_PROCID": str(rank)}
         own |= {"SLURM_LOCALID": str(rank), "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1", "SLURM_NNODES": "1"}
-        command = [sys.executable, str(SRC / "train.py"), *options]
+        command = [sys.executable, str(SRC / "train.py"), *chosen(*options)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         ranks.append(subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **own}, **pipes))
     deadline = time.monotonic() + 240

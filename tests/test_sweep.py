@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, chosen
 from reading import WRITER
 
 from vitlab.checkpoints import file
@@ -274,7 +274,7 @@ def test_a_flag_may_stand_anywhere(cli, place):
 
 @pytest.mark.slow
 def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
-    command = [sys.executable, str(SRC / "train.py"), "-m", *TINY, *QUICK, "seed=0,1,2", "engine.slots=2"]
+    command = [sys.executable, str(SRC / "train.py"), "-m", *chosen(*TINY, *QUICK, "seed=0,1,2", "engine.slots=2")]
     sweeps = [subprocess.Popen([*command, f"sweep={name}"], cwd=tmp_path) for name in ("one", "other")]
     assert [sweep.wait(280) for sweep in sweeps] == [0, 0]
     one, other = ([{**row, "seconds": ""} for row in table(tmp_path, f"runs/{name}")[1]] for name in ("one", "other"))

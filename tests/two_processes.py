@@ -8,9 +8,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import SRC, TINY
+from conftest import SRC, TINY, chosen
 
-TWO = [*TINY, "~callbacks.batch_picture", "~callbacks.model_views", "trainer=ddp", "trainer.devices=2"]
+TWO = chosen(*TINY, "~callbacks.batch_picture", "~callbacks.model_views", "trainer=ddp", "trainer.devices=2")
 TWO += ["trainer.accelerator=cpu", "trainer.precision=32-true", "trainer.log_every_n_steps=1"]
 ENTRY = """
 import os, sys, time
@@ -28,7 +28,7 @@ def two_processes(folder, *options, patch="", words=TWO):
     afterwards."""
     (folder / "entry.py").write_text(ENTRY.format(src=str(SRC), patch=patch), encoding="utf-8")
     resumed = any(option.startswith("resume=") for option in options)
-    command = [sys.executable, "entry.py", *([] if resumed else [*words, "hydra.run.dir=run"]), *options]
+    command = [sys.executable, "entry.py", *chosen(*([] if resumed else [*words, "hydra.run.dir=run"]), *options)]
     with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
         first = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, start_new_session=True)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import BARE, SRC, TINY
+from conftest import BARE, SRC, TINY, chosen
 from sklearn.neighbors import KNeighborsClassifier
 
 from vitlab.callbacks import FeatureProbe
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_refused_before_the_first_step(cli, override, words):
 @pytest.mark.slow
 def test_two_processes_find_what_one_finds(cli, tmp_path):
     options = [*TINY, *OPTIONS, PROBED, "mixing=none", "model.drop_rate=0", "trainer.max_epochs=1"]
-    command = [sys.executable, str(SRC / "train.py"), *options, "trainer=ddp", "trainer.devices=2"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*options, "trainer=ddp", "trainer.devices=2")]
     command += ["trainer.accelerator=cpu", "hydra.run.dir=two"]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ), timeout=200)
     assert process.returncode == 0, process.stderr

@@ -14,6 +14,7 @@ from hydra.core.utils import JobRuntime
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.config.choices import check_choices
 from vitlab.config.home import CONF, OF_THE_USER
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
@@ -55,6 +56,7 @@ class Composed(NamedTuple):
 def compose(name: str, words: Sequence[str], *, multirun: bool = False) -> Composed:
     """Compose conf/<name>.yaml with overrides. A sweep is asked for by `multirun`, or by a study. Raises ConfigError,
     HydraException and OmegaConfBaseException."""
+    check_choices(words)
 
     def load(sweep: bool) -> DictConfig:
         return config_loader().load_configuration(name, list(words), RunMode.MULTIRUN if sweep else RunMode.RUN)

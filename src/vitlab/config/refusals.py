@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from collections.abc import Iterable
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import (
@@ -67,7 +68,8 @@ def hydra_sentence(error: HydraException) -> str:
     where = WHERE.match(message)
     place = f"{where[1]}: " if where and "/" in where[1] else ""  # for a choice on the command line no file is named
     if isinstance(error, MissingConfigException):
-        return place + no_option(error)
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return place + (no_option(group, option, error.options) if group else f"there is no config {option}")
     if isinstance(error, OverrideParseException):
         return (
             f"cannot read {error.override!r} ({in_one_line(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
@@ -90,12 +92,9 @@ def hydra_sentence(error: HydraException) -> str:
     return in_one_line(ADVICE.sub("", message))
 
 
-def no_option(error: MissingConfigException) -> str:
+def no_option(group: str, option: str, known: Iterable[str] | None = None) -> str:
     """Refuse an option that its group does not have."""
-    group, _, option = str(error.missing_cfg_file).rpartition("/")
-    if not group:
-        return f"there is no config {option}"
-    options = [name for name in error.options or options_of(group) if not name.startswith("_")]
+    options = [name for name in known or options_of(group) if not name.startswith("_")]
     return f"there is no {group}={option}{instead_of(option, options)}"
 
 
