@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BARE, SRC, mostly_slow
+from conftest import BARE, SRC, mostly_slow, refuses
 
 from vitlab.checkpoints import file, run_lock
+from vitlab.checkpoints.run_folder import check_name
+from vitlab.errors import ConfigError
 
 SHORT = [*BARE, "trainer.max_steps=2", "trainer.max_epochs=-1", "global_batch_size=128"]
 
@@ -215,3 +217,36 @@ def test_the_state_it_goes_on_from_is_not_kept_in_memory(cli, run, monkeypatch):
     assert cli("train", "resume=run", "trainer.max_epochs=3", tiny=False).status == 0
     assert loaded
     assert alive[1] == 0
+
+
+@pytest.mark.parametrize("name", ["..", "../../x", "a/../../x", ".", "a//b", "a\x1b[2Jb", "a\u202eb", "a\nb"])
+def test_a_name_leads_nowhere_else(name):
+    with pytest.raises(ConfigError, match="name=") as refused:
+        check_name("name", name)
+    assert "\u202e" not in str(refused.value)
+
+
+def test_a_refused_name_leaves_nothing(cli, tmp_path):
+    for words in ([], ["-m", "seed=0,1"]):
+        refused = cli("train", *words, "name=../../x")
+        assert refused.status == 2, refused.err
+        assert refuses(refused, "name=../../x is no name of a folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["hydra.run.dir", "hydra.sweep.dir"])
+def test_a_folder_has_a_name_that_can_be_read(cli, tmp_path, key):
+    words = ["-m", "seed=0,1"] if "sweep" in key else []
+    refused = cli("train", *words, f"{key}='runs/a\u202eb'")
+    assert refused.status == 2
+    assert refuses(refused, f"{key}=")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_else_is_no_place_for_a_run(cli, tmp_path, monkeypatch):
+    (tmp_path / "home" / "photos").mkdir(parents=True)
+    for command, folder in (("train", "/"), ("train", "home"), ("check", "home"), ("train", ".")):
+        refused = cli(command, f"hydra.run.dir={folder}")
+        assert refused.status == 2, refused.err
+        assert refuses(refused, "is no run, and holds ")
+    assert [path.name for path in tmp_path.rglob("*")] == ["home", "photos"]

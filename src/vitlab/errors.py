@@ -2,9 +2,16 @@
 
 import re
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # in names of files and classes: line breaks, a terminal's commands
+# in names of files and classes: line breaks, a terminal's commands, and what changes the direction of a text
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 MOST_LETTERS = 2000
 FROM_A_WORKER = "Caught "  # what torch writes before an error of a worker, with its traceback
+
+
+def escaped(letter: re.Match[str]) -> str:
+    """Write a letter that a terminal would not show as \\xNN or \\uNNNN."""
+    code = ord(letter[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 class VitlabError(Exception):
@@ -14,7 +21,7 @@ class VitlabError(Exception):
 
     def __init__(self, sentence: str):
         if not sentence.startswith(FROM_A_WORKER):
-            sentence = CONTROL.sub(lambda letter: f"\\x{ord(letter[0]):02x}", sentence)
+            sentence = CONTROL.sub(escaped, sentence)
             if len(sentence) > MOST_LETTERS:
                 sentence = f"{sentence[: MOST_LETTERS // 2]} … {sentence[-MOST_LETTERS // 2 :]}"
         super().__init__(sentence)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.atomic_files import write_json
-from vitlab.errors import CheckpointError, ConfigError, StorageError
+from vitlab.errors import CONTROL, CheckpointError, ConfigError, StorageError
 from vitlab.invocation import path_from_here
 
 MIB = 2**20
@@ -167,8 +167,24 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("provenance.json", "sweep.json")) or has_state(folder)
 
 
+def check_name(key: str, name: str) -> None:
+    """Raise ConfigError for a name that a terminal would not show as it is, or that leads elsewhere than below the
+    folder of runs."""
+    if CONTROL.search(name):
+        raise ConfigError(f"{key}={name} holds a control character; letters, digits and ._+- make a name")
+    if key == "name" and not {"", ".", ".."}.isdisjoint(name.split("/")):
+        raise ConfigError(f"name={name} is no name of a folder in runs; letters, digits and ._+- make one")
+
+
 def check_unused(folder: Path) -> None:
-    """Raise ConfigError for a folder that holds a run, which a new one would overwrite."""
+    """Raise ConfigError for a folder that holds a run, which a new one would overwrite, or folders of something
+    else."""
+    check_name("hydra.run.dir", str(folder))
+    foreign = next((path for path in visible(folder) if path.is_dir()), None)
+    if foreign is not None and not any((folder / name).exists() for name in OF_A_RUN):
+        raise ConfigError(
+            f"hydra.run.dir={path_from_here(folder)} is no run, and holds {foreign.name}; name a new folder"
+        )
     if not any((folder / name).exists() for name in OF_A_RUN):
         return
     folder = path_from_here(folder)
@@ -177,6 +193,13 @@ def check_unused(folder: Path) -> None:
     else:
         advice = "it has saved no state yet: remove it, or give another hydra.run.dir"
     raise ConfigError(f"{folder} holds a run; {advice}")
+
+
+def visible(folder: Path) -> list[Path]:
+    """List what a folder holds, without names that begin with a dot; nothing of one that cannot be read."""
+    with suppress(OSError):
+        return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    return []
 
 
 def free_bytes(folder: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import LATEST, find_checkpoint, find_model, not_begun
+from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, not_begun
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
@@ -117,6 +117,8 @@ def check_start(cfg: DictConfig, name: str) -> None:
     there."""
     check_references(cfg, deep=False)
     check_keys(cfg, name)
+    if "name" in cfg:
+        check_name("name", cfg.name)
     if cfg.get("sweep") is not None and name in ("train", "check"):
         raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
     run, resume = cfg.get("run"), cfg.get("resume")
@@ -135,6 +137,8 @@ def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
         raise ConfigError(f"-m starts a sweep of trainings, and {name} runs once; leave out -m")
     check_references(own, deep=False)
     check_keys(own, name)
+    check_name("name", own.name)
+    check_name("hydra.sweep.dir", str(cfg.hydra.sweep.dir))
     check_train_sweep(cfg)
     given = Job.current().parsed()
     swept = [one.key_or_group for one in given if one.is_sweep_override()]
