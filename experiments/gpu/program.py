@@ -27,7 +27,9 @@ class Row(NamedTuple):
 
 def overrides(scale: Scale, folder: Path, *more: str) -> list[str]:
     """Give the overrides of any run of the proof; steps share the cache beside their folders."""
-    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache.root={folder.parent / 'cache'}", *scale.trainer]
+    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache.root={folder.parent / 'cache'}"]
+    other = any(word.startswith("trainer=") for word in more)
+    shared += [word for word in scale.trainer if not (other and word.startswith("trainer="))]
     return [*shared, f"trainer.log_every_n_steps={scale.log_every}", *more]
 
 
