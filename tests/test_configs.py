@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 import shlex
 
 import pytest
@@ -147,6 +148,14 @@ def test_the_advice_to_quote_gives_the_texts_that_were_meant(names):
         check_value(list[str], names, "labels")
     (word,) = shlex.split(str(refusal.value).partition("; quote it: ")[2])
     assert OverridesParser.create().parse_override(word).value() == as_text(names)
+
+
+def test_a_number_of_the_environment_is_text_until_it_is_decoded(monkeypatch):
+    monkeypatch.setenv("RATE", "0.003")
+    with pytest.raises(ConfigError, match=r"lr 0.003 is not a number, but text; .*'lr=") as refusal:
+        check_value(float, "0.003", "lr")
+    word = re.search("'(.*)'", str(refusal.value))[1].replace("NAME", "RATE")
+    assert OmegaConf.create({"lr": OverridesParser.create().parse_override(word).value()}).lr == 0.003
 
 
 def test_annotations_refuse_other_types():

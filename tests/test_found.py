@@ -123,6 +123,14 @@ def test_measured_colours_are_those_of_the_pixels():
 
 ODD = ["abc", "a b", "0123", "7", "1e3", "null", "true", 'say "hi"', "it's", "'q'", '"q"', "a,b=c[d]", "${oc.env:HOME}"]
 ODD += ["\\", "a\\", "\\${x}", "${", "two\nlines", "$HOME", "\ttab", " lead", "a: b{c}", "\\'", " !\"#$%&'(),=\\{}é"]
+ODD += ["~/x"]
+
+
+def test_a_tilde_is_the_home_in_names_of_files_alone(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")  # which no shell puts in behind a =
+    assert as_text("output=~/x.csv", several=False) == "output=/home/me/x.csv"
+    assert as_text("+data.source.root=~/x", several=False) == "+data.source.root=/home/me/x"
+    assert "home" not in as_text("texts=~/x", several=False)
 
 
 @pytest.mark.parametrize("text", ODD)

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from conftest import SRC, refuses
+from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.atomic_files import remove_leftovers, writing_folder
+from vitlab.config.command import check_output
 from vitlab.config.refusals import as_refusal
 from vitlab.errors import ConfigError, StorageError
 from vitlab.run.output import output_file, output_folder
@@ -34,6 +36,10 @@ def file(given, overwrite=False):
     return output_file(given, "predict", home=Path("runs"), name="", overwrite=overwrite)
 
 
+def folder(given, overwrite=False):
+    return output_folder(given, "export", home=Path("runs"), overwrite=overwrite)
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize(
     "given",
@@ -43,6 +49,34 @@ def test_nothing_is_written_into_a_run_but_below_the_folder_of_the_command(run, 
     (run.parent / "link").symlink_to(run / "checkpoints")
     with pytest.raises(ConfigError, match="lies in the run"):
         file(given, overwrite)
+
+
+def test_a_link_to_a_folder_is_that_folder(run):
+    (run / "pictures").mkdir()
+    for name, target in (("in_run", run / "pictures"), ("nowhere", "missing")):
+        (run.parent / name).symlink_to(target)
+    with pytest.raises(ConfigError, match="lies in the run"):
+        folder("in_run", overwrite=True)
+    with pytest.raises(ConfigError, match="link to no folder"):
+        folder("nowhere")
+    (run.parent / "empty").mkdir()
+    (run.parent / "link").symlink_to("empty")
+    with writing_folder(folder("link").make()) as temporary:
+        (temporary / "new").touch()
+    assert (run.parent / "empty" / "new").exists()
+
+
+def test_an_output_with_a_slash_at_its_end_is_no_file(run):
+    with pytest.raises(ConfigError, match="is a folder"):
+        file("new.csv/")
+
+
+@pytest.mark.parametrize("key", ["images", "run", "data.source.file"])
+def test_what_a_command_reads_is_not_replaced(tmp_path, key):
+    (tmp_path / "read").write_text("kept")
+    cfg = OmegaConf.from_dotlist([f"output={tmp_path}/./read", "overwrite=true", f"{key}={tmp_path}/read"])
+    with pytest.raises(ConfigError, match=f"replace what {key}="):
+        check_output(cfg)
 
 
 def test_a_command_writes_into_its_own_folder_of_a_run(run):

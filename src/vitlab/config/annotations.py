@@ -96,7 +96,17 @@ def check_value(hint: Any, value: Any, key: str) -> None:
             raise ConfigError(f"{key} is empty; choose an option of its group that has a _target_")
         text = as_text(value)
         quotes = f"; quote it: {shlex.quote(f'{key}={quoted(text)}')}" if accepts(hint, text) else ""
+        if isinstance(value, str) and accepts(hint, as_number(value)):
+            quotes = f", but text; from the environment take '{key}=\"${{oc.decode:${{oc.env:NAME}}}}\"'"
         raise ConfigError(f"{key} {shown(value)} is not {describe(hint)}{quotes}")
+
+
+def as_number(text: str) -> float | str:
+    """Read a text as a number; the text itself where it is none."""
+    try:
+        return int(text) if text.strip("+-").isdecimal() else float(text)
+    except ValueError:
+        return text
 
 
 def as_text(value: Any) -> Any:

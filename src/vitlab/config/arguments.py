@@ -26,6 +26,7 @@ TEXTS = {  # keys whose value is text as it is typed: the name of a file, a fold
     *(f"data.source.{key}.{split}" for key in ("images", "labels") for split in SPLITS),
 }
 LITERAL = {"images", "texts", "question"}  # in which also ${...} is part of the text
+NAMES = {"name", "sweep", "texts", "question"}  # in which a ~ at the beginning is no home
 OVERRIDE = re.compile(r"(?P<plus>\+{0,2})(?P<key>[^=]*)=(?P<value>.*)", re.DOTALL)
 QUOTED = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 ESCAPED = re.compile(r"\\[\\()\[\]{}:=, \t]")  # Hydra's own way to write these characters
@@ -93,6 +94,9 @@ def as_text(word: str, several: bool) -> str:
     refuse_old(key)
     if QUOTED.fullmatch(value) or (several and "," in value):
         return word
+    if key in TEXTS - NAMES and value.startswith("~/"):  # which shells leave as it is, behind a =
+        value = os.path.expanduser(value)
+        word = f"{found['plus']}{key}={value}"
     if key in TEXTS and value != "null":
         read, exact = as_hydra_reads(word), key in LITERAL and "${" in value
         if (read == value and not exact) or (read is not None and ESCAPED.search(value)):

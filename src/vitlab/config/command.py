@@ -2,6 +2,7 @@
 exit status."""
 
 import logging
+import os
 import re
 import signal
 import sys
@@ -18,6 +19,7 @@ from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, f
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
+from vitlab.config.frozen import texts
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
@@ -121,6 +123,7 @@ def check_start(cfg: DictConfig, name: str) -> None:
         check_name("name", cfg.name)
     if cfg.get("sweep") is not None and name in ("train", "check"):
         raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
+    check_output(cfg)
     run, resume = cfg.get("run"), cfg.get("resume")
     if run is not None:
         find_model(run)
@@ -129,6 +132,16 @@ def check_start(cfg: DictConfig, name: str) -> None:
     if resume is None:  # a resumed run is checked with its own config
         check_nodes(cfg)
         check_needed(cfg, [one.key_or_group for one in Job.current().parsed()])
+
+
+def check_output(cfg: DictConfig) -> None:
+    """Raise ConfigError for an output that would replace what the command reads."""
+    output = cfg.get("output")
+    if not output or not cfg.get("overwrite") or not os.path.exists(output):
+        return
+    for key, value in texts(OmegaConf.to_container(cfg)).items():
+        if key != "output" and os.path.realpath(value) == os.path.realpath(output):
+            raise ConfigError(f"output={output} would replace what {key}={value} reads; name another place")
 
 
 def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:

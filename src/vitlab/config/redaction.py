@@ -49,9 +49,7 @@ class Redaction:
         if text in self.secrets:
             return MARK
         override = OVERRIDE.fullmatch(text)
-        if override and (
-            is_secret(override["name"]) or self.secrets & set(re.split(r"[\s'\",:{}\[\]]+", override["value"]))
-        ):
+        if override and (is_secret(override["name"]) or self.secrets & set(PARTS.split(override["value"]))):
             return f"{override['name']}={MARK}"
         if self.within:
             text = self.within.sub(MARK, text)

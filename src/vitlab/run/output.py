@@ -47,7 +47,7 @@ def output_file(given: str | None, command: str, home: Path, name: str, *, overw
         new = new_folder(home)
         return Output(new / name, new)
     check_place(given, command)
-    if Path(given).is_dir():
+    if Path(given).is_dir() or given.endswith("/"):
         raise ConfigError(f"output={given} is a folder; name a file")
     if Path(given).exists() and not overwrite:
         raise ConfigError(f"output={given} exists; name another file, or add overwrite=true")
@@ -61,9 +61,9 @@ def output_folder(given: str | None, command: str, home: Path, *, overwrite: boo
         new = new_folder(home)
         return Output(new, new)
     check_place(given, command)
-    path = Path(given)
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"output={given} is a file; name a folder")
+    path = Path(os.path.realpath(given) if os.path.islink(given) else given)
+    if os.path.lexists(given) and not path.is_dir():
+        raise ConfigError(f"output={given} is a file, or a link to no folder; name a folder")
     if path.is_dir() and any(path.iterdir()) and not overwrite:
         raise ConfigError(f"output={given} is not empty; name another folder, or add overwrite=true")
     return Output(path, None)
@@ -79,7 +79,8 @@ def new_folder(folder: Path) -> Path:
 def check_place(given: str, command: str) -> None:
     """Raise ConfigError or StorageError for a place that is not written to, or cannot be."""
     check_writable(Path(given).absolute(), given)
-    path = Path(os.path.realpath(Path(given).parent)) / Path(given).name
+    path = Path(os.path.realpath(Path(given).parent)) / Path(given).name  # a link to a file would be replaced itself
+    path = path.resolve() if path.is_dir() else path
     kind = path.stat().st_mode if path.exists() else stat.S_IFREG
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise ConfigError(f"output={given} is a device or pipe, which would be replaced; name a file")
