@@ -16,7 +16,7 @@ from vitlab.config.composition import compose, hydra_of
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(3000)]
 
-STRANGE = ["-1", "0", "nan", "1000000000", "1e9", "''", "[]", "null", "abc", "{a: 1}", "true", "../x", "0.3"]
+STRANGE = ["-1", "0", "nan", "1000000000", "''", "[]", "null", "abc", "{a: 1}"]
 SHORT = [*TINY, *BARE, "data=digits", "trainer.max_epochs=1", "trainer.limit_train_batches=2", "hydra.run.dir=run"]
 SHORT += ["callbacks.latest_state.every_n_steps=1000"]
 SETTINGS = {
@@ -25,7 +25,7 @@ SETTINGS = {
     "large": [
         *SHORT,
         "optimizer=muon",
-        "schedule=warmup_stable_decay",
+        "schedule=wsd",
         "augmentation=augmix",
         "callbacks=[default,ema]",
     ],
