@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, ConfigDict, Strict, StringConstraints, TypeAdapter, ValidationError
 
 from vitlab.config.foreign_ranges import foreign_ranges
-from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 from vitlab.spelling import instead_of
@@ -91,7 +90,6 @@ def check_value(hint: Any, value: Any, key: str) -> None:
     if not finite(value):
         raise ConfigError(f"{key} {shown(value)} is not finite")
     if not accepts(hint, value):
-        refuse_old(key)
         if value == {}:
             raise ConfigError(f"{key} is empty; choose an option of its group that has a _target_")
         text = as_text(value)
@@ -132,7 +130,6 @@ def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> No
 
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
     """Make the refusal of a key that nobody reads."""
-    refuse_old(dotted(key, name))
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
     return ConfigError(f"{dotted(key, name)}: {kind}{instead_of(name, known, dotted(key, '')) or '; leave it out'}")
 

@@ -13,7 +13,6 @@ from hydra.errors import HydraException
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.references import literal
-from vitlab.config.renamed import refuse_old
 from vitlab.errors import ConfigError
 
 SPLITS = ("train", "val", "test")
@@ -91,7 +90,6 @@ def as_text(word: str, several: bool) -> str:
     if not found["key"]:
         raise ConfigError(f"cannot read {word!r}: an override is KEY=VALUE, and this one has no key")
     key, value = found["key"], found["value"]
-    refuse_old(key)
     if QUOTED.fullmatch(value) or (several and "," in value):
         return word
     if key in TEXTS - NAMES and value.startswith("~/"):  # which shells leave as it is, behind a =

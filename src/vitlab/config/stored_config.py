@@ -15,26 +15,9 @@ from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.nodes import without
 from vitlab.config.references import called, check_references, literal
 from vitlab.config.refusals import first_line
-from vitlab.config.renamed import GONE, in_rooms, with_measured_precision
 from vitlab.config.resolvers import before_crop, better, together
 from vitlab.errors import CheckpointError, ConfigError
 
-ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take
-    "vitlab.models.VisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
-    "vitlab.models.DistilledVisionTransformer": {"drop_path_shape": "linear", "pre_norm": False},
-    "vitlab.models.TextEncoder": {"causal": False},
-    "vitlab.callbacks.LatestState": {"every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None},
-    "vitlab.data.Folder": {"allow_outside": True},
-    "vitlab.data.ImageNet": {"allow_outside": True},
-    "vitlab.data.Listing": {
-        "allow_outside": True,
-        "allow_two_labels": True,
-        **dict.fromkeys(("text_column", "question_column", "characters", "tokenizer")),
-        "special_tokens": ["<s>", "</s>", "<pad>"],
-        "begin_token": False,
-    },
-}
-ADDED_AT_THE_TOP = {"float8": False}  # top-level keys that are newer than some runs
 # resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
 
@@ -78,7 +61,7 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
 
 
 def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
-    """Read a config out of a checkpoint. Keys that older runs lack get the value that they had in effect.
+    """Read a config out of a checkpoint.
 
     Raises ConfigError for a call of another resolver than the `HARMLESS` ones, which could read a secret from the
     environment: no config is saved with one. Raises CheckpointError for what is no config, or refers to what does not
@@ -87,27 +70,17 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
     try:
         if not isinstance(config, dict):
             raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
-        if isinstance(config.get("trainer"), dict):
-            config = {**config, "trainer": with_measured_precision(config["trainer"])}
         for text in texts(config):
             if others := sorted(set(called(text)) - HARMLESS):
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
-        if isinstance(config.get("data"), dict):
-            config = {**config, "data": in_rooms(config["data"])}
         found = config.get("found") or {}
         if not isinstance(found, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
-        cfg = OmegaConf.create({**config, **ADDED_AT_THE_TOP, **config})
+        cfg = OmegaConf.create(config)
         cfg = with_found(cfg, plain(cfg.found) if found else {})
         check_references(cfg, deep=True)
-        for _, node in parts(cfg, "config"):
-            for key, value in ADDED.get(node["_target_"], {}).items():
-                if key not in node:
-                    node[key] = value
-            for key in GONE.get(node["_target_"], set()) & node.keys():
-                del node[key]
     except (OmegaConfBaseException, RecursionError) as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
     return cfg

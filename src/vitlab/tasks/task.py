@@ -298,7 +298,7 @@ class Task(pl.LightningModule):
         """Place the run by its number of optimizer steps alone. The first rank goes on with the sums of all ranks."""
         summed = self.summed() if self.global_rank == 0 else {}
         for name, sums in checkpoint.get("sums", {}).items():
-            if name in summed:  # an earlier version counted others too
+            if name in summed:  # a resume may have other metrics
                 add_sums(summed[name], sums)
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
