@@ -79,7 +79,12 @@ OPTIONS["recipe"], OPTIONS["study"] = (
 assert NEEDED.keys() <= {option for options in OPTIONS.values() for option in options}
 OPTIONS["loss"].remove("loss=none")  # which tasks with a loss of their own choose
 CHOOSING = ("task", "recipe", "study")  # options that choose those of other groups: one of them at a time
-OWN = {option for option in OPTIONS["model"] if any(word.startswith("data=") for word in NEEDED.get(option, []))}
+OWN = {  # options that need one of another group
+    option
+    for group, other in (("model", "data="), ("data", "model="))
+    for option in OPTIONS[group]
+    if any(word.startswith(other) for word in NEEDED.get(option, []))
+}
 TOGETHER = itertools.zip_longest(
     *[[o for o in options if o not in OWN] for group, options in OPTIONS.items() if group not in CHOOSING]
 )

@@ -1,4 +1,4 @@
-"""A run of November 2026, frozen in tests/earlier_version, opens, evaluates, predicts and resumes as it did then.
+"""A run of version 0.1.0, frozen in tests/earlier_version, opens, evaluates, predicts and resumes as it did then.
 
 Its files are never written anew. The run ended within an epoch, at step 50 (accumulation, mixup, drop path, an average
 of the weights). What its test and its predictions said, and what ten more steps made of it, was recorded then, by one

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vitlab.interface import train as train
     from vitlab.models import VisionTransformer as VisionTransformer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 ORIGINS = {  # where the names come from, which load when they are first asked for
     "vitlab.data": ("ImageDataModule",),
     "vitlab.errors": ("VitlabError",),

@@ -13,13 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import image_folder
-from omegaconf import OmegaConf
 from PIL import Image
 from pyarrow import parquet
 
 from vitlab.atomic_files import digest_of
-from vitlab.config.build import build
-from vitlab.config.stored_config import from_saved
 from vitlab.data import Arrays, Folder, Listing, Shards
 from vitlab.data.shards.index import map_index, save_columns
 from vitlab.errors import DataError
@@ -232,18 +229,6 @@ def test_an_index_made_with_links_that_lead_out_is_not_used_without_them(tmp_pat
 def test_links_to_nothing_and_in_a_circle_are_refused(elsewhere, refused, place, target, words):
     os.symlink(target, elsewhere / place)
     refused(folder(elsewhere, allow_outside=True), elsewhere / place, words)
-
-
-def test_runs_of_before_keep_their_links(tmp_path, elsewhere):
-    os.symlink(tmp_path / "elsewhere" / "val", elsewhere / "val")
-    (tmp_path / "table.csv").write_text("path,label\n../a.png,cat\n../a.png,dog\n")
-    target = {"_target_": "vitlab.data.Folder", "root": str(elsewhere), "splits": {"train": "train", "val": "val"}}
-    columns = {"path_column": "path", "label_column": "label", "label_separator": None, "split_column": None}
-    table = {"_target_": "vitlab.data.Listing", "file": str(tmp_path / "table.csv"), "root": None, "class_names": None}
-    for source, count in (({**target, "index_root": None}, 20), ({**table, **columns}, 2)):
-        saved = from_saved({"data": {"source": source}}, "a run")
-        assert len(build(saved.data.source, "data.source").open()["train"]) == count
-        assert "allow_outside" not in OmegaConf.create(source)
 
 
 # -- tables

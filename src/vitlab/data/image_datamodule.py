@@ -67,7 +67,7 @@ class ImageDataModule(DataModule):
         order: Order,
         loading: Loading,
         cache: Cache,
-        vocab_size: VocabSize | None = None,  # which runs of earlier versions have not
+        vocab_size: VocabSize | None = None,  # of data with texts
         max_length: Length | None = None,
         input_max_length: Length | None = None,
         augmentation: Transform | None = None,
