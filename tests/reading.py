@@ -1,7 +1,7 @@
 """A reader of digit lines, one of numbers in words, one of images beside texts, and two that are asked, small enough
 for a test."""
 
-from vitlab.data.sources.number_words import in_words
+from vitlab.data.generated.number_words import in_words
 
 SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
 SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]

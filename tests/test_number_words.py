@@ -11,7 +11,7 @@ from reading import WRITER
 
 import vitlab
 from vitlab.data import NumberWords
-from vitlab.data.sources.number_words import in_words
+from vitlab.data.generated.number_words import in_words
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import WordVocabulary, vocabulary_of
 

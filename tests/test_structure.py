@@ -146,7 +146,7 @@ def test_at_most_60_arrows_lie_between_rooms():
     assert len(between) <= 60, sorted(between)
 
 
-DATA = ("targets", "pools", "images", "batches", "order", "loading", "shards", "sources", "cache")
+DATA = ("targets", "pools", "images", "batches", "order", "loading", "shards", "sources", "generated", "cache")
 
 
 def test_within_data_each_room_needs_only_those_before_it():

@@ -17,6 +17,12 @@ from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache
 from vitlab.data.datamodule import DataModule
 from vitlab.data.delivery import Loading
+from vitlab.data.generated.digit_lines import DigitLines, DigitSums
+from vitlab.data.generated.digit_questions import DigitQuestions
+from vitlab.data.generated.number_words import NumberWords
+from vitlab.data.generated.scenes import Scenes
+from vitlab.data.generated.synthetic import Synthetic, SyntheticMultilabel
+from vitlab.data.generated.synthetic_tones import SyntheticTones
 from vitlab.data.image_datamodule import ImageDataModule
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing
 from vitlab.data.images.images import Images
@@ -27,18 +33,12 @@ from vitlab.data.images.squares import CenterCrop, ShiftedCrop, WholeImage
 from vitlab.data.order.sampler import Order
 from vitlab.data.pools.splits import Splits, SplitsOfEnough
 from vitlab.data.sources.arrays import Arrays
-from vitlab.data.sources.digit_lines import DigitLines, DigitSums
-from vitlab.data.sources.digit_questions import DigitQuestions
 from vitlab.data.sources.digits import Digits
 from vitlab.data.sources.folder import Folder
 from vitlab.data.sources.huggingface import HuggingFace
 from vitlab.data.sources.imagenet import ImageNet
 from vitlab.data.sources.listing import Listing
-from vitlab.data.sources.number_words import NumberWords
-from vitlab.data.sources.scenes import Scenes
 from vitlab.data.sources.shards import Shards
-from vitlab.data.sources.synthetic import Synthetic, SyntheticMultilabel
-from vitlab.data.sources.synthetic_tones import SyntheticTones
 from vitlab.data.sources.text_pairs import TextColumn, TextPairs
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
 from vitlab.data.text_datamodule import TextDataModule

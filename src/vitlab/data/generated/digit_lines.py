@@ -11,11 +11,11 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
-from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Texts
 from vitlab.ranges import Count, Range
 from vitlab.seeding import counted_numbers

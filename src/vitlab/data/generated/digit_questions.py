@@ -10,11 +10,11 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 
+from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
-from vitlab.data.sources.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
 from vitlab.data.targets import Answers
 from vitlab.ranges import Count
 from vitlab.seeding import counted_numbers

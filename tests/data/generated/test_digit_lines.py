@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from vitlab.data import DigitLines, Digits, DigitSums
+from vitlab.data.generated.digit_lines import line_of
 from vitlab.data.images.native_shape import LineCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.splits import divide
-from vitlab.data.sources.digit_lines import line_of
 
 
 def lines(kind=DigitLines, **changes):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vitlab.data.sources.handwriting import OF_A_HAND, in_another_hand
+from vitlab.data.generated.handwriting import OF_A_HAND, in_another_hand
 
 
 @pytest.fixture

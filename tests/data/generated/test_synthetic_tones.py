@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vitlab.data import SyntheticTones
-from vitlab.data.sources.synthetic_tones import CHORDS
+from vitlab.data.generated.synthetic_tones import CHORDS
 from vitlab.errors import ConfigError
 
 
