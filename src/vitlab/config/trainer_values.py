@@ -1,9 +1,10 @@
 """Refuse values of the trainer that Lightning would take, before Lightning is imported."""
 
+from omegaconf import DictConfig
+
 from vitlab.config.annotations import check_value
 from vitlab.config.foreign_ranges import TRAINER
 from vitlab.config.found import OPEN
-from vitlab.config.nodes import Node
 from vitlab.errors import ConfigError
 
 OURS = {  # keys of the trainer that a run sets itself
@@ -15,7 +16,7 @@ OURS = {  # keys of the trainer that a run sets itself
 PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, *OPEN)
 
 
-def check_trainer(node: Node) -> None:
+def check_trainer(node: DictConfig) -> None:
     """Raise ConfigError for what Lightning would take, and this project does otherwise or not at all."""
     for key in TRAINER.keys() & node.keys():
         check_value(TRAINER[key], node[key], f"trainer.{key}")

@@ -13,7 +13,6 @@ from torch import nn
 
 from vitlab.config.build import build
 from vitlab.config.found import is_open, with_found
-from vitlab.config.nodes import Node
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.counting.memory import GIB, in_units
 from vitlab.errors import ConfigError
@@ -64,7 +63,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     return {**total(parts)._asdict(), "largest_batch": batch}
 
 
-def check_kind(model: Node) -> None:
+def check_kind(model: DictConfig) -> None:
     """Raise ConfigError for a model that writes texts, whose tokens only its data tells."""
     if "vocab_size" in model or "vocab_size" in (model.get("decoder") or ()):
         name = model["_target_"].split(".")[-1]

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from vitlab.config.nodes import Node
+from omegaconf import DictConfig
+
 from vitlab.errors import ConfigError
 from vitlab.run.saved_run import SavedRun
 
@@ -12,7 +13,7 @@ OF_WRITING = {  # keys of a task, what one without them does, and the command's 
 }
 
 
-def with_writing(saved: SavedRun, cfg: Node) -> SavedRun:
+def with_writing(saved: SavedRun, cfg: DictConfig) -> SavedRun:
     """Open a run to write, or to compare with texts, as the command says. Raises ConfigError for one that does not."""
     changes = changed_writing(cfg)
     for key in changes.get("task", {}):
@@ -21,7 +22,7 @@ def with_writing(saved: SavedRun, cfg: Node) -> SavedRun:
     return saved.changed(changes)
 
 
-def changed_writing(cfg: Node) -> dict[str, Any]:
+def changed_writing(cfg: DictConfig) -> dict[str, Any]:
     """What the command changes of how a run writes, or compares with texts."""
     given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
     given = {key: value for key, value in given.items() if value is not None}

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,6 @@ from rich.table import Table
 from vitlab import atomic_files
 from vitlab.config.arguments import as_typed
 from vitlab.config.found import PLACES
-from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(cfg: Node, run: Parts) -> None:
+def print_start(cfg: DictConfig, run: Parts) -> None:
     """Print model, data, steps and parameter groups, before the first batch."""
     trainer, datamodule, task = run.trainer, run.datamodule, run.task
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from omegaconf import DictConfig
 from rich.progress import track
 from torch import nn
 
@@ -18,7 +19,7 @@ from vitlab.config.annotations import as_plain
 from vitlab.config.build import build, plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.config.nodes import Node, merged, node_of
+from vitlab.config.nodes import merged, node_of
 from vitlab.config.redaction import Redaction
 from vitlab.config.references import check_values
 from vitlab.data import ImageDataModule
@@ -53,7 +54,7 @@ class FrozenModel:
     images: str | None
 
     @classmethod
-    def open(cls, cfg: Node, few_labels: bool = False) -> "FrozenModel":
+    def open(cls, cfg: DictConfig, few_labels: bool = False) -> "FrozenModel":
         """Open the model of `cfg.run`, a run folder or checkpoint, on its own images or those of data=, as it saw its
         own; without a run, that of model= on the images of data=. With `few_labels` data.split.labels_per_class holds.
         Raises ConfigError, CheckpointError or DataError."""
@@ -99,7 +100,7 @@ class FrozenModel:
         }
         return cls(model.to(device).eval(), datamodule, device, Redaction(cfg)(facts), folder, chosen)
 
-    def features(self, split: str, cfg: Node) -> Features:
+    def features(self, split: str, cfg: DictConfig) -> Features:
         """Extract the features of every readable image of a split, in its order, with a progress bar."""
         batches = evaluation_batches(self.datamodule, split, batch_size=cfg.batch_size, device=self.device)
         total = -(-len(self.datamodule.splits[split]) // cfg.batch_size)
@@ -119,7 +120,7 @@ def check_overrides() -> None:
             raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
 
 
-def data_of_run(own: dict[str, Any], cfg: Node, chosen: bool) -> dict[str, Any]:
+def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:
     """Give the data node of a run, changed by the keys of cfg.data; or, where a data set was chosen, that one's node,
     with images brought to the shape and the colours that the run knows."""
     if not chosen:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import DictConfig
 
-from vitlab.config.nodes import Node
 from vitlab.data.batches.batch import TextView
 from vitlab.data.targets import Texts
 from vitlab.data.text_datamodule import collated, finished
@@ -16,7 +16,7 @@ from vitlab.tasks import Answering
 from vitlab.vocabulary import Vocabulary
 
 
-def named(cfg: Node, key: str) -> str:
+def named(cfg: DictConfig, key: str) -> str:
     """Give what the command is to look at. Raises ConfigError where it is told of the other kind, or of nothing."""
     other = {"images": "texts", "texts": "images"}[key]
     if cfg[other] is not None:
@@ -26,7 +26,7 @@ def named(cfg: Node, key: str) -> str:
     return str(cfg[key])
 
 
-def asked(cfg: Node, task: Any) -> Any:
+def asked(cfg: DictConfig, task: Any) -> Any:
     """Give a task that is asked questions with the one that the command has, and any other as it is. Raises ConfigError
     where the question is missing, or not for this run, and DataError for one that the model cannot read."""
     if isinstance(task, Answering):

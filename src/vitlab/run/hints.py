@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 
-from vitlab.config.nodes import Node
 from vitlab.data import ImageDataModule
 from vitlab.data.duplicates import Overlap, Place, overlap
 from vitlab.data.loading.dataset import ImageSplit
@@ -22,14 +22,14 @@ PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
 
 
 @rank_zero_only
-def print_hints(cfg: Node, datamodule: ImageDataModule) -> None:
+def print_hints(cfg: DictConfig, datamodule: ImageDataModule) -> None:
     """Print a line for each; `cfg` holds what was found."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for line in (*of_the_weights(cfg), *of_few_images(cfg, len(datamodule.splits["train"]))):
         console.print(f"hint     {line}")
 
 
-def of_the_weights(cfg: Node) -> list[str]:
+def of_the_weights(cfg: DictConfig) -> list[str]:
     """Tell where images look otherwise than those that the weights were trained on."""
     known = {key: value for key, value in known_view(cfg).items() if key in ("mean", "std", "image_size")}
     if len(known.get("mean", ())) != cfg.data.in_chans:
@@ -38,7 +38,7 @@ def of_the_weights(cfg: Node) -> list[str]:
     return [f"{weights_of(cfg.model)} was trained on other images; the same: {' '.join(words)}"] if words else []
 
 
-def of_few_images(cfg: Node, num_images: int) -> list[str]:
+def of_few_images(cfg: DictConfig, num_images: int) -> list[str]:
     """Tell what helps a Vision Transformer that starts from random weights."""
     model = cfg.model
     if model.get("pretrained") is not None or "initialization" not in model or num_images >= FEW:

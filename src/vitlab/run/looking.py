@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from omegaconf import DictConfig
 from PIL import Image
 
 from vitlab.config.build import build
 from vitlab.config.found import is_open
-from vitlab.config.nodes import Node
 from vitlab.data.batches.batch_size import fitting_batch
 from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
@@ -22,7 +22,7 @@ LOOKED_UP = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "g
 COMPARED, IN_SMALL = 1000, 16  # images that are looked at in a mirror, and their pixels
 
 
-def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
+def look(cfg: DictConfig, num_devices: int = 1) -> dict[str, Any]:
     """Find what cfg leaves open of image_size, channels and mode, of the training crop's scale, flips and
     interpolation, and of the global batch; with model.pretrained, also of mean and std, as the weights know images.
     Nothing is opened where nothing is open. Raises VitlabError for weights that are not to be had, and for data that
@@ -54,7 +54,7 @@ def look(cfg: Node, num_devices: int = 1) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key in wanted}
 
 
-def known_view(cfg: Node) -> dict[str, Any]:
+def known_view(cfg: DictConfig) -> dict[str, Any]:
     """Tell what is known of the images that the weights which cfg starts from were trained on: mean, std, image_size,
     interpolation."""
     name = weights_of(cfg.model) if "model" in cfg else None
@@ -65,7 +65,7 @@ def known_view(cfg: Node) -> dict[str, Any]:
     return view_of(name).stated()
 
 
-def of_images(seen: Glance, cfg: Node, stored: int | None, view: Mapping[str, Any]) -> dict[str, Any]:
+def of_images(seen: Glance, cfg: DictConfig, stored: int | None, view: Mapping[str, Any]) -> dict[str, Any]:
     """Give what suits images of this size and these colours, and the weights; `stored` is their number of channels,
     None: files differ."""
     mode, chans = cfg.data.images.mode, cfg.data.in_chans or len(view.get("mean", ()))

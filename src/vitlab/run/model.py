@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 from torch import Tensor
 from torch.nn import Module
 
 from vitlab.config.build import build, plain
-from vitlab.config.nodes import Node, node_of
+from vitlab.config.nodes import node_of
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory
@@ -21,14 +22,14 @@ PUBLISHED = "published"  # the value of pretrained that means the weights stated
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 
-def build_model(node: Node, key: str = "model") -> Module:
+def build_model(node: DictConfig, key: str = "model") -> Module:
     """Build the model at `key`, with random weights. Raises ConfigError if weights are named at a model within it."""
     own = node_of(without_weights(plain(node), key))
     check_memory(own, key)
     return build(own, key)
 
 
-def check_memory(node: Node, key: str) -> None:
+def check_memory(node: DictConfig, key: str) -> None:
     """Raise ConfigError for weights that cannot lie in this machine's memory, before it is filled."""
     with torch.device("meta"):
         model = build(node, key)
@@ -102,7 +103,7 @@ def compile_model(model: Module, num_image_sizes: int, *, by_block: bool) -> Non
 
 
 def load_pretrained(
-    model: Module, node: Node, key: str = "model", vocabularies: Mapping[str, Any] | None = None
+    model: Module, node: DictConfig, key: str = "model", vocabularies: Mapping[str, Any] | None = None
 ) -> Any:
     """Load the weights that the node at `key` names; return what became of every tensor, None without them.
 
@@ -117,7 +118,7 @@ def load_pretrained(
     return load(model, name, partial=bool(node.pretrained_partial), head=head, vocabularies=vocabularies)
 
 
-def weights_of(node: Node, key: str = "model") -> str | None:
+def weights_of(node: DictConfig, key: str = "model") -> str | None:
     """Name the weights that a model starts from; None for random ones. Raises ConfigError where published ones are
     asked for and none are known."""
     if node.get("pretrained") != PUBLISHED:

@@ -9,12 +9,12 @@ from typing import Any
 from unicodedata import category
 
 import numpy as np
+from omegaconf import DictConfig
 from PIL import Image
 
 from vitlab.atomic_files import write_whole
 from vitlab.checkpoints.run_folder import find_model, has_state
 from vitlab.config.arguments import as_typed
-from vitlab.config.nodes import Node
 from vitlab.config.stated import changed_values, encoder_of
 from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
@@ -124,13 +124,13 @@ def words_to_fine_tune(start: Start, parts: Parts) -> list[str]:
     return [*task, *words, f"data={data}", *changes("data", data, cfg.data, OF_THE_MACHINE)]
 
 
-def changes(group: str, option: str, node: Node, but: tuple[str, ...]) -> list[str]:
+def changes(group: str, option: str, node: DictConfig, but: tuple[str, ...]) -> list[str]:
     """Write what a node of the run has in place of what its option states, but for keys that begin so."""
     values = changed_values(group, option, node)
     return [as_typed(f"{group}.{key}", value) for key, value in values.items() if not key.startswith(but)]
 
 
-def twice_as_long(trainer: Node) -> str:
+def twice_as_long(trainer: DictConfig) -> str:
     """Give the override that makes a run twice as long."""
     if trainer.max_steps >= 0:
         return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"

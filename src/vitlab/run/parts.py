@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
+from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.config.build import build
-from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.tasks import Task
 from vitlab.tasks.teacher import Teacher
@@ -28,17 +28,19 @@ class Parts:
     measured: str | None = None
 
 
-def build_callbacks(cfg: Node) -> list[pl.Callback]:
+def build_callbacks(cfg: DictConfig) -> list[pl.Callback]:
     return [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
 
 
-def build_datamodule(cfg: Node, found: Mapping[str, Any] | None = None) -> DataModule:
+def build_datamodule(cfg: DictConfig, found: Mapping[str, Any] | None = None) -> DataModule:
     """Build the data, with all that is done to training images; `found` stands in cfg already."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
     return build(cfg.data, "data", **options, found=found)
 
 
-def build_task(cfg: Node, model: Module, teacher: Teacher | None = None, vocabulary: Vocabulary | None = None) -> Task:
+def build_task(
+    cfg: DictConfig, model: Module, teacher: Teacher | None = None, vocabulary: Vocabulary | None = None
+) -> Task:
     """Build the task. One that has a teacher needs it in training alone; one that writes texts, or reads them beside
     images, has the vocabulary of its data."""
     return build(

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytorch_lightning as pl
+from omegaconf import DictConfig
 from torch import nn
 
 from vitlab.checkpoints.run_folder import check_room
-from vitlab.config.nodes import Node
 from vitlab.data import DataModule
 from vitlab.data.targets import Answers, Classes
 from vitlab.distributed.environment import launched
@@ -16,7 +16,7 @@ from vitlab.tasks import Answering, Task
 from vitlab.tasks.supervised import TASKS
 
 
-def check_agreement(cfg: Node) -> None:
+def check_agreement(cfg: DictConfig) -> None:
     """Raise ConfigError unless the model takes what the data gives."""
     for place, model in {"model": cfg.model, "model.encoder": cfg.model.get("encoder") or {}}.items():
         own = ("image_size", "in_chans") if place == "model.encoder" else ("image_size", "in_chans", "num_classes")
@@ -32,7 +32,7 @@ def check_agreement(cfg: Node) -> None:
         )
 
 
-def check_inputs(cfg: Node) -> None:
+def check_inputs(cfg: DictConfig) -> None:
     """Raise ConfigError for a model that reads texts with data of images, and for data of texts with anything else."""
     reads_texts, has_texts = "vocab_size" in (cfg.model.get("encoder") or {}), "images" not in cfg.data
     if reads_texts and not has_texts:
@@ -48,13 +48,13 @@ def check_inputs(cfg: Node) -> None:
         raise ConfigError("the data has texts alone, and the task is of images; set task=sequence")
 
 
-def check_images(data: Node) -> None:
+def check_images(data: DictConfig) -> None:
     """Raise ConfigError for data without images, for a command that looks at these."""
     if "images" not in data:
         raise ConfigError("this command is of images, and the data has texts alone; choose another data= or run=")
 
 
-def check_targets(cfg: Node, datamodule: DataModule) -> None:
+def check_targets(cfg: DictConfig, datamodule: DataModule) -> None:
     """Raise ConfigError unless a task of classes has data with classes, and one that writes has data with texts, and a
     model with a decoder, and one that compares images with texts a model of both; and a model of texts has texts, and
     one that is asked has questions."""
@@ -82,7 +82,7 @@ def check_targets(cfg: Node, datamodule: DataModule) -> None:
         raise ConfigError(f"the model is asked questions, and {there}; choose another model=")
 
 
-def check_task(cfg: Node, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
+def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
     """Raise ConfigError unless the task logs the monitored metric, the schedule fits the run, and the data suits the
     task."""
     check_batches(trainer, datamodule)
@@ -143,7 +143,7 @@ def bytes_of_checkpoints(task: Task) -> int:
     return 3 * (2 * weights + 2 * learning) + 2 * weights
 
 
-def check_sharded(task: Task, cfg: Node) -> None:
+def check_sharded(task: Task, cfg: DictConfig) -> None:
     """Raise ConfigError for a task, model or option that cannot be trained with sharded weights."""
     within = {id(parameter) for parameter in task.model.parameters()}
     if any(id(parameter) not in within for group in task.groups for parameter in group["params"]):
@@ -179,7 +179,7 @@ def check_copies(trainer: pl.Trainer) -> None:
         raise ConfigError(f"trainer.strategy.copies {strategy.copies} does not divide the {devices} devices")
 
 
-def check_launched(node: Node) -> None:
+def check_launched(node: DictConfig) -> None:
     """Raise ConfigError for a trainer of several machines that nobody has started on each of them."""
     if node.get("num_nodes", 1) > 1 and not launched():
         raise ConfigError(

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+
 from vitlab.checkpoints import file
 from vitlab.checkpoints.contents import check_state
 from vitlab.checkpoints.run_folder import CONFIG, LATEST, find_checkpoint, find_model, run_folder
 from vitlab.checkpoints.run_identity import check_owner, is_edited, read_checkpoint
 from vitlab.config.build import build
-from vitlab.config.nodes import Node, merged, node_of
+from vitlab.config.nodes import merged, node_of
 from vitlab.config.stored_config import saved_config
 from vitlab.errors import CheckpointError
 from vitlab.run.continuation import check_weights
@@ -27,7 +29,7 @@ class SavedRun:
     path: Path
     folder: Path
     checkpoint: dict[str, Any]
-    config: Node
+    config: DictConfig
 
     @classmethod
     def open(cls, run: str, changes: dict[str, Any] | None = None) -> "SavedRun":

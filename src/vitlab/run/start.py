@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omegaconf import DictConfig
+
 from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
 from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
 from vitlab.checkpoints.run_lock import leave, take
@@ -17,7 +19,7 @@ from vitlab.config.found import with_found
 from vitlab.config.frozen import frozen_run
 from vitlab.config.identity import AUTO, of_the_machine, own_run
 from vitlab.config.job import Job
-from vitlab.config.nodes import Node, merged, without
+from vitlab.config.nodes import merged, without
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
@@ -38,7 +40,7 @@ class Start:
     A resumed run has the file of its `state`, and its content as `checkpoint` until the fit reads it again.
     """
 
-    cfg: Node
+    cfg: DictConfig
     job: Job
     folder: Path
     kept: Redaction
@@ -81,7 +83,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def taken_folder(cfg: Node, job: Job) -> Iterator[Place]:
+def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
     """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
     the end is removed, with those above it that were made. Raises VitlabError for one that is in use, or that holds a
     run already."""
@@ -101,7 +103,7 @@ def taken_folder(cfg: Node, job: Job) -> Iterator[Place]:
             leave(Path(place.folder))
 
 
-def find_place(cfg: Node, job: Job, make: Callable[[Path, bool], Path]) -> Place:
+def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) -> Place:
     """Find the folder of resume=, or make that of a new run, and lock it. Two that start in one second get a folder
     each. Raises VitlabError."""
     if cfg.resume == AUTO:
@@ -121,7 +123,7 @@ def find_place(cfg: Node, job: Job, make: Callable[[Path, bool], Path]) -> Place
     return Place(str(folder), None)
 
 
-def resume_or_new(cfg: Node, job: Job, place: Place) -> Start:
+def resume_or_new(cfg: DictConfig, job: Job, place: Place) -> Start:
     """Take the config as it was composed, or, for a run that is resumed, that of the run. Raises VitlabError for values
     that no run can have, and for a folder that holds a checkpoint of another run."""
     path: Path | None = None
@@ -159,7 +161,7 @@ def resume_or_new(cfg: Node, job: Job, place: Place) -> Start:
     )
 
 
-def find_identity(cfg: Node, before: dict[str, Any], folder: Path, kept: Redaction) -> RunIdentity:
+def find_identity(cfg: DictConfig, before: dict[str, Any], folder: Path, kept: Redaction) -> RunIdentity:
     """Return the identity of the run: from its state, from its folder if the state stores none or a sweep's job has
     saved no state yet, or a new one."""
     if own := parse_identity(before.get("identity"), folder) if before else None:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.checkpoints import file
 from vitlab.config.build import plain
-from vitlab.config.nodes import Node
 from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
 from vitlab.run.model import build_model, load_pretrained, try_out
@@ -26,7 +26,7 @@ class Stated:
     class_names: list[str] | None = None
 
 
-def build_teacher(cfg: Node) -> Teacher:
+def build_teacher(cfg: DictConfig) -> Teacher:
     """Build the teacher that cfg.teacher names, for images as cfg.data gives them.
 
     A node without a model is the model of the run teacher.pretrained. The teacher wants images of the mean, std and
@@ -66,7 +66,7 @@ def model_of_run(run: str) -> tuple[Module, Stated]:
     return saved.task().model, stated_by_run(plain(saved.config), saved.checkpoint)
 
 
-def wanted_norm(node: Node, stated: Stated) -> Norm:
+def wanted_norm(node: DictConfig, stated: Stated) -> Norm:
     own = plain(node)
     if own.get("mean") is not None and own.get("std") is not None:
         return Norm(own["mean"], own["std"])

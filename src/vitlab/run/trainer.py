@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from omegaconf import DictConfig
 from pytorch_lightning.accelerators import AcceleratorRegistry
 from pytorch_lightning.plugins import MixedPrecision
 from pytorch_lightning.plugins.environments import SLURMEnvironment
@@ -16,7 +17,7 @@ from torch import nn
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
 from vitlab.config.found import OPEN
-from vitlab.config.nodes import Node, merged
+from vitlab.config.nodes import merged
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.data import DataModule
 from vitlab.data.batches.raw_batch import Sample
@@ -43,7 +44,9 @@ from vitlab.run.trial import FEW
 FIRST = 16  # images whose sizes are looked at
 
 
-def build_trainer(node: Node, folder: Path, loggers: Any, callbacks: list[Any], *, to_run: bool = True) -> pl.Trainer:
+def build_trainer(
+    node: DictConfig, folder: Path, loggers: Any, callbacks: list[Any], *, to_run: bool = True
+) -> pl.Trainer:
     """Build Lightning's trainer with our checkpoints and without its tips; `to_run`: on the machines it names."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     plain_float32_products()  # undo what an earlier run in this process has set
