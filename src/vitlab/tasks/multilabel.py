@@ -13,6 +13,14 @@ from vitlab.tasks.average_precision import MeanAveragePrecision
 from vitlab.tasks.supervised import Supervised
 
 
+class F1OfAnswers(BinaryF1Score):
+    """F1 of all answers together, each "yes" from a probability of 0.5 on."""
+
+    def update(self, logits: Tensor, present: Tensor) -> None:
+        """Count a batch: (B, K), and whether each class is there (B, K)."""
+        super().update(logits.flatten() > 0, present.flatten())
+
+
 class MultilabelClassification(Supervised):
     """A loss on targets (B, K), 1 where the image has the class, judged by mean average precision, F1 of all answers at
     a probability of 0.5, and loss.
@@ -31,7 +39,7 @@ class MultilabelClassification(Supervised):
         return ["val/loss", "val/map", "val/f1"]
 
     def new_metrics(self, stage: str) -> MetricCollection:
-        metrics: dict[str, Metric] = {"f1": BinaryF1Score(validate_args=False)}
+        metrics: dict[str, Metric] = {"f1": F1OfAnswers(validate_args=False)}
         if stage != "fit":  # it keeps all scores
             metrics["map"] = MeanAveragePrecision(self.num_classes)
         return MetricCollection(metrics, compute_groups=False)
@@ -42,12 +50,7 @@ class MultilabelClassification(Supervised):
 
     def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
         """Count a batch; a mixed image has the classes that make up at least half of it."""
-        present = target >= 0.5
-        for name, metric in self.metrics[stage].items():
-            if name == "map":
-                metric.update(logits, present)
-            else:
-                metric.update(logits.flatten() > 0, present.flatten())
+        self.metrics[stage].update(logits, target >= 0.5)
 
     def try_loss(self) -> None:
         super().try_loss()
