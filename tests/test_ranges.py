@@ -4,10 +4,12 @@ import typing
 from collections.abc import Sequence
 
 import pytest
+import torch
 from omegaconf import OmegaConf
+from pytorch_lightning import Trainer
 
-from vitlab.config.annotations import accepts, check_kinds, constructors, describe, members
-from vitlab.config.build import allowed_targets, called
+from vitlab.config.annotations import accepts, check_kinds, constructors, describe, fractions, members
+from vitlab.config.build import allowed_targets, build, called
 from vitlab.config.foreign_ranges import foreign_ranges
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
@@ -84,3 +86,19 @@ def test_what_is_no_number_is_refused_in_words(target):
 )
 def test_a_range_is_said_in_words(hint, words):
     assert describe(hint) == words
+
+
+def test_whole_numbers_become_fractions_where_these_are_taken():
+    node = OmegaConf.create(
+        {"_target_": "vitlab.data.Mixing", "rate": 1, "cutmix_rate": 0, "mixup_alpha": 1, "cutmix_alpha": 2}
+    )
+    mixing = build(node, "mixing")
+    assert type(mixing.rate) is float
+    images, shares = torch.rand(4, 1, 8, 8), torch.eye(4)
+    assert mixing(images, shares, seed=0)[0].shape == images.shape
+    limits = fractions(Trainer, OmegaConf.create({"limit_train_batches": 1, "gradient_clip_val": 1, "max_epochs": 1}))
+    assert {name: type(value) for name, value in limits.items()} == {
+        "limit_train_batches": int,
+        "gradient_clip_val": float,
+        "max_epochs": int,
+    }

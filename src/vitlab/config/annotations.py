@@ -73,12 +73,29 @@ def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
     return None if hands_on(parameters) else found
 
 
-def check_kinds(target: Callable[..., Any], node: DictConfig, key: str) -> None:
+def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
+    """Give the annotations of what a target takes, by name."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # an annotation of somebody else's that cannot be evaluated says nothing
         for function in constructors(target):
             hints = {**get_type_hints(function, include_extras=True), **hints}
-    hints |= foreign_ranges(target)
+    return hints | foreign_ranges(target)
+
+
+def fractions(target: Callable[..., Any], node: DictConfig) -> dict[str, Any]:
+    """Give the whole numbers of a node, also those in lists, that its target takes as numbers with a fraction: torch
+    would compute with them as with counts."""
+    values = {name: (hint, as_plain(node[name])) for name, hint in hints_of(target).items() if name in node}
+    numbers = {
+        name: (hint, value)
+        for name, (hint, value) in values.items()
+        if value != [] and all(type(one) in (int, float) for one in (value if isinstance(value, list) else [value]))
+    }
+    return {name: validator(hint).validate_python(value) for name, (hint, value) in numbers.items()}
+
+
+def check_kinds(target: Callable[..., Any], node: DictConfig, key: str) -> None:
+    hints = hints_of(target)
     for name in node:
         value = node[name]
         if OmegaConf.is_dict(value):  # what is in it, its own target reads

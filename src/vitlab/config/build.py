@@ -10,7 +10,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from vitlab.config.annotations import check_annotations
+from vitlab.config.annotations import check_annotations, fractions
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.nodes import node_of
 from vitlab.config.references import literal
@@ -37,6 +37,8 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
         check_annotations(called(part["_target_"], place), part, place)
     try:
         node = node_of(literal(plain(node)))  # a copy: Hydra resolves references in place, and then once more
+        for place, part in parts(node, key):
+            part.update(fractions(called(part["_target_"], place), part))
         if runtime:  # bound here, not by Hydra, which would look for targets in them
             return instantiate(node, _convert_="all", _partial_=True)(**runtime)
         return instantiate(node, _convert_="all")

@@ -146,7 +146,7 @@ class Probe(Frozen):
     k: list[Count]
     temperature: Positive
     shots: list[Count]
-    draws: Count
+    draws: Annotated[int, Range(least=1, most=10_000)]
     l2_exponents: list[Exponent]
     output: str | None
     overwrite: bool
