@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.checkpoints import file
-from vitlab.config.stored_config import from_saved
 
 
 def rows(folder):
@@ -124,12 +123,6 @@ def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution
     config = OmegaConf.load(run.folder / "config.yaml")
     assert config.mixing == {}
     assert bool(config.resolution) == (resolution == "progressive")
-
-
-def test_runs_of_before_a_key_was_there_say_what_they_did(digits_run):
-    config = file.read(digits_run / "checkpoints" / "best.ckpt")["run"]["config"]
-    del config["model"]["drop_path_shape"]
-    assert from_saved(config, "a checkpoint").model.drop_path_shape == "linear"
 
 
 def test_an_evaluation_takes_as_many_images_at_once_as_it_is_told_or_as_fit(cli, digits_run, monkeypatch):

@@ -1,13 +1,15 @@
 """What a datamodule reads of a trainer: one process in the midst of training, unless told otherwise."""
 
+from inspect import signature
 from types import SimpleNamespace
 
 import torch
 
-from vitlab.config.renamed import ROOMS
 from vitlab.data import Cache, ImageDataModule, Images, Loading, Order, Splits
 
 KINDS = {"images": Images, "split": Splits, "order": Order, "loading": Loading, "cache": Cache}
+BESIDE = {("cache", "kind"): "cache", ("cache", "root"): "cache_root", ("cache", "size"): "cache_size"}
+BESIDE[("images", "mode")] = "image_mode"
 
 
 def stand_in(**changes):
@@ -28,8 +30,8 @@ def stand_in(**changes):
 
 
 def datamodule_of(**options):
-    """A datamodule, whose rooms' keywords lie beside its own, by the names that they had once."""
-    for room, kind in KINDS.items():
-        names = {new: old for new, old in ROOMS[room].items() if new != "_target_"}
-        options[room] = kind(**{new: options.pop(old) for new, old in names.items()})
+    """A datamodule, whose parts' keywords lie beside its own."""
+    for part, kind in KINDS.items():
+        names = {name: BESIDE.get((part, name), name) for name in signature(kind).parameters}
+        options[part] = kind(**{name: options.pop(beside) for name, beside in names.items()})
     return ImageDataModule(**options)

@@ -29,6 +29,7 @@ PLAIN: dict[Any, tuple[str, str]] = {  # what a value is called, and several of 
 }
 
 
+OF_HYDRA = ("_target_", "_partial_", "_args_", "_convert_", "_recursive_")  # keys of any node
 BUILT = {"_target_": ""}  # stands for a node that another constructor makes a value of
 
 
@@ -140,7 +141,7 @@ def quoted(value: Any) -> str:
 
 def check_names(target: Callable[..., Any], node: Iterable[Any], key: str) -> None:
     known = keywords(target)
-    unknown = sorted(str(name) for name in node if not str(name).startswith("_") and name not in (known or ()))
+    unknown = sorted(str(name) for name in node if name not in OF_HYDRA and name not in (known or ()))
     if known is not None and unknown:
         raise unknown_key(key, unknown[0], known, target)
 
