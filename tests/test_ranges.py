@@ -8,22 +8,14 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import Trainer
 
-from vitlab.config.annotations import accepts, check_kinds, constructors, describe, fractions, members
+from vitlab.config.annotations import accepts, check_kinds, describe, fractions, hints_of, members
 from vitlab.config.build import allowed_targets, build, called
-from vitlab.config.foreign_ranges import foreign_ranges
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 
 TARGETS = sorted(allowed_targets())
 NO_NUMBERS = [float("nan"), float("inf"), -float("inf"), "", "abc"]
-
-
-def hints_of(target):
-    found = {}
-    for function in constructors(called(target, target)):
-        found = {**typing.get_type_hints(function, include_extras=True), **found}
-    return {**found, **foreign_ranges(called(target, target))}
 
 
 def without_range(hint):
@@ -54,7 +46,7 @@ def set_in_yamls():
 def test_every_number_of_a_constructor_has_a_range():
     given, without = set_in_yamls(), []
     for target in TARGETS:
-        hints = hints_of(target)
+        hints = hints_of(called(target, target))
         names = hints.keys() if target.startswith("vitlab.") else hints.keys() & given[target]
         without += [(target, name) for name in names - {"return"} if any(map(without_range, members(hints[name])))]
     assert without == []
@@ -62,7 +54,7 @@ def test_every_number_of_a_constructor_has_a_range():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_no_number_is_refused_in_words(target):
-    for name, hint in hints_of(target).items():
+    for name, hint in hints_of(called(target, target)).items():
         if any(typing.get_origin(one) is typing.Annotated for one in members(hint)):
             for value in NO_NUMBERS:
                 if value == "abc" and accepts(hint, value):

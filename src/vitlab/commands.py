@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from vitlab import __version__, interruption
+from vitlab import __version__
+from vitlab.interruption import end_at_once, raise_again
 
 
 class Command(NamedTuple):
@@ -41,7 +42,7 @@ def command(name: str, after: int = 1) -> Callable[[], None]:
 
 def start(name: str, after: int) -> None:
     """Run a command with the words of the command line that come `after` so many."""
-    interruption.end_at_once()
+    end_at_once()
     from vitlab.config.command import run_command
 
     run_command(name, functools.partial(program, name), after, COMMANDS[name].first)
@@ -50,13 +51,13 @@ def start(name: str, after: int) -> None:
 def program(name: str, cfg: Any) -> Any:
     """Run the program of a command on its config. What is heavy loads here, after a typo has been refused."""
     module = importlib.import_module(f"vitlab.programs.{name}")
-    interruption.raise_again()
+    raise_again()
     return getattr(module, COMMANDS[name].function)(cfg)
 
 
 def main() -> None:
     """Run `vitlab NAME …`, or list the commands."""
-    interruption.end_at_once()
+    end_at_once()
     from vitlab.config.command import leave
     from vitlab.config.completion import SCRIPT, candidates
     from vitlab.errors import ConfigError

@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, ConfigDict, Strict, StringConstraints, TypeAdapter, ValidationError
 
-from vitlab.config.foreign_ranges import foreign_ranges
+from vitlab.config.foreign_ranges import BY_PACKAGE
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 from vitlab.spelling import instead_of
@@ -74,13 +74,15 @@ def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
     return None if hands_on(parameters) else found
 
 
+@functools.cache
 def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
     """Give the annotations of what a target takes, by name."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # an annotation of somebody else's that cannot be evaluated says nothing
         for function in constructors(target):
             hints = {**get_type_hints(function, include_extras=True), **hints}
-    return hints | foreign_ranges(target)
+    module = getattr(target, "__module__", None) or ""
+    return hints | next((ranges for package, ranges in BY_PACKAGE.items() if module.startswith(package)), {})
 
 
 def fractions(target: Callable[..., Any], node: DictConfig) -> dict[str, Any]:

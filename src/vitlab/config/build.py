@@ -12,8 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from vitlab.config.annotations import check_annotations, fractions
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.config.nodes import node_of
-from vitlab.config.references import literal
+from vitlab.config.nodes import literal, node_of
 from vitlab.config.refusals import first_line
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import ran_out

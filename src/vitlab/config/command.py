@@ -23,9 +23,8 @@ from vitlab.config.frozen import texts
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
-from vitlab.config.nodes import without
+from vitlab.config.nodes import check_references, without
 from vitlab.config.redaction import Redaction
-from vitlab.config.references import check_references
 from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import begin_process, other_rank
 from vitlab.errors import ConfigError, VitlabError

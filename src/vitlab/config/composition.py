@@ -14,7 +14,7 @@ from hydra.core.utils import JobRuntime
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.choices import check_choices
+from vitlab.config.arguments import check_choices
 from vitlab.config.home import CONF, OF_THE_USER
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError

@@ -1,6 +1,5 @@
 """Annotate the numbers that constructors of other libraries take, which say no ranges."""
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from vitlab.ranges import Count, Natural, Positive, Range, Rate, Real, Share, Unsigned
@@ -56,11 +55,5 @@ TRAINER: dict[str, Any] = {
     "devices": Start | str | list[Natural],
     "gradient_clip_val": Positive | None,
 }
-OF = {"torch.optim": OPTIMIZERS, "timm.optim": OPTIMIZERS, "torchvision.transforms": TRANSFORMS}
-OF["pytorch_lightning.trainer"] = TRAINER
-
-
-def foreign_ranges(target: Callable[..., Any]) -> dict[str, Any]:
-    """Give the annotations of a constructor's keywords, by their names."""
-    module = getattr(target, "__module__", None) or ""
-    return next((ranges for package, ranges in OF.items() if module.startswith(package)), {})
+BY_PACKAGE = {"torch.optim": OPTIMIZERS, "timm.optim": OPTIMIZERS, "torchvision.transforms": TRANSFORMS}
+BY_PACKAGE["pytorch_lightning.trainer"] = TRAINER

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.references import literal
+from vitlab.config.nodes import literal
 
 PLACES = {  # where what is found belongs
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},

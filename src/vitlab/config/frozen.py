@@ -22,9 +22,9 @@ from vitlab.config.annotations import check_names, dotted
 from vitlab.config.build import called
 from vitlab.config.job import Job
 from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
+from vitlab.config.nodes import check_references
 from vitlab.config.recipe import fit
 from vitlab.config.redaction import Redaction, is_secret, of_the_environment
-from vitlab.config.references import check_references
 from vitlab.config.stored_config import OF_A_SWEEP, portable
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.errors import CheckpointError, ConfigError, in_one_line

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.config.references import called
+from vitlab.config.nodes import called
 from vitlab.errors import ConfigError
 
 MARK = "<not kept>"

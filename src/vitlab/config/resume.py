@@ -6,7 +6,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.home import CONF
-from vitlab.config.references import literal
+from vitlab.config.nodes import literal
 from vitlab.config.stored_config import movable
 from vitlab.errors import ConfigError
 

@@ -12,8 +12,7 @@ from vitlab.config.build import allowed_targets, parts, plain
 from vitlab.config.build import called as object_called
 from vitlab.config.found import with_found
 from vitlab.config.keys import check_groups, check_nodes
-from vitlab.config.nodes import without
-from vitlab.config.references import called, check_references, literal
+from vitlab.config.nodes import called, check_references, literal, without
 from vitlab.config.refusals import first_line
 from vitlab.config.resolvers import before_crop, better, together
 from vitlab.errors import CheckpointError, ConfigError

@@ -19,9 +19,8 @@ from vitlab.config.annotations import as_plain
 from vitlab.config.build import build, plain
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.config.nodes import merged, node_of
+from vitlab.config.nodes import check_values, merged, node_of
 from vitlab.config.redaction import Redaction
-from vitlab.config.references import check_values
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.images.decoding import MODES

@@ -19,9 +19,8 @@ from vitlab.config.found import with_found
 from vitlab.config.frozen import frozen_run
 from vitlab.config.identity import AUTO, of_the_machine, own_run
 from vitlab.config.job import Job
-from vitlab.config.nodes import merged, without
+from vitlab.config.nodes import check_values, merged, without
 from vitlab.config.redaction import Redaction, check_kept
-from vitlab.config.references import check_values
 from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, saved_config
 from vitlab.data import DataModule
