@@ -33,6 +33,7 @@ def scenes(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def rows(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -95,6 +96,7 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
     assert {path.name for path in (scenes / "seen").iterdir()} == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "words", "sentence"),
     [
@@ -148,6 +150,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, asked, scenes, entry, w
     assert refuses(run, sentence), run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["single_stream"], indirect=True)
 def test_attention_is_said_to_be_drawn_elsewhere(asked, scenes):
     with pytest.raises(ConfigError, match="the command visualize with views=reading draws where it looks"):
@@ -164,6 +167,7 @@ def test_a_reader_is_asked_nothing(cli):
     assert refuses(run, "the task reads no questions, and this data has images with a question"), run.err
 
 
+@pytest.mark.slow
 def test_a_run_of_classes_is_asked_nothing(cli, digits_run, scenes):
     for entry in ("predict", "visualize"):
         run = cli(entry, f"run={digits_run}", f"images={scenes}", "question='sum?'")

@@ -220,6 +220,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_state(cli, monkeypatch):
     assert state["global_step"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_folder_that_cannot_be_written(cli, tmp_path):
     (tmp_path / "file").write_text("")
     run = cli("train", "hydra.run.dir=file/run")

@@ -108,6 +108,7 @@ def test_texts_and_classes_are_not_taken_for_each_other(cli, words, sentence):
     assert refuses(run, sentence), run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "words", "sentence"),
     [

@@ -107,6 +107,7 @@ RECIPES = {
 STUDIES = [content for content in RECIPES if "emma" in content or "optimzier" in content or "seed" in content]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "content"), [*(("recipe", content) for content in RECIPES), *(("study", content) for content in STUDIES)]
 )
@@ -321,6 +322,7 @@ OF_A_CONFIG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "words"),
     [(entry, words) for entry, cases in {**OF_A_RUN, **OF_A_CONFIG}.items() for words in cases],

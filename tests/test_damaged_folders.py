@@ -14,6 +14,7 @@ def run(short_run, tmp_path):
 FILES = ["config.yaml", "metrics.csv", "provenance.json", "result.json", "train.log"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".lock", ".identity", *FILES, "checkpoints/best.ckpt", "checkpoints/latest.ckpt"])
 def test_a_folder_in_place_of_a_file_is_refused_before_the_work(cli, run, name):
     (run / name).unlink(missing_ok=True)

@@ -71,6 +71,7 @@ def test_there_are_commands_of_every_entry():
     assert {entry_and_words(command)[0] for command in COMMANDS} == set(ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_composes(command):
     entry, words = entry_and_words(command)

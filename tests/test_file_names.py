@@ -19,6 +19,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_of_that_name(cli, digits_run, tmp_path, name):
     Image.new("L", (8, 8), 128).save(tmp_path / name)

@@ -56,6 +56,7 @@ def test_folder_and_checkpoints_carry_one_identity(short_run):
         assert file.read(short_run / "checkpoints" / f"{name}.ckpt")["run"]["identity"] == own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resume_refuses_a_checkpoint_of_another_run(cli, run, name):
     of_another(run / "checkpoints" / "latest.ckpt", run / "checkpoints" / f"{name}.ckpt")

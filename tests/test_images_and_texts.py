@@ -109,6 +109,7 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
     assert (digits / "told" / "similarities.png").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "words", "sentence"),
     [

@@ -64,6 +64,7 @@ def found(model=None, inputs=None, device=CPU):
 # -- a run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "chosen"), [(SLOW, "32-true"), (FAST, "bf16-mixed")])
 def test_a_run_computes_in_what_is_faster_and_keeps_it(cli, measuring, seconds, chosen):
     measuring(seconds)

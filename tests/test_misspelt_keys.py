@@ -170,6 +170,7 @@ def test_a_misspelt_key_in_a_commands_own_yaml_is_noticed():
         assert not unnoticed(cfg, command, content), command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", LAYERS, ids=name)
 def test_a_misspelt_key_in_a_recipe_or_a_study_is_noticed(file):
     option = f"{file.parent.name}={file.stem}"

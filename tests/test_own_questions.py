@@ -25,6 +25,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_answers_what_it_is_asked(cli, own):
     test = json.loads((own / "run" / "result.json").read_text())["test"]
     assert test.keys() == {"test/loss", "test/exact", "test/cer"}
@@ -82,6 +83,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, own, words, sentence):
     assert refuses(run, sentence), run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [

@@ -138,6 +138,7 @@ def test_repeated_rows_are_told_at_the_start(own):
     assert "\nrepeated 1 row(s), which count again: numbers.tsv, line 102 = numbers.tsv, line 11\n" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -136,6 +136,7 @@ def test_any_crop_reads(cli, own):
         assert run.status == 0, run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

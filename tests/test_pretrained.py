@@ -131,6 +131,7 @@ def test_what_was_exported_is_a_source(cli, digits_run):
         assert "initialised anew" not in run.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "status", "words"),
     [

@@ -80,6 +80,7 @@ def test_the_centre_of_a_test_image_is_a_share_of_it(shown, size):
     assert OmegaConf.create({"crop": cfg.crop, "data": cfg.data}).crop.eval.resize_size == round(size / 0.875)
 
 
+@pytest.mark.slow
 def test_callbacks_that_are_not_chosen_leave_nothing(shown):
     assert "ema" not in shown("recipe=digits", "callbacks=[default]").callbacks
     assert "ema" not in shown("recipe=digits", "callbacks=default").callbacks
@@ -122,6 +123,7 @@ BROUGHT |= {"model=resnet50": {"needed"}}
 PAIRS = list(zip(RECIPES, itertools.cycle([*OTHERS, *BROUGHT]), strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "other"), mostly_slow(PAIRS, quick=8))
 def test_another_option_changes_its_own_group_alone(recipe, other):
     """It has what it states without the recipe."""
@@ -158,6 +160,7 @@ def folders(tmp_path):
 PATHS = [["--config-dir=one", "hydra.searchpath=[file://two]"], ["hydra.searchpath=[one,two]"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
 def test_a_recipe_of_a_users_folder_is_like_ours(shown, folders, path):
     cfg = shown(*path, "recipe=lion")
@@ -186,6 +189,7 @@ def test_a_recipe_in_a_package_is_like_ours(shown, tmp_path, monkeypatch):
     assert (cfg.optimizer.lr, cfg.model.pool) == (0.03, "mean")
 
 
+@pytest.mark.slow
 def test_a_config_that_starts_from_ours_has_recipes(shown, folders):
     (folders / "one" / "mine.yaml").write_text("defaults: [train, override /optimizer: sgd, _self_]\nseed: 3\n")
     cfg = shown("--config-dir=one", "--config-name=mine", "recipe=digits")
@@ -217,6 +221,7 @@ def test_sizes_within_an_encoder_go_with_the_option(shown, folders):
     assert (cfg.model.encoder.depth, cfg.model.encoder.pool) == (12, "mean")
 
 
+@pytest.mark.slow
 # -- what runs
 
 
@@ -270,6 +275,7 @@ def text_of(recipe):
     return (EXPERIMENTS / "recipe" / f"{recipe}.yaml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

@@ -78,6 +78,7 @@ def number(text: str) -> int:
 # -- what a header says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_header_says_where_it_is_from_how_to_run_it_and_what_to_expect(name):
     assert {"Source", "Command", "Cost", "Expected"} <= header(name).keys()

@@ -60,6 +60,7 @@ def test_a_sweep_without_a_name_goes_to_a_folder_of_its_own_each_time(cli, tmp_p
     assert sweep_folder(None, None, "now").endswith("/sweep_now")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -314,6 +315,7 @@ def test_what_a_start_has_left_that_froze_nothing_is_not_taken_over(cli, tmp_pat
     assert '"directions":[2]' in (tmp_path / "runs" / "a" / "study.journal").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "axis"),
     [
@@ -332,6 +334,7 @@ def test_a_search_knows_whole_numbers(cli, tmp_path, not_begun, words, axis):
     assert axis.items() <= found.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -357,6 +360,7 @@ def test_a_search_is_refused_in_a_sentence(cli, tmp_path, words, said):
     assert not list(tmp_path.glob("runs/a"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [

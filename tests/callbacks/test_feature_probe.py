@@ -153,6 +153,7 @@ def test_training_images_are_chosen_by_the_seed_alone():
     assert probe(max_train=100).places(100) == probe().places(100) == list(range(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "words"),
     [

@@ -34,6 +34,7 @@ def plain(cfg):
     return OmegaConf.to_container(own_keys(cfg), resolve=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "own",
     [

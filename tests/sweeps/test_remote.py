@@ -76,6 +76,7 @@ def test_one_job_has_one_supervisor(sweep):
     assert sweep.state("a").attempts == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "waits"), [(Local, True), (Slurm, False)])
 def test_a_job_of_an_earlier_start_keeps_its_slot_of_the_same_engine(tmp_path, engine, waits):
     """SLURM and Ray go on with jobs whose sweeper was killed; the next start runs no more at once than it has slots.

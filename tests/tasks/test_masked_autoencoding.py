@@ -89,6 +89,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
     assert "a norm after mean pooling" in report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

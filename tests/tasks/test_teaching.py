@@ -299,6 +299,7 @@ def test_models_of_timm_and_torchvision_teach(cli, tmp_path):
     assert "model@teacher is resnet18 in the run and resnet50 on the command line" in again.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

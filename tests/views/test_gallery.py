@@ -39,6 +39,7 @@ def words(figure):
     return " ".join(text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "whose"),
     mostly_slow(

@@ -32,6 +32,7 @@ def test_the_table_names_every_architecture_that_there_is():
     assert set(WRITTEN.values()) == {"equal", "refused"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_one_in_twelve(name, tmp_path):
     outcome, detail = fate(name, tmp_path)

@@ -96,6 +96,7 @@ def test_the_result_is_the_callers_own():
     assert pixels.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 @pytest.mark.parametrize("method", ["torchvision", "inception"])
 @pytest.mark.parametrize("image_size", [64, 160])
