@@ -16,7 +16,7 @@ from vitlab.config.build import parts, plain
 from vitlab.config.composition import compose, hydra_of
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
-from vitlab.run.model import OF_THE_RUN
+from vitlab.run.building.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by the room of the constructor
     "vitlab.tasks.": {"model", "teacher", "vocabulary", "optimization", "schedule"},

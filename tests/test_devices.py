@@ -8,7 +8,7 @@ import torch
 
 from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.loading import loader
-from vitlab.run.precision import plain_float32_products, speed_up_float32_products
+from vitlab.run.hardware.precision import plain_float32_products, speed_up_float32_products
 
 
 @pytest.mark.parametrize("kind", ["cuda", "mps"])

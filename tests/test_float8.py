@@ -21,8 +21,8 @@ from vitlab.errors import ConfigError
 from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.models.activation_checkpointing import checkpoint_activations
 from vitlab.optim import parameter_groups
-from vitlab.run import float8
-from vitlab.run.float8 import check_float8, learning_layers, use_float8, wide_layers
+from vitlab.run.hardware import float8
+from vitlab.run.hardware.float8 import check_float8, learning_layers, use_float8, wide_layers
 
 SHORT = [*BARE, "trainer.max_steps=3", "global_batch_size=64", "trainer.log_every_n_steps=1"]
 GPU = torch.device("cuda", 0)

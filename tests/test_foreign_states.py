@@ -13,8 +13,8 @@ from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import read_marks
 from vitlab.checkpoints.run_identity import RunIdentity, is_edited
 from vitlab.errors import CheckpointError
-from vitlab.run import provenance
-from vitlab.run.provenance import record_config
+from vitlab.run.storage import provenance
+from vitlab.run.storage.provenance import record_config
 from vitlab.weights import source
 
 NAMES = ("best", "latest", "previous")

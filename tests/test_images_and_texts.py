@@ -14,7 +14,7 @@ from reading import TOWERS
 import vitlab
 from vitlab.data import Digits
 from vitlab.errors import ConfigError, DataError
-from vitlab.run.console import classes
+from vitlab.run.printing.console import classes
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from vitlab.data.batches.batch_size import fitting_batch
 from vitlab.data.glance import glance, in_small
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import Nothing
-from vitlab.run.looking import fitting_size
+from vitlab.run.building.autoconfig import fitting_size
 
 SHORT = ["trainer.max_epochs=1", "data.source.index_root=null"]
 

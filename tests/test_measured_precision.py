@@ -18,10 +18,16 @@ from vitlab.data.batches.raw_batch import Sample, Unreadable
 from vitlab.distributed import agreement
 from vitlab.measurements import FILE
 from vitlab.models import VisionTransformer, small_resnet
-from vitlab.run import precision, trial
-from vitlab.run.precision import ONEDNN, PLAIN, find_precision, plain_float32_products, speed_up_float32_products
-from vitlab.run.trainer import images_of
-from vitlab.run.trial import FEW, Way, in_turns, least_seconds, one_thread, set_products, typical_block
+from vitlab.run.building.trainer import images_of
+from vitlab.run.hardware import block_timing, precision
+from vitlab.run.hardware.block_timing import FEW, Way, in_turns, least_seconds, one_thread, set_products, typical_block
+from vitlab.run.hardware.precision import (
+    ONEDNN,
+    PLAIN,
+    find_precision,
+    plain_float32_products,
+    speed_up_float32_products,
+)
 
 CPU = torch.device("cpu")
 SLOW, FAST = {"32-true": 0.5, "bf16-mixed": 0.7}, {"32-true": 0.5, "bf16-mixed": 0.2}
@@ -218,7 +224,7 @@ def test_one_thread_computes_and_then_as_many_as_before(told):
 
 def test_a_trial_ends_in_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(block_timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def taking(seconds):
         def step():
@@ -258,15 +264,15 @@ def test_processes_of_a_run_are_told_what_the_first_has_found(monkeypatch):
 
 
 RANKS = """
-import vitlab.run.precision
+import vitlab.run.hardware.precision
 from vitlab.tasks import Classification
 def timed(call, size, ways):
     return {"32-true": 1.0, "bf16-mixed": 0.5 if rank == "0" else 2.0}
 def noted(task):
     with open("precision_" + rank, "w") as file:
         file.write(task.trainer.precision)
-vitlab.run.precision.timed, Classification.on_fit_start = timed, noted
-vitlab.run.precision.are_exact = lambda: False
+vitlab.run.hardware.precision.timed, Classification.on_fit_start = timed, noted
+vitlab.run.hardware.precision.are_exact = lambda: False
 """
 
 

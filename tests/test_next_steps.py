@@ -18,8 +18,8 @@ from vitlab.data.duplicates import Overlap
 from vitlab.data.loading.split import Split
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
-from vitlab.run.hints import sentence
-from vitlab.run.next_steps import written_file
+from vitlab.run.printing.hints import sentence
+from vitlab.run.printing.next_steps import written_file
 
 SHORT = ["trainer.max_epochs=-1", "trainer.max_steps=2", *BARE]
 CPU = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "global_batch_size=16"]

@@ -19,7 +19,7 @@ from vitlab.atomic_files import remove_leftovers, writing_folder
 from vitlab.config.command import check_output
 from vitlab.config.refusals import as_refusal
 from vitlab.errors import ConfigError, StorageError
-from vitlab.run.output import output_file, output_folder
+from vitlab.run.storage.output import output_file, output_folder
 
 
 @pytest.fixture

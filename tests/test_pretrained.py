@@ -81,7 +81,7 @@ def heads_in(printed):
 
 
 def the_runs_model(run):
-    from vitlab.run.saved_run import SavedRun
+    from vitlab.run.inference.saved_run import SavedRun
 
     saved = SavedRun.open(str(run))
     return saved.task().model.eval(), saved.checkpoint["run"]["class_names"]

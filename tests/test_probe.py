@@ -13,7 +13,7 @@ from torchvision.models import resnet18
 
 from vitlab.data import Digits, Synthetic
 from vitlab.reports.confidence import half_width, wilson_interval
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 
 WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.loading.num_workers=0"]
 

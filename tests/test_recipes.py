@@ -30,8 +30,8 @@ from vitlab.config.build import build, plain
 from vitlab.config.found import with_found
 from vitlab.config.home import EXPERIMENTS
 from vitlab.counting import multiply_accumulates
-from vitlab.run.model import build_model
-from vitlab.run.parts import build_datamodule, build_task
+from vitlab.run.building.model import build_model
+from vitlab.run.building.parts import build_datamodule, build_task
 from vitlab.tasks.teacher import Norm, Teacher
 
 FILES = {file.stem: file for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))}

@@ -106,12 +106,18 @@ def test_a_room_imports_only_from_the_rooms_below_it(room, allowed):
     assert rooms_behind(room) <= allowed | {room}
 
 
+WITHIN = {
+    "data": ("targets", "pools", "images", "batches", "order", "loading", "shards", "sources", "generated", "cache"),
+    "run": ("hardware", "checks", "storage", "building", "inference", "printing"),
+}
+
+
 def room_of(parts):
-    """The room of a module of vitlab: its folder, within data the folder there, or the file itself."""
+    """The room of a module of vitlab: its folder, within data and run the folder there, or the file itself."""
     if not parts:
         return "vitlab"
-    if parts[0] == "data" and len(parts) > 1 and (SRC / "vitlab" / "data" / parts[1]).is_dir():
-        return f"data/{parts[1]}"
+    if parts[0] in WITHIN and len(parts) > 1 and (SRC / "vitlab" / parts[0] / parts[1]).is_dir():
+        return f"{parts[0]}/{parts[1]}"
     return parts[0]
 
 
@@ -146,14 +152,14 @@ def test_at_most_60_arrows_lie_between_rooms():
     assert len(between) <= 60, sorted(between)
 
 
-DATA = ("targets", "pools", "images", "batches", "order", "loading", "shards", "sources", "generated", "cache")
-
-
-def test_within_data_each_room_needs_only_those_before_it():
+@pytest.mark.parametrize("floor", ["data", "run"])
+def test_within_data_and_run_each_room_needs_only_those_before_it(floor):
+    rooms = WITHIN[floor]
+    assert set(rooms) == {path.parent.name for path in (SRC / "vitlab" / floor).glob("*/__init__.py")}
     for a, b in arrows():
-        if a.startswith("data/") and b.startswith("data"):
-            assert b != "data", a
-            assert DATA.index(b.split("/")[1]) < DATA.index(a.split("/")[1]), (a, b)
+        if a.startswith(f"{floor}/") and b.split("/")[0] == floor:
+            assert b != floor, a
+            assert rooms.index(b.split("/")[1]) < rooms.index(a.split("/")[1]), (a, b)
 
 
 def test_views_need_torch_and_what_draws():
@@ -207,7 +213,7 @@ def test_nothing_imports_the_lightning_package_or_the_experiments():
 def test_what_the_plan_names_is_there():
     text = (SRC.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\b(?:[a-z_]+/)+[a-z_]*(?:\.py|\.yaml)?", text))
-    roots = (SRC, SRC / "vitlab", SRC / "vitlab" / "data", SRC.parent)
+    roots = (SRC, SRC / "vitlab", SRC / "vitlab" / "data", SRC / "vitlab" / "run", SRC.parent)
     assert len(named) > 40
     assert {name for name in named if not any((root / name).exists() for root in roots)} == set()
     rooms = {path.name for path in (SRC / "vitlab").iterdir() if (path / "__init__.py").is_file()}

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 
 from vitlab.config.home import CONF
 from vitlab.machine import cpu_capabilities
-from vitlab.run.model import build_model
-from vitlab.run.precision import BFLOAT16, find_precision, speed_up_float32_products
-from vitlab.run.trial import FEW
+from vitlab.run.building.model import build_model
+from vitlab.run.hardware.block_timing import FEW
+from vitlab.run.hardware.precision import BFLOAT16, find_precision, speed_up_float32_products
 
 
 @dataclass(frozen=True)

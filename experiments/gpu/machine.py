@@ -8,7 +8,7 @@ import torch
 from attention import KERNELS, milliseconds
 from step import Assignment, Found
 
-from vitlab.run.provenance import device_name, versions
+from vitlab.run.storage.provenance import device_name, versions
 
 ALSO = ("triton", "timm", "transformers", "vit-pytorch", "omegaconf")
 

@@ -6,7 +6,7 @@ from step import Assignment, Found, UnavailableError
 from torch._dynamo.utils import counters
 
 from vitlab.counting import multiply_accumulates
-from vitlab.run.float8 import obstacle
+from vitlab.run.hardware.float8 import obstacle
 
 MOST_GRAPHS = 4
 
@@ -62,7 +62,7 @@ def operations_of_an_image(given: Assignment, of_model: tuple[str, ...]) -> floa
     from hydra import compose, initialize_config_dir
 
     from vitlab.config.home import CONF
-    from vitlab.run.model import build_model
+    from vitlab.run.building.model import build_model
 
     scale = given.scale
     sizes = ["data=synthetic", f"data.image_size={scale.image_size}"]

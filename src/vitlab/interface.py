@@ -23,10 +23,10 @@ from vitlab.machine import fastest_device
 from vitlab.models import encoder_of, represent
 from vitlab.out_of_memory import halved, refusing
 from vitlab.reports.run import result_of
-from vitlab.run.given_images import listed, pixels_of, prepared
-from vitlab.run.model import build_model, load_pretrained
-from vitlab.run.saved_run import SavedRun
-from vitlab.run.told_apart import best_names, classifier, names_for
+from vitlab.run.building.model import build_model, load_pretrained
+from vitlab.run.inference.classification import best_names, classifier, names_for
+from vitlab.run.inference.given_images import listed, pixels_of, prepared
+from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive, TextGeneration
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import attention_of

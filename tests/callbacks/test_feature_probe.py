@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from vitlab.callbacks import FeatureProbe
 from vitlab.checkpoints import file
 from vitlab.features import few_of_each_class
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 
 NAMES = ["val/knn_acc1", "val/5shot_acc1"]
 OPTIONS = [*BARE, "trainer.max_epochs=2", "global_batch_size=256", "model.drop_rate=0.1", "mixing=mixup"]

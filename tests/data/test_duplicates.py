@@ -14,7 +14,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.targets import OneClass, Texts
-from vitlab.run.hints import print_overlap, sentence
+from vitlab.run.printing.hints import print_overlap, sentence
 
 NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
 CROP = CenterCrop(image_size=8, resize_size=8, interpolation="bilinear")

@@ -4,7 +4,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
-from vitlab.run.model import build_model
+from vitlab.run.building.model import build_model
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml"))
 # preset: pixels, channels, classes, and the number of parameters, which timm's models of these sizes have too

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vitlab.reports.seeds import write_seed_table
-from vitlab.run.console import write_json
+from vitlab.run.printing.console import write_json
 
 
 def outcome(sweep, folder, accuracy, status="done", **overrides):

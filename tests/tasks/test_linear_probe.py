@@ -17,7 +17,7 @@ from vitlab.data.batches.batch import Batch, View
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_of, timm_model, torchvision_model
 from vitlab.optim import Optimization, constant
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import LinearProbe
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 

@@ -12,7 +12,7 @@ from test_resume import Killed, same_tensors, states
 from vitlab.checkpoints import file
 from vitlab.data.batches.batch import Batch, View
 from vitlab.layers import patchify
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import MaskedAutoencoding
 
 SIZES = {"embed_dim": 32, "depth": 2, "num_heads": 2}

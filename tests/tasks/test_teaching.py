@@ -23,8 +23,8 @@ from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, torchvision_model
 from vitlab.optim import Optimization, constant
-from vitlab.run.model import try_out
-from vitlab.run.teaching import stated_by, stated_by_run
+from vitlab.run.building.model import try_out
+from vitlab.run.inference.teacher import stated_by, stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
 from vitlab.weights.transfer_table import Report

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 from vitlab.config.home import CONF
 from vitlab.config.nodes import node_of
 from vitlab.errors import ConfigError
-from vitlab.run.hints import of_few_images
-from vitlab.run.model import build_model, load_pretrained, weights_of
+from vitlab.run.building.model import build_model, load_pretrained, weights_of
+from vitlab.run.printing.hints import of_few_images
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml") if "\npublished: timm:" in path.read_text())
 

@@ -19,15 +19,15 @@ from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.reports.run import result_of
-from vitlab.run import console
-from vitlab.run.demand import devices_that_share, memory_of_one, share_of
-from vitlab.run.fitting_batch import fitting, memory_of
-from vitlab.run.model import build_model, recompute_activations
-from vitlab.run.parts import Parts, build_datamodule, build_task
-from vitlab.run.preconditions import bytes_of_checkpoints
-from vitlab.run.start import Place, Start, resume_or_new
-from vitlab.run.stopwatch import measured
-from vitlab.run.teaching import build_teacher
+from vitlab.run.building.model import build_model, recompute_activations
+from vitlab.run.building.parts import Parts, build_datamodule, build_task
+from vitlab.run.checks.batch_advice import fitting, memory_of
+from vitlab.run.checks.memory_estimate import devices_that_share, memory_of_one, share_of
+from vitlab.run.checks.preconditions import bytes_of_checkpoints
+from vitlab.run.hardware.step_timing import measured
+from vitlab.run.inference.teacher import build_teacher
+from vitlab.run.printing import console
+from vitlab.run.storage.start import Place, Start, resume_or_new
 
 FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
 OWN_KEYS = ("memory_gib", "seconds")

@@ -12,13 +12,13 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.distributed.environment import other_rank
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refusing
-from vitlab.run import console
-from vitlab.run.changed_writing import with_writing
-from vitlab.run.fitting_batch import too_many
-from vitlab.run.output import output_folder
-from vitlab.run.result import partial_use
-from vitlab.run.saved_run import SavedRun
-from vitlab.run.trainer import build_trainer, watching_ranks
+from vitlab.run.building.trainer import build_trainer, watching_ranks
+from vitlab.run.checks.batch_advice import too_many
+from vitlab.run.inference.generation_options import with_writing
+from vitlab.run.inference.saved_run import SavedRun
+from vitlab.run.printing import console
+from vitlab.run.storage.output import output_folder
+from vitlab.run.storage.result import partial_use
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:

@@ -10,9 +10,9 @@ from rich.console import Console
 from vitlab.atomic_files import write_json, writing_folder
 from vitlab.config.build import plain
 from vitlab.errors import ConfigError
-from vitlab.run.output import RUNS, output_folder
-from vitlab.run.preconditions import check_images
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.checks.preconditions import check_images
+from vitlab.run.inference.saved_run import SavedRun
+from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification
 from vitlab.weights.exporting import Export, Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface

@@ -17,9 +17,9 @@ from vitlab.atomic_files import writing_whole
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, StorageError
-from vitlab.run.frozen_model import FrozenModel
-from vitlab.run.output import RUNS, output_file
-from vitlab.run.provenance import versions
+from vitlab.run.inference.frozen_model import FrozenModel
+from vitlab.run.storage.output import RUNS, output_file
+from vitlab.run.storage.provenance import versions
 
 SUFFIXES = (".npz", ".safetensors")
 

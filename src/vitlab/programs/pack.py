@@ -17,8 +17,8 @@ from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
 from vitlab.invocation import typed
-from vitlab.run.output import RUNS, output_folder
-from vitlab.run.preconditions import check_images
+from vitlab.run.checks.preconditions import check_images
+from vitlab.run.storage.output import RUNS, output_folder
 
 SHOWN = 10
 

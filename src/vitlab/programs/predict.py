@@ -22,13 +22,13 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
-from vitlab.run.changed_writing import with_writing
-from vitlab.run.given_images import pixels_of, prepared
-from vitlab.run.given_texts import asked, find_texts, named, text_view
-from vitlab.run.output import Output, output_file
-from vitlab.run.precision import speed_up_float32_products
-from vitlab.run.saved_run import SavedRun
-from vitlab.run.told_apart import best_names, classifier, names_for
+from vitlab.run.hardware.precision import speed_up_float32_products
+from vitlab.run.inference.classification import best_names, classifier, names_for
+from vitlab.run.inference.generation_options import with_writing
+from vitlab.run.inference.given_images import pixels_of, prepared
+from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
+from vitlab.run.inference.saved_run import SavedRun
+from vitlab.run.storage.output import Output, output_file
 from vitlab.tasks import TextGeneration
 from vitlab.tasks.answering import Asking
 from vitlab.tasks.contrastive import ZeroShot

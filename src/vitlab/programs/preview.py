@@ -22,11 +22,11 @@ from vitlab.data.batches.raw_batch import Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.order.key import Key
 from vitlab.errors import ConfigError
-from vitlab.run.console import classes, options_found
-from vitlab.run.looking import look
-from vitlab.run.output import RUNS, output_folder
-from vitlab.run.parts import build_datamodule
-from vitlab.run.preconditions import check_agreement, check_images
+from vitlab.run.building.autoconfig import look
+from vitlab.run.building.parts import build_datamodule
+from vitlab.run.checks.preconditions import check_agreement, check_images
+from vitlab.run.printing.console import classes, options_found
+from vitlab.run.storage.output import RUNS, output_folder
 
 
 def preview(cfg: DictConfig) -> list[Path]:

@@ -21,9 +21,9 @@ from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge
 from vitlab.reports.confidence import half_width, wilson_interval
-from vitlab.run import console
-from vitlab.run.frozen_model import FrozenModel
-from vitlab.run.output import RUNS, output_file
+from vitlab.run.inference.frozen_model import FrozenModel
+from vitlab.run.printing import console
+from vitlab.run.storage.output import RUNS, output_file
 from vitlab.seeding import counted_seed
 
 

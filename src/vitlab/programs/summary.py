@@ -18,8 +18,8 @@ from vitlab.counting.memory import GIB, in_units
 from vitlab.errors import ConfigError
 from vitlab.invocation import typed
 from vitlab.models import VisionTransformer, parameter_kinds
-from vitlab.run.model import build_model, recompute_activations
-from vitlab.run.precision import is_bf16
+from vitlab.run.building.model import build_model, recompute_activations
+from vitlab.run.hardware.precision import is_bf16
 
 SEQUENCES = ((28, 1), (28, 4), (28, 7), (224, 1), (224, 14), (224, 16), (224, 32))  # pixels, patch size
 USUAL_BATCH = 64  # images, for the learning rates of data that says global_batch_size: auto

@@ -29,11 +29,11 @@ from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.order.key import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
-from vitlab.run.console import write_json
-from vitlab.run.hints import named
-from vitlab.run.looking import look
-from vitlab.run.output import RUNS, output_folder
-from vitlab.run.preconditions import check_images
+from vitlab.run.building.autoconfig import look
+from vitlab.run.checks.preconditions import check_images
+from vitlab.run.printing.console import write_json
+from vitlab.run.printing.hints import named
+from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.views import shown
 
 AT_ONCE = 64  # images that a worker reads for one answer

@@ -22,22 +22,22 @@ from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here
 from vitlab.out_of_memory import refusing
 from vitlab.reports.run import RESULT
-from vitlab.run import console
-from vitlab.run.continuation import check_continuation
-from vitlab.run.fitting_batch import too_many
-from vitlab.run.hints import print_hints, print_overlap
-from vitlab.run.log import logged
-from vitlab.run.looking import look
-from vitlab.run.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
-from vitlab.run.next_steps import next_steps
-from vitlab.run.parts import Parts, build_callbacks, build_datamodule, build_task
-from vitlab.run.preconditions import check_disk, check_targets, check_task
-from vitlab.run.provenance import record_config, record_start
-from vitlab.run.result import Result, partial_use
-from vitlab.run.run_loggers import build_loggers, closing_loggers, uploads
-from vitlab.run.start import Start, resume_or_new, taken_folder
-from vitlab.run.teaching import build_teacher
-from vitlab.run.trainer import build_trainer, settle_precision, watching_ranks
+from vitlab.run.building.autoconfig import look
+from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
+from vitlab.run.building.parts import Parts, build_callbacks, build_datamodule, build_task
+from vitlab.run.building.run_loggers import build_loggers, closing_loggers, uploads
+from vitlab.run.building.trainer import build_trainer, settle_precision, watching_ranks
+from vitlab.run.checks.batch_advice import too_many
+from vitlab.run.checks.continuation import check_continuation
+from vitlab.run.checks.preconditions import check_disk, check_targets, check_task
+from vitlab.run.inference.teacher import build_teacher
+from vitlab.run.printing import console
+from vitlab.run.printing.hints import print_hints, print_overlap
+from vitlab.run.printing.log import logged
+from vitlab.run.printing.next_steps import next_steps
+from vitlab.run.storage.provenance import record_config, record_start
+from vitlab.run.storage.result import Result, partial_use
+from vitlab.run.storage.start import Start, resume_or_new, taken_folder
 from vitlab.sweeps.attempt import SUPERVISED
 from vitlab.sweeps.results import note_by_hand
 
@@ -138,7 +138,7 @@ def begin(start: Start, parts: Parts, transfer: Any) -> None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
     if cfg.float8:
-        from vitlab.run.float8 import use_float8
+        from vitlab.run.hardware.float8 import use_float8
 
         use_float8(model)
     if cfg.compile:

@@ -18,10 +18,10 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
 from vitlab.models import StreamLooks, VisionTransformer, encoder_of
-from vitlab.run.given_images import pixels_of, prepared
-from vitlab.run.given_texts import asked, find_texts, named, text_view
-from vitlab.run.output import Output, output_folder
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.given_images import pixels_of, prepared
+from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
+from vitlab.run.inference.saved_run import SavedRun
+from vitlab.run.storage.output import Output, output_folder
 from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.answering import FILL, Asking
 from vitlab.tasks.supervised import Supervised

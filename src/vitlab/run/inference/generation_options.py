@@ -5,7 +5,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from vitlab.errors import ConfigError
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 
 OF_WRITING = {  # keys of a task, what one without them does, and the command's keys that change them
     "decoding": "writes no texts; leave beam_width= and length_penalty= out",

@@ -30,7 +30,9 @@ from vitlab.errors import ConfigError
 from vitlab.layers import patchify
 from vitlab.machine import keep_freed_memory
 from vitlab.models import TextEncoder, VisionTransformer
-from vitlab.run.precision import (
+from vitlab.run.checks.preconditions import check_copies, check_launched
+from vitlab.run.hardware.block_timing import FEW
+from vitlab.run.hardware.precision import (
     BFLOAT16,
     FLOAT32,
     Choice,
@@ -38,8 +40,6 @@ from vitlab.run.precision import (
     plain_float32_products,
     speed_up_float32_products,
 )
-from vitlab.run.preconditions import check_copies, check_launched
-from vitlab.run.trial import FEW
 
 FIRST = 16  # images whose sizes are looked at
 

@@ -12,8 +12,8 @@ from vitlab.checkpoints import file
 from vitlab.config.build import plain
 from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
-from vitlab.run.model import build_model, load_pretrained, try_out
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.building.model import build_model, load_pretrained, try_out
+from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks.teacher import Norm, Teacher
 
 

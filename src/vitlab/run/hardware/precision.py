@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from vitlab.errors import ConfigError
 from vitlab.measurements import Seconds, measured_once
-from vitlab.run.trial import FEW, Call, Way, least_seconds, set_products, typical_block
+from vitlab.run.hardware.block_timing import FEW, Call, Way, least_seconds, set_products, typical_block
 
 FLOAT32, BFLOAT16 = "32-true", "bf16-mixed"
 PLAIN, ONEDNN = "none", "bf16"  # torch's names of the ways to multiply float32 matrices

@@ -22,8 +22,8 @@ from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.errors import CheckpointError
 from vitlab.invocation import path_from_here, typed
 from vitlab.models import Transformer
-from vitlab.run.parts import Parts
-from vitlab.run.start import Start
+from vitlab.run.building.parts import Parts
+from vitlab.run.storage.start import Start
 from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
 from vitlab.tasks.supervised import Supervised
 

@@ -1,6 +1,5 @@
 """Rebuild a finished run from what it saved."""
 
-import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,17 +7,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from vitlab.checkpoints import file
-from vitlab.checkpoints.contents import check_state
-from vitlab.checkpoints.run_folder import CONFIG, LATEST, find_checkpoint, find_model, run_folder
-from vitlab.checkpoints.run_identity import check_owner, is_edited, read_checkpoint
+from vitlab.checkpoints.run_folder import CONFIG, find_model, run_folder
+from vitlab.checkpoints.run_identity import is_edited, read_checkpoint
 from vitlab.config.build import build
 from vitlab.config.nodes import merged, node_of
 from vitlab.config.stored_config import saved_config
-from vitlab.errors import CheckpointError
-from vitlab.run.continuation import check_weights
-from vitlab.run.model import build_model
-from vitlab.run.parts import build_task
+from vitlab.run.building.model import build_model
+from vitlab.run.building.parts import build_task
+from vitlab.run.checks.continuation import check_weights
 from vitlab.vocabulary import Vocabulary, vocabulary_of
 
 
@@ -68,29 +64,3 @@ class SavedRun:
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         return task
-
-
-def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
-    """Read the state that a run goes on from, and find its file: a checkpoint that is named, or the newest of a run's
-    folder. If that is damaged, the one before takes its place. Raises CheckpointError when there is none, and for one
-    of another run."""
-    path = find_checkpoint(run, *LATEST)
-    before = path.with_name(f"{LATEST[-1]}.ckpt")
-    try:
-        checkpoint = read_state(path)
-    except CheckpointError as error:
-        if Path(run).is_file() or path == before or not before.is_file():
-            raise
-        checkpoint = read_state(before)
-        check_owner(before, checkpoint)
-        print(f"{error}; going on from {before.name}, the state before it", flush=True)
-        os.replace(before, path)
-    check_owner(path, checkpoint)
-    return path, checkpoint
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """Read a state that a run can go on from. Raises CheckpointError."""
-    checkpoint = file.read(path)
-    check_state(checkpoint, str(path))
-    return checkpoint

@@ -27,9 +27,9 @@ from vitlab.data import DataModule
 from vitlab.distributed.agreement import told_by_first
 from vitlab.distributed.environment import other_rank, several_launched
 from vitlab.reports.run import result_of
-from vitlab.run.preconditions import check_agreement, check_inputs
-from vitlab.run.provenance import versions
-from vitlab.run.saved_run import newest_state
+from vitlab.run.checks.preconditions import check_agreement, check_inputs
+from vitlab.run.storage.newest_state import newest_state
+from vitlab.run.storage.provenance import versions
 
 
 @dataclass(frozen=True)

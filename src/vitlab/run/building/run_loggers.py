@@ -12,7 +12,7 @@ from vitlab.config.build import build, called, plain
 from vitlab.distributed.launcher import need_no_others
 from vitlab.invocation import path_from_here
 from vitlab.loggers import MetricsCSV, MLflow, WeightsAndBiases
-from vitlab.run.start import Start
+from vitlab.run.storage.start import Start
 
 
 def build_loggers(start: Start) -> list[pl.loggers.Logger]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vitlab.errors import ConfigError
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive
 
 Best = tuple[tuple[str, float], ...]

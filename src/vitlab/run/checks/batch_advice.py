@@ -7,7 +7,7 @@ import torch
 
 from vitlab.counting.memory import in_units
 from vitlab.data import DataModule
-from vitlab.run.demand import memory_of_training
+from vitlab.run.checks.memory_estimate import memory_of_training
 from vitlab.tasks import Task
 
 

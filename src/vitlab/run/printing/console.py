@@ -16,7 +16,7 @@ from vitlab.config.found import PLACES
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import in_words
-from vitlab.run.parts import Parts
+from vitlab.run.building.parts import Parts
 
 MOST_LETTERS = 500  # of a value that is printed as it could be typed
 LOG = logging.getLogger(__name__)  # train.log of the run's folder

@@ -13,7 +13,7 @@ from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
 from vitlab.data.targets import OneClass, Texts
 from vitlab.features import same_in_a_mirror
-from vitlab.run.model import weights_of
+from vitlab.run.building.model import weights_of
 
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
 SMALL = 96  # pixels of a side, up to which images are no photographs

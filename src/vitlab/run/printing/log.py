@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vitlab.config.refusals import as_refusal
-from vitlab.run.start import Start
+from vitlab.run.storage.start import Start
 
 LOG = logging.getLogger(__name__)
 FILE = "train.log"

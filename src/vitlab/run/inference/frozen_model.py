@@ -28,11 +28,11 @@ from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import halved, refusing
-from vitlab.run.looking import look
-from vitlab.run.model import build_model, load_pretrained
-from vitlab.run.precision import is_bf16, speed_up_float32_products
-from vitlab.run.preconditions import check_agreement, check_images
-from vitlab.run.saved_run import SavedRun
+from vitlab.run.building.autoconfig import look
+from vitlab.run.building.model import build_model, load_pretrained
+from vitlab.run.checks.preconditions import check_agreement, check_images
+from vitlab.run.hardware.precision import is_bf16, speed_up_float32_products
+from vitlab.run.inference.saved_run import SavedRun
 
 SEEN = ("image_size", "in_chans", "mean", "std", "patch_size")  # how a run sees images, whatever they are
 

@@ -13,8 +13,8 @@ from vitlab.data.duplicates import Overlap, Place, overlap
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.targets import Classes
 from vitlab.invocation import typed
-from vitlab.run.looking import known_view
-from vitlab.run.model import weights_of
+from vitlab.run.building.autoconfig import known_view
+from vitlab.run.building.model import weights_of
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
 SHOWN = 3  # groups of equal images

@@ -111,7 +111,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
     if late >= task.num_steps and not trainer.fast_dev_run:
         raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
     if cfg.float8:
-        from vitlab.run.float8 import check_float8
+        from vitlab.run.hardware.float8 import check_float8
 
         check_float8(task.model, trainer.strategy.root_device, trainer.precision)
     if cfg.compile and not task.compilable:

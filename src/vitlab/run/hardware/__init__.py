@@ -1,0 +1,1 @@
+"""Measure what the machine is good at: precision, products, seconds of a step; float8."""

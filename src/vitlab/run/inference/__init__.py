@@ -1,0 +1,1 @@
+"""Open a finished run and apply it: to images, to texts, as a teacher."""
