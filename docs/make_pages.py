@@ -99,7 +99,8 @@ def main(pages: Path) -> None:
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.md", "*.ipynb", "*.py"))
     (pages / "reference").mkdir()
-    for path in [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*.ipynb")]:
+    documents = {*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*.ipynb")}
+    for path in sorted(documents - {DOCS / "package.md"}):  # which describes the package where it is published
         text = notebook(path, pages) if path.suffix == ".ipynb" else path.read_text(encoding="utf-8")
         name = "index.md" if path.name == "README.md" else f"{path.stem}.md"
         (pages / name).write_text(equations(links(text, path.parent)), encoding="utf-8")

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,25 @@ def copy(sources, target):
     for name in filter(None, names.stdout.split("\0")):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target / name)
+
+
+def test_the_description_of_the_package_stands_by_itself():
+    """It is read where no file of the repository is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / project["readme"]).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert project["authors"] == [{"name": author["name"]} for author in cited["authors"]]
+    named = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line}
+    assert named == {"3.11", "3.12", "3.13"}
+
+
+def test_windows_is_refused_in_one_sentence():
+    code = "import sys; sys.platform = 'win32'; import vitlab"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: vitlab runs on Linux and macOS; on Windows use it inside WSL 2"
+    )

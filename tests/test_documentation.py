@@ -24,6 +24,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
 ENTRIES = sorted(path.stem for path in (ROOT / "src").glob("*.py"))
 
+PACKAGE = "docs/package.md"  # describes the package where it is published, and is no page of the site
+
 COMMAND = re.compile(rf"(?:python src/(?:{'|'.join(ENTRIES)})\.py|\bvitlab (?:{'|'.join(ENTRIES)})\b)[^`\n|#]*")
 COMMANDS = sorted({found.group().strip() for text in TEXTS.values() for found in COMMAND.finditer(text)})
 INLINE = {code for text in TEXTS.values() for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)}
@@ -149,13 +151,13 @@ def test_every_document_is_reached_from_the_readme():
         reached |= new
         ends = {(ROOT / name).parent / link.partition("#")[0] for name, link in LINKS if name in new}
         new = {end.resolve().relative_to(ROOT).as_posix() for end in ends} & TEXTS.keys() - reached
-    assert reached == TEXTS.keys()
+    assert reached == TEXTS.keys() - {PACKAGE}
 
 
 def test_every_document_stands_in_the_navigation_of_the_site():
     nav = set(re.findall(r"[\w/]+\.md", OmegaConf.to_yaml(OmegaConf.load(ROOT / "mkdocs.yml").nav)))
     notebooks = {f"{path.stem}.md" for path in (ROOT / "docs").glob("*.ipynb")}
-    assert nav == {Path(name).name for name in TEXTS.keys() - {"README.md"}} | notebooks | {
+    assert nav == {Path(name).name for name in TEXTS.keys() - {"README.md", PACKAGE}} | notebooks | {
         "index.md",
         "reference/index.md",
     }

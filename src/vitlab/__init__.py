@@ -6,7 +6,11 @@ model = vitlab.create_model("vit_b16", num_classes=3)      build one by the name
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":  # locks of run folders, forked jobs and the signals that save a run are POSIX
+    raise ImportError("vitlab runs on Linux and macOS; on Windows use it inside WSL 2")
 
 if TYPE_CHECKING:
     from vitlab.data import ImageDataModule as ImageDataModule
