@@ -1,5 +1,9 @@
-# vitlab and all that its tests need, from requirements with hashes: docker build -t vitlab . && docker run vitlab train
-FROM python:3.11-bookworm
+# vitlab for use, without what only its tests need; the folder where you type this is the working folder inside:
+#   docker build -t vitlab .                 # --build-arg UV_TORCH_BACKEND=cpu for a torch without CUDA, 5 GB smaller
+#   docker run --rm -v "$PWD:/work" vitlab train
+#   docker run --rm -v "$PWD:/work" --gpus all --shm-size 8g vitlab train trainer=gpu    # workers share memory
+# and for development, with all that its tests need: docker build --target dev -t vitlab-dev .
+FROM python:3.11-bookworm AS dev
 
 WORKDIR /vitlab
 
@@ -10,6 +14,24 @@ RUN make .venv/libraries
 COPY . .
 RUN make setup
 
+ENV PATH=/vitlab/.venv/bin:$PATH
+ENTRYPOINT ["vitlab"]
+CMD ["--help"]
+
+FROM python:3.11-bookworm AS build
+
+ARG UV_TORCH_BACKEND
+WORKDIR /vitlab
+
+COPY . .
+RUN python -m venv .installer && .installer/bin/pip install --no-cache-dir uv==0.13.8
+RUN .installer/bin/uv venv .venv && .installer/bin/uv pip install -p .venv/bin/python -c requirements.txt ".[hub,fast]"
+
+FROM python:3.11-slim-bookworm
+
+COPY --from=build /vitlab/.venv /vitlab/.venv
+
+WORKDIR /work
 ENV PATH=/vitlab/.venv/bin:$PATH
 ENTRYPOINT ["vitlab"]
 CMD ["--help"]

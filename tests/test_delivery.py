@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import BARE, TINY
 
 from vitlab.config.home import ROOT
 
@@ -38,8 +40,11 @@ def steps():
             yield from (step["run"] for step in job["steps"] if "run" in step)
 
 
-def instructions():
-    return re.findall(r"^([A-Z]+) (.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.M)
+def instructions(stage=None):
+    """Keywords and arguments of the Dockerfile, of all its stages or of one."""
+    whole = DOCKERFILE.read_text(encoding="utf-8")
+    text = whole if stage is None else re.search(rf"^FROM \S+ AS {stage}\n(.*?)(?=^FROM|\Z)", whole, re.M | re.S)[1]
+    return re.findall(r"^([A-Z]+) (.*)$", text, re.M)
 
 
 def test_hadolint_finds_nothing():
@@ -79,31 +84,56 @@ def test_a_form_is_one(form):
     assert any(field.get("validations", {}).get("required") for field in content["body"])
 
 
-@pytest.mark.exhaustive
-@pytest.mark.timeout(1800)
-def test_what_the_dockerfile_runs_makes_an_environment(tmp_path):
-    """COPY and RUN one after the other, in an empty folder; then what the devcontainer does in a checkout beside it."""
-    folder, workspace = tmp_path / "vitlab", tmp_path / "workspace"
-    folder.mkdir()
+@pytest.fixture
+def built(tmp_path):
+    """built(stage, folder): what a stage of the Dockerfile copies and runs, one after the other, in an empty folder;
+    returns a function that runs a line there."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
 
-    def run(line, where):
+    def run(line, where=tmp_path):
         done = subprocess.run(["sh", "-c", line], cwd=where, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    for kind, words in instructions():
-        if kind == "COPY":
-            *sources, target = words.split()
-            copy(sources, folder / target)
-        elif kind == "RUN":
-            run(words, folder)
+    def make(stage, folder):
+        folder.mkdir()
+        for kind, words in instructions(stage):
+            if kind == "COPY":
+                *sources, target = words.split()
+                copy(sources, folder / target)
+            elif kind == "RUN":
+                run(words, folder)
+        return run
+
+    return make
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
+def test_what_the_dockerfile_runs_makes_an_environment(built, tmp_path):
+    """Its stage for development; then what the devcontainer does in a checkout beside it."""
+    folder, workspace = tmp_path / "vitlab", tmp_path / "workspace"
+    run = built("dev", folder)
     assert "vitlab 0." in run(".venv/bin/vitlab --version", folder)
     copy(["."], workspace)
     command = json.loads(DEVCONTAINER.read_text())["postCreateCommand"]
     run(command.replace("/vitlab/", f"{folder}/"), workspace)
     where = run(".venv/bin/python -c 'import vitlab; print(vitlab.__file__)'", workspace)
     assert Path(where.strip()).is_relative_to(workspace)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
+def test_the_image_for_use_trains_and_holds_no_development_packages(built, tmp_path):
+    folder, work = tmp_path / "vitlab", tmp_path / "work"
+    run = built("build", folder)
+    work.mkdir()
+    shutil.move(folder / "src", folder / "elsewhere")  # the image holds the environment alone
+    run(f"{folder}/.venv/bin/vitlab train {shlex.join([*TINY, *BARE])} trainer.max_epochs=1", work)
+    assert list(work.glob("runs/*/*/result.json"))
+    installed = run(f"{folder}/.installer/bin/uv pip list -p {folder}/.venv/bin/python")
+    assert "timm" in installed
+    assert not re.search(r"^(pytest|ruff|mypy|transformers|hypothesis)\b", installed, re.M)
 
 
 def copy(sources, target):
