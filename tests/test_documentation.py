@@ -257,3 +257,9 @@ def test_the_versions_that_are_stated_are_the_packages():
     newest, released, *_ = re.findall(r"^## (\S+)", TEXTS["CHANGELOG.md"], re.M)
     assert newest == version.group(1)
     assert citation.version == released
+
+
+def test_the_glossary_is_in_the_order_of_the_alphabet():
+    terms = re.findall(r"^\| (?!term|---)([^|]*?) \|", TEXTS["docs/glossary.md"], re.M)
+    assert len(terms) > 40
+    assert terms == sorted(terms, key=lambda term: re.sub(r"[`-]", "", term.lower()))
