@@ -98,7 +98,8 @@ def test_weights_need_few_libraries():
         ("vocabulary", {"errors"}),
         (
             "tasks",
-            {"models", "layers", "losses", "optim", "data", "seeding", "distributed", "errors", "vocabulary", "ranges"},
+            {"models", "layers", "losses", "optim", "data", "seeding", "distributed", "errors", "vocabulary", "ranges"}
+            | {"monitors"},
         ),
     ],
 )

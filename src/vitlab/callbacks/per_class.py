@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vitlab.atomic_files import write_csv
-from vitlab.monitors import in_words
+from vitlab.monitors import format_metric
 
 TOLD = 20  # classes, of so many at most a table is printed too
 FIGURES = ("precision", "recall", "f1")
@@ -44,7 +44,7 @@ def tell(figures: dict[str, np.ndarray], names: list[str], path: Path) -> None:
         return
     table = Table("class", *figures, title=path.stem.replace("_", " "), title_justify="left")
     for name, images, *of in kept:
-        words = ["" if v is None else in_words(figure, v) for figure, v in zip(FIGURES, of, strict=True)]
+        words = ["" if v is None else format_metric(figure, v) for figure, v in zip(FIGURES, of, strict=True)]
         table.add_row(name, f"{images:,}", *words)
     for column in table.columns[1:]:
         column.no_wrap, column.justify = True, "right"

@@ -11,7 +11,7 @@ from rich.progress import TextColumn, TimeRemainingColumn
 
 from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.step_log import StepLog
-from vitlab.monitors import in_words
+from vitlab.monitors import format_metric
 
 LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
@@ -70,4 +70,4 @@ class Progress(RichProgressBar):
             words["loss"] = f"{latest['train/loss']:.4f}"
             words["lr"] = f"{latest['train/lr']:.3g}"
             words[f"{trainer.datamodule.things}/s"] = f"{latest['train/images_per_second']:.0f}"
-        return words | {name: in_words(name, value) for name, value in validated.items()}
+        return words | {name: format_metric(name, value) for name, value in validated.items()}

@@ -11,10 +11,11 @@ from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.errors import ConfigError
+from vitlab.loggers.run_logger import RunLogger
 from vitlab.ranges import Natural
 
 
-class TensorBoard(TensorBoardLogger):
+class TensorBoard(TensorBoardLogger, RunLogger):
     """Lightning's TensorBoardLogger, with pictures and the config as a text. A resumed run goes on in another file of
     the same folder, and what an earlier one says of steps after `first_step` no longer counts. Raises ConfigError where
     the package is not installed."""

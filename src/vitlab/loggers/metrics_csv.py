@@ -11,16 +11,16 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.atomic_files import digest_of, set_aside, write_csv
 from vitlab.errors import CheckpointError
+from vitlab.loggers.run_logger import RunLogger
 
 Row = dict[str, Any]
 
 
-class MetricsCSV(Logger, Callback):
+class MetricsCSV(RunLogger, Callback):
     """Rows survive a kill, and a resumed run goes on in the same file: rows after the step it resumes from are dropped.
 
     Lightning's CSVLogger deletes an existing file when it starts. Values logged at one step share a row. The file is

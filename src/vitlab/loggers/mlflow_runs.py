@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers import MLFlowLogger
-from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.errors import ConfigError
-from vitlab.loggers.guarded import Guarded
+from vitlab.loggers.run_logger import RunLogger
 
 PACKAGES = ("mlflow", "sqlalchemy", "alembic")
 RUN = "vitlab.run"  # the tag by which a run is found again
 PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}  # by default: minutes
 
 
-class MLflow(Guarded, Logger):
+class MLflow(RunLogger):
     """Lightning's MLFlowLogger around a run that this file starts and ends.
 
     `tracking_uri` null is MLFLOW_TRACKING_URI, and without that mlflow/mlflow.db in `folder`. A sweep's jobs share the

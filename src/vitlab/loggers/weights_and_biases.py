@@ -2,6 +2,7 @@
 
 import netrc
 import os
+import shlex
 import sys
 import urllib.error
 import urllib.request
@@ -17,17 +18,18 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.loggers.guarded import Guarded
+from vitlab.invocation import path_from_here
+from vitlab.loggers.run_logger import RunLogger
 
 ANSWER_SECONDS = 10
 
 
-class WeightsAndBiases(Guarded, WandbLogger):
+class WeightsAndBiases(RunLogger, WandbLogger):
     """Lightning's WandbLogger around a run that this file starts and ends.
 
     A sweep's jobs share `group`. `run_id` names a new run, or the one to continue. Every file W&B writes lies in
     `folder`. `arguments` are the command's, as W&B is to keep them. WANDB_MODE (online, offline, disabled) wins over
-    what is found out here. `offline_folder` is what `wandb sync` takes of a run that is logged offline.
+    what is found out here.
     """
 
     service = "W&B"
@@ -65,7 +67,7 @@ class WeightsAndBiases(Guarded, WandbLogger):
     @rank_zero_experiment
     def experiment(self) -> Any:
         if self._experiment is None:
-            with told(self.arguments):
+            with arguments_replaced(self.arguments):
                 self._experiment = start(self.settings)
             settings = self._experiment.settings
             self.offline_folder = settings.sync_dir if settings.mode == "offline" else None
@@ -99,10 +101,14 @@ class WeightsAndBiases(Guarded, WandbLogger):
             wandb.teardown()  # the service process is gone: the next run starts another
         self._experiment = None
 
+    def upload_command(self) -> str | None:
+        folder = self.offline_folder
+        return f"wandb sync {shlex.quote(str(path_from_here(Path(folder))))}" if folder else None
+
 
 @contextmanager
-def told(arguments: list[str]) -> Iterator[None]:
-    """W&B keeps what stands in sys.argv, secrets included."""
+def arguments_replaced(arguments: list[str]) -> Iterator[None]:
+    """Put other words in sys.argv, which W&B keeps, secrets included."""
     own = sys.argv
     sys.argv = [own[0], *arguments]
     try:

@@ -3,6 +3,7 @@
 from vitlab.losses.contrastive import Pairs, all_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.losses.distillation import hard_distillation, soft_distillation
+from vitlab.losses.evaluation import evaluation_loss, kept_in_evaluation
 from vitlab.losses.next_token import next_token_cross_entropy, teacher_forced
 from vitlab.losses.reconstruction import masked_reconstruction, normalized_patches, restored_patches
 from vitlab.losses.self_distillation import self_distillation, teacher_targets
@@ -10,8 +11,10 @@ from vitlab.losses.self_distillation import self_distillation, teacher_targets
 __all__ = [
     "Pairs",
     "all_pairs",
+    "evaluation_loss",
     "focal_cross_entropy",
     "hard_distillation",
+    "kept_in_evaluation",
     "masked_reconstruction",
     "next_token_cross_entropy",
     "normalized_patches",

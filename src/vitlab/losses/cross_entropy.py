@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitlab.losses.evaluation import kept_in_evaluation
 from vitlab.ranges import Rate, Unsigned
 
 
@@ -27,6 +28,7 @@ def softmax_cross_entropy(
     )
 
 
+@kept_in_evaluation("over_classes")
 def sigmoid_cross_entropy(
     logits: Tensor,
     target: Tensor,

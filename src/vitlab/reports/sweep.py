@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.atomic_files import write_csv
-from vitlab.monitors import better, in_words
+from vitlab.monitors import better, format_metric, metric_of
 from vitlab.reports.seeds import COLUMNS, write_seed_table
 
 WHOLE = ("metric", "runs", "mean", "±", "seconds", "#", "starts")
@@ -33,7 +33,7 @@ def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, 
         print_rows([{**row, score: of(score, row.get(score)), "seconds": f"{row['seconds']:.0f}"} for row in told])
     if seeds:
         print(f"\nmeans over seeds and their 95 % intervals, in {sweep / 'seeds.csv'}")
-        told = telling([row for row in seeds if row["metric"].endswith(("/acc1", "/map"))] or seeds)
+        told = telling([row for row in seeds if metric_of(row["metric"]).leads] or seeds)
         figures = [{name: of(row["metric"], row[name]) for name in ("mean", "±")} for row in told]
         rows = [{**row, **words} for row, words in zip(told, figures, strict=True)]
         print_rows([{name: value for name, value in row.items() if name != "values"} for row in rows])
@@ -41,7 +41,7 @@ def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, 
 
 def of(metric: str, value: float | None) -> str:
     """Write a score; nothing where there is none."""
-    return "" if value is None else in_words(metric, value)
+    return "" if value is None else format_metric(metric, value)
 
 
 def write_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,8 +4,6 @@ AP = Σ (Rᵢ - Rᵢ₋₁)·Pᵢ over the thresholds that differ, with precisio
 n samples, K classes
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torchmetrics import Metric
@@ -41,14 +39,6 @@ class MeanAveragePrecision(Metric):
         """(B, K), (B, K) bool"""
         self.scores.append(scores)
         self.target.append(target)
-
-    def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Let a rank that could read none of its images take part with nothing; torchmetrics would gather another
-        shape."""
-        if isinstance(self.scores, list) and not self.scores:
-            nothing = torch.empty(0, self.num_classes, device=self.device)
-            self.update(nothing, nothing.bool())
-        super().sync(*args, **kwargs)
 
     def compute(self) -> Tensor:
         """NaN without any sample."""

@@ -17,6 +17,7 @@ from vitlab.losses import hard_distillation, soft_distillation
 from vitlab.models import DistilledVisionTransformer
 from vitlab.ranges import Positive, Share
 from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.label_metrics import top1
 from vitlab.tasks.teacher import Teacher
 from vitlab.tasks.training_data import TrainingData
 
@@ -54,7 +55,7 @@ class Distillation(Classification):
     def new_metrics(self, stage: str) -> MetricCollection:
         metrics = super().new_metrics(stage)
         if stage == "fit":
-            metrics.add_metrics({"teacher_acc1": self.accuracy(1)})
+            metrics.add_metrics({"teacher_acc1": top1(self.num_classes)})
         return metrics
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
@@ -85,8 +86,8 @@ class Distillation(Classification):
         taught = self.teacher(self.images(batch))
         from_labels, from_teacher = self.both_logits(batch)
         logits = (from_labels.detach() + from_teacher.detach()) / 2
-        for name, metric in self.metrics["fit"].items():
-            metric.update(taught if name == "teacher_acc1" else logits, class_of(batch.target))
+        self.count("fit", logits, batch.target)
+        self.metrics["fit"]["teacher_acc1"].update(taught, class_of(batch.target))
         learned = self.loss(from_labels, batch.target, class_weights=self.class_factors)
         if self.mode == "soft":
             copied = soft_distillation(from_teacher, taught, self.temperature)

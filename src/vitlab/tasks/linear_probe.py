@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
+from vitlab.monitors import format_metric
 from vitlab.ranges import Count, Positive
-from vitlab.tasks.classification import Classification, class_of, ranks
+from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.label_metrics import ranks
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
 
@@ -56,6 +58,9 @@ class LinearProbe(Classification):
         self.register_buffer("best", torch.zeros(1, dtype=torch.long))
         self.per_head = PerHeadMetrics(len(lr_grid), ranks(num_classes))
         self.figures: dict[str, list[float]] = {}  # by head, at the last validation
+
+    def monitors(self) -> list[str]:
+        return ["val/loss", *(f"val/acc{k}" for k in ranks(self.num_classes))]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Train heads beside the model; the model itself does not learn."""
@@ -169,5 +174,6 @@ class LinearProbe(Classification):
         table = Table("lr", "val/acc1", "val/loss", "", title="heads at the last validation", title_justify="left")
         for number, lr in enumerate(self.lr_grid):
             kept = "kept" if number == int(self.best) else ""
-            table.add_row(f"{lr:g}", f"{self.figures['acc1'][number]:.2%}", f"{self.figures['loss'][number]:.4f}", kept)
+            scores = [format_metric(name, self.figures[name][number]) for name in ("acc1", "loss")]
+            table.add_row(f"{lr:g}", *scores, kept)
         Console().print(table)

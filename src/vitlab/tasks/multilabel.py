@@ -5,20 +5,9 @@ B batch, K classes
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import BinaryF1Score
 
 from vitlab.data.targets import SeveralClasses
-from vitlab.tasks.average_precision import MeanAveragePrecision
 from vitlab.tasks.supervised import Supervised
-
-
-class F1OfAnswers(BinaryF1Score):
-    """F1 of all answers together, each "yes" from a probability of 0.5 on."""
-
-    def update(self, logits: Tensor, present: Tensor) -> None:
-        """Count a batch: (B, K), and whether each class is there (B, K)."""
-        super().update(logits.flatten() > 0, present.flatten())
 
 
 class MultilabelClassification(Supervised):
@@ -30,27 +19,23 @@ class MultilabelClassification(Supervised):
     """
 
     learns_from = SeveralClasses
+    labels = "several_classes"
 
     @staticmethod
     def balanced(counts: Tensor, num_images: int) -> Tensor:
         return (num_images - counts).clamp_min(1) / counts
 
-    def monitors(self) -> list[str]:
-        return ["val/loss", "val/map", "val/f1"]
-
-    def new_metrics(self, stage: str) -> MetricCollection:
-        metrics: dict[str, Metric] = {"f1": F1OfAnswers(validate_args=False)}
-        if stage != "fit":  # it keeps all scores
-            metrics["map"] = MeanAveragePrecision(self.num_classes)
-        return MetricCollection(metrics, compute_groups=False)
-
     def probabilities(self, logits: Tensor) -> Tensor:
         """Give the probability of each class by itself. (B, K) -> (B, K)"""
         return logits.float().sigmoid()
 
-    def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
-        """Count a batch; a mixed image has the classes that make up at least half of it."""
-        self.metrics[stage].update(logits, target >= 0.5)
+    def predictions(self, logits: Tensor) -> Tensor:
+        """Say of each class whether it is there: "yes" from a probability of 0.5 on. (B, K) -> (B, K) bool"""
+        return logits > 0
+
+    def truth(self, target: Tensor) -> Tensor:
+        """A mixed image has the classes that make up at least half of it. (B, K) -> (B, K) bool"""
+        return target >= 0.5
 
     def try_loss(self) -> None:
         super().try_loss()

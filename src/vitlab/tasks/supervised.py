@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torchmetrics import MetricCollection
 
 from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import Answers, Captions, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
 from vitlab.errors import ConfigError
+from vitlab.losses import evaluation_loss
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
+from vitlab.monitors import METRICS
 from vitlab.ranges import Count, Unsigned
+from vitlab.tasks.label_metrics import build_metrics, metrics_of
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -25,7 +29,6 @@ TASKS: dict[type[Targets], str] = {
     SeveralTexts: "task=contrastive",
     Answers: "task=answering",
 }
-UNITS = ("over_classes",)  # options that say what a loss is measured in; the others are for training alone
 
 
 class Predictions(NamedTuple):
@@ -39,12 +42,13 @@ class Supervised(Task):
     """A loss on the logits of K classes and a target (B,) or (B, K).
 
     `loss` is a partial of a function of logits, target and its options, which hold in training; evaluation takes the
-    function without them, but in the same units. `class_weights` are one factor on the loss for each class, or
+    function with those that it declares to be kept. `class_weights` are one factor on the loss for each class, or
     "balanced": inverse to how often a class is in an epoch's order, 1 in the mean over its samples, or as a kind of
     label says. Raises ValueError for other words, or another number of factors than classes.
     """
 
     learns_from: type[Targets]
+    labels: str  # the field of a `vitlab.monitors.Metric` that makes it for such labels
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Supervised(Task):
                 f"class_weights holds {len(factors)} factors; give {num_classes}, one for each class, none below 0"
             )
         self.loss = loss
-        self.plain_loss = partial(loss.func, **{k: v for k, v in loss.keywords.items() if k in UNITS})
+        self.plain_loss = evaluation_loss(loss)
         self.try_loss()
         self.class_weights = class_weights
         self.register_buffer("class_factors", factors, persistent=False)
@@ -81,8 +85,12 @@ class Supervised(Task):
         """Turn logits into probabilities. (B, K) -> (B, K)"""
         raise NotImplementedError
 
-    def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
-        """Update the metrics of a stage with a batch."""
+    def predictions(self, logits: Tensor) -> Tensor:
+        """Say which class an image has, (B,), or whether it has each, (B, K). (B, K) -> either"""
+        raise NotImplementedError
+
+    def truth(self, target: Tensor) -> Tensor:
+        """Say the same by a target, also of mixed images. (B,) or (B, K) -> (B,) or (B, K)"""
         raise NotImplementedError
 
     @staticmethod
@@ -95,6 +103,28 @@ class Supervised(Task):
         self.loss(torch.zeros(1, self.num_classes), torch.zeros(1, self.num_classes))
 
     # -- what they share
+
+    def monitors(self) -> list[str]:
+        return ["val/loss", *(f"val/{name}" for name in metrics_of(self.labels, "val", self.num_classes))]
+
+    def new_metrics(self, stage: str) -> MetricCollection:
+        return build_metrics(self.labels, stage, self.num_classes)
+
+    def count(self, stage: str, logits: Tensor, target: Tensor) -> None:
+        """Update the metrics of a stage with a batch, each with what it reads."""
+        own = {name: metric for name, metric in self.metrics[stage].items() if name in METRICS}
+        wanted = {METRICS[name].reads for name in own}
+        given = {kind: logits if kind == "logits" else getattr(self, kind)(logits) for kind in wanted}
+        for name, metric in own.items():
+            metric.update(given[METRICS[name].reads], self.truth(target))
+
+    def scores(self, stage: str) -> dict[str, Tensor]:
+        """Give loss and metrics. A rank that could read none of its images takes part with nothing; torchmetrics would
+        gather another shape."""
+        if self.trainer.world_size > 1 and not all(metric.update_called for metric in self.metrics[stage].values()):
+            nothing = torch.empty(0, self.num_classes, device=self.device)
+            self.count(stage, nothing, nothing)
+        return super().scores(stage)
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)

@@ -1,22 +1,19 @@
 """Build and close the loggers of a run."""
 
 import inspect
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytorch_lightning as pl
 
 from vitlab.config.build import build, called, plain
 from vitlab.distributed.launcher import need_no_others
-from vitlab.invocation import path_from_here
-from vitlab.loggers import MetricsCSV, MLflow, WeightsAndBiases
+from vitlab.loggers import MetricsCSV, RunLogger
 from vitlab.run.storage.start import Start
 
 
 def build_loggers(start: Start) -> list[pl.loggers.Logger]:
-    """Build metrics.csv, always, and the loggers of the config; they are given what of it may be `kept`."""
+    """Build metrics.csv, always, and the loggers of the config; they are given the config without secrets."""
     cfg, folder, sweep = start.cfg, start.folder, start.sweep
     loggers: list[pl.loggers.Logger] = [MetricsCSV(folder=str(folder), first_step=start.first_step)]
     for key, node in cfg.logger.items():
@@ -44,12 +41,11 @@ def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
     finally:
         need_no_others(trainer)
         for logger in trainer.loggers:
-            if isinstance(logger, WeightsAndBiases | MLflow):
+            if isinstance(logger, RunLogger):
                 logger.close(exit_code)
 
 
 def uploads(loggers: list[pl.loggers.Logger]) -> dict[str, str]:
-    """The command that sends a run to W&B that was logged offline."""
-    folders = [logger.offline_folder for logger in loggers if isinstance(logger, WeightsAndBiases)]
-    offline = " ".join(shlex.quote(str(path_from_here(Path(folder)))) for folder in folders if folder)
-    return {"upload": f"wandb sync {offline}"} if offline else {}
+    """Give the commands that send to servers what was logged without them."""
+    commands = filter(None, (logger.upload_command() for logger in loggers if isinstance(logger, RunLogger)))
+    return {"upload": joined} if (joined := " && ".join(commands)) else {}

@@ -15,7 +15,7 @@ from vitlab.config.arguments import as_typed
 from vitlab.config.found import PLACES
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
-from vitlab.monitors import in_words
+from vitlab.monitors import format_metric
 from vitlab.run.building.parts import Parts
 
 MOST_LETTERS = 500  # of a value that is printed as it could be typed
@@ -96,7 +96,7 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
     console = Console(soft_wrap=True, record=True, markup=False, emoji=False)
     table = Table("metric", "value", title="result", title_justify="left")
     for name, value in metrics.items():
-        table.add_row(name, "–" if math.isnan(value) else in_words(name, value))
+        table.add_row(name, "–" if math.isnan(value) else format_metric(name, value))
     console.print(table)
     for name, line in {**facts, **commands}.items():
         console.print(f"{name:<10} {line}", highlight=False)

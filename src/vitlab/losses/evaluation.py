@@ -1,0 +1,27 @@
+"""Which options of a loss evaluation keeps."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+Loss = TypeVar("Loss", bound=Callable[..., Tensor])
+
+
+def kept_in_evaluation(*options: str) -> Callable[[Loss], Loss]:
+    """Declare of a loss which options say what it measures, as a mean in place of a sum. All others are for training
+    alone, as label smoothing is."""
+
+    def declare(loss: Loss) -> Loss:
+        loss.kept_in_evaluation = options  # type: ignore[attr-defined]  # functions take any attribute
+        return loss
+
+    return declare
+
+
+def evaluation_loss(loss: "partial[Tensor]") -> "partial[Tensor]":
+    """Return the loss as evaluation computes it: with the options that it keeps, and the defaults of the others."""
+    kept: tuple[str, ...] = getattr(loss.func, "kept_in_evaluation", ())
+    options: dict[str, Any] = {key: value for key, value in loss.keywords.items() if key in kept}
+    return partial(loss.func, **options)

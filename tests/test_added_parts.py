@@ -1,0 +1,147 @@
+"""Parts that a user adds, each defined here as in a module of their own, registered as docs/architecture.md says."""
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from conftest import FEW
+from sklearn.metrics import roc_auc_score
+from tasks.test_multilabel import SMALL, task_of
+from torchmetrics.classification import MulticlassAUROC, MultilabelAUROC
+
+from vitlab.config.build import allowed_targets
+from vitlab.loggers import RunLogger
+from vitlab.losses import evaluation_loss, kept_in_evaluation
+from vitlab.monitors import METRICS, Metric, better, format_metric
+from vitlab.tasks import Classification, MultilabelClassification
+
+# -- a metric: an entry in METRICS
+
+AUROC = Metric(
+    unit="percent",
+    reads="probabilities",
+    stages=("test",),
+    one_class=MulticlassAUROC,
+    several_classes=MultilabelAUROC,
+)
+BRIER = Metric(better="min", several_classes=lambda num_classes: MultilabelAUROC(num_classes))
+
+
+@pytest.fixture
+def auroc(monkeypatch):
+    monkeypatch.setitem(METRICS, "auroc", AUROC)
+
+
+@pytest.mark.usefixtures("auroc")
+@pytest.mark.parametrize("kind", [Classification, MultilabelClassification])
+def test_an_added_metric_is_given_probabilities_whatever_the_logits(kind):
+    torch.manual_seed(0)
+    logits = torch.rand(60, 10)  # which torchmetrics would take for probabilities
+    target = torch.arange(60) % 10 if kind is Classification else (torch.rand(60, 10) < 0.4).float()
+    task = task_of(kind)
+    for part in (slice(7), slice(7, 60)):
+        task.count("test", logits[part], target[part])
+        task.count("val", logits[part], target[part])
+    p = task.probabilities(logits)
+    expected = roc_auc_score(target, p, **({"multi_class": "ovr"} if kind is Classification else {}))
+    assert float(task.metrics["test"].compute()["auroc"]) == pytest.approx(expected, abs=1e-6)
+    assert "auroc" not in task.metrics["val"].compute()
+    assert "val/auroc" not in task.monitors()
+
+
+@pytest.mark.usefixtures("auroc")
+@pytest.mark.parametrize("options", [FEW, [*SMALL, "task=multilabel"]], ids=["one class", "several classes"])
+def test_an_added_metric_is_printed_and_stored_at_test(cli, options):
+    run = cli("train", *options, "trainer.max_epochs=-1", "trainer.max_steps=2", folder="run")
+    assert run.status == 0, run.err
+    value = json.loads((run.folder / "result.json").read_text())["test"]["test/auroc"]
+    assert 0 < value < 1
+    assert f"{value:.2%}" in run.out
+    assert "test/auroc" in (run.folder / "metrics.csv").read_text()
+
+
+def test_a_run_may_be_judged_by_an_added_metric(monkeypatch):
+    monkeypatch.setitem(METRICS, "brier", BRIER)
+    assert "val/brier" in task_of().monitors()
+    assert task_of(monitor="val/brier")
+    assert "val/brier" not in task_of(Classification).monitors()
+    assert (better("val/brier"), format_metric("val/brier", 0.5)) == ("min", "0.5000")
+
+
+# -- a loss: a function that declares which of its options evaluation keeps
+
+
+@kept_in_evaluation("power")
+def powered(logits, target, *, power=1.0, noise=0.0, class_weights=None):
+    return ((logits.sigmoid() - target).abs() ** power + noise).mean(dim=1)
+
+
+def test_evaluation_keeps_the_options_that_a_loss_declares():
+    loss = evaluation_loss(partial(powered, power=2.0, noise=5.0))
+    logits, target = torch.randn(3, 4), torch.ones(3, 4)
+    torch.testing.assert_close(loss(logits, target), powered(logits, target, power=2.0))
+
+
+# -- a logger: a class in loggers/, and a YAML in conf/logger/
+
+
+class Service:
+    """A client that keeps what it is sent."""
+
+    def __init__(self):
+        self.sent, self.pictures, self.ended = [], [], []
+
+
+SERVICE = Service()
+
+
+class Comet(RunLogger):
+    """Logs to a service that is told how each run ends."""
+
+    service = "Comet"
+
+    def __init__(self, *, workspace: str, name: str, run_id: str, run_config: dict[str, Any]):
+        super().__init__()
+        self.workspace, self.title, self.run_id, self.run_config = workspace, name, run_id, run_config
+
+    @property
+    def name(self):
+        return self.workspace
+
+    @property
+    def version(self):
+        return self.run_id
+
+    def log_hyperparams(self, params, *args, **kwargs):
+        """The config is given when the logger is made."""
+
+    def log_metrics(self, metrics, step=None):
+        if step is not None and step > 1:
+            self.guarded(self.fail)
+        self.guarded(SERVICE.sent.append, (step, dict(metrics)))
+
+    def fail(self):
+        raise ConnectionError("no route to host")
+
+    def close(self, exit_code):
+        SERVICE.ended.append((self.title, self.run_config["seed"], exit_code))
+
+    def upload_command(self):
+        return f"comet upload {self.run_id}"
+
+
+@pytest.mark.filterwarnings("ignore:Comet stopped taking records")
+def test_an_added_logger_is_built_closed_and_asked_for_its_upload(cli, monkeypatch):
+    monkeypatch.setattr("test_added_parts.SERVICE", Service())
+    known = allowed_targets() | {"test_added_parts.Comet"}
+    monkeypatch.setattr("vitlab.config.build.allowed_targets", lambda: known)
+    node = "+logger.comet={_target_:test_added_parts.Comet,workspace:me}"
+    options = [*FEW, "trainer.max_epochs=-1", "trainer.max_steps=3", "trainer.log_every_n_steps=1", node]
+    run = cli("train", *options, folder="run")
+    assert run.status == 0, run.err
+    assert [step for step, _ in SERVICE.sent] == [1]  # then it failed, and was called no more
+    assert "train/loss" in SERVICE.sent[0][1]
+    assert SERVICE.ended == [("vit_mu4_digits/run", 0, 0)]
+    assert "upload     comet upload " in run.out
