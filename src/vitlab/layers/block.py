@@ -4,6 +4,7 @@ B batch, N tokens, D embed_dim
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,10 +50,10 @@ class PositionedBlock(Block):
     `position` lays out the table `pos_embed`, which is the block's own, or shared with other blocks when given.
     """
 
-    def __init__(self, *, position: Position, pos_embed: nn.Parameter | None, **parts):
+    def __init__(self, *, position: Position, pos_embed: Tensor | None, **parts: Any):
         super().__init__(**parts)
         self.position = position
-        self.pos_embed = nn.Parameter(torch.empty(position.shape)) if pos_embed is None else pos_embed
+        self.pos_embed: Tensor = nn.Parameter(torch.empty(position.shape)) if pos_embed is None else pos_embed
 
     def forward(self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None) -> Tensor:
         return super().forward(x + self.position(self.pos_embed, grid), grid, attn_mask)

@@ -5,6 +5,7 @@ B memories, N tokens of a memory, E memory_dim, R texts, M tokens of a text, D e
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 
 from vitlab.layers import DecoderBlock, Memory, MemoryAttention, PreNormDecoderBlock, SequenceAttention, Whole
 from vitlab.models.attention_weights import noting_looks
-from vitlab.models.text_parts import TextModule, TextParts
-from vitlab.ranges import Count, Depth, Length, Positive, Rate, Unsigned, VocabSize, Width
+from vitlab.models.options import takes_keywords_of
+from vitlab.models.text_module import TextModule, TextOptions
+from vitlab.ranges import Width
 
 
 class Looks(NamedTuple):
@@ -23,80 +25,35 @@ class Looks(NamedTuple):
     memory: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
+class DecoderOptions(TextOptions):
+    memory_dim: Width  # of what was read
+    tied: bool  # the rows that embed a token also score it
+
+
 class Decoder(TextModule):
     """Tokens (B, M), numbers below `vocab_size`, and a memory (B, N, E) -> logits of the token after each (B, M, V).
 
-    `max_length` is the most tokens that a text has, its end among them. `norm_first`: norms stand before attention and
-    MLP, and one more before the head. `position` is "learned_1d", "sincos_1d", "rotary_1d" or "none". `scale_embedding`
-    multiplies embeddings by √D; `embed_norm` puts a norm behind them; `tied`: the rows that embed also score. Without
-    `causal` each token sees those that are still to be written, and without `scaled_attention` scores are not divided
-    by √d: both are there to be seen failing. `drop_rate` drops values behind embeddings and within residuals,
-    `attn_drop_rate` attention weights. Raises ValueError for sizes that do not fit together, and for an option that
-    there is none of.
+    Without `causal` each token also sees later ones, and without `scaled_attention` scores are not divided by √d: both
+    exist to be seen failing. Raises ValueError for sizes that do not fit together, and for an unknown name.
     """
 
-    def __init__(
-        self,
-        *,
-        vocab_size: VocabSize,
-        max_length: Length,
-        memory_dim: Width,
-        embed_dim: Width,
-        depth: Depth,
-        num_heads: Count,
-        mlp: str,
-        mlp_ratio: Positive | None,
-        mlp_dim: Width | None,
-        norm: str,
-        norm_eps: Unsigned,
-        norm_first: bool,
-        position: str,
-        scale_embedding: bool,
-        embed_norm: bool,
-        tied: bool,
-        causal: bool,
-        scaled_attention: bool,
-        initialization: str,
-        drop_rate: Rate,
-        attn_drop_rate: Rate,
-    ):
-        super().__init__()
-        parts = TextParts(
-            vocab_size=vocab_size,
-            max_length=max_length,
-            embed_dim=embed_dim,
-            depth=depth,
-            num_heads=num_heads,
-            mlp=mlp,
-            mlp_ratio=mlp_ratio,
-            mlp_dim=mlp_dim,
-            norm=norm,
-            norm_eps=norm_eps,
-            position=position,
-            scale_embedding=scale_embedding,
-            embed_norm=embed_norm,
-            scaled_attention=scaled_attention,
-            initialization=initialization,
-            drop_rate=drop_rate,
-            attn_drop_rate=attn_drop_rate,
-        )
-        self.max_length, self.memory_dim, self.depth = max_length, memory_dim, depth
-        self.causal, self.scheme = causal, initialization
-        attention = parts.causal_attention if causal else parts.attention
-        block = PreNormDecoderBlock if norm_first else DecoderBlock
-        self.embed = parts.embedding()
-        self.blocks = nn.ModuleList(
-            block(
-                attention=attention(),
-                cross_attention=parts.cross_attention(memory_dim=memory_dim),
-                mlp=parts.mlp(),
-                norm=parts.norm,
+    @takes_keywords_of(DecoderOptions)
+    def __init__(self, options: DecoderOptions):
+        kind = PreNormDecoderBlock if options.norm_first else DecoderBlock
+
+        def build_block() -> DecoderBlock:
+            return kind(
+                attention=options.build_attention(),
+                cross_attention=options.build_cross_attention(options.memory_dim),
+                mlp=options.build_mlp(),
+                norm=options.build_norm,
             )
-            for _ in range(depth)
-        )
-        self.norm = parts.norm() if norm_first else nn.Identity()
-        self.head = nn.Linear(embed_dim, vocab_size, bias=False)
-        if tied:
+
+        super().__init__(options, build_block)
+        self.memory_dim = options.memory_dim
+        self.head = nn.Linear(options.embed_dim, options.vocab_size, bias=False)
+        if options.tied:
             self.head.weight = self.embed.tokens.weight
         self.initialize()
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids
 from vitlab.models.vit import VisionTransformer
+from vitlab.models.vit_options import VisionTransformerOptions
 
 
 class DistilledVisionTransformer(VisionTransformer):
@@ -20,16 +21,16 @@ class DistilledVisionTransformer(VisionTransformer):
     dist_token: Tensor
     prefixes: tuple[str, ...] = ("cls_token", "dist_token", "reg_token")
 
-    def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
-        return super().add_prefix({**counts, "dist_token": 1}, embed_dim)
+    def count_prefix(self, options: VisionTransformerOptions) -> dict[str, int]:
+        return {**super().count_prefix(options), "dist_token": 1}
 
-    def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
+    def add_head(self, options: VisionTransformerOptions) -> None:
         if not self.attn_pool.needs_class_token:
             raise ValueError("a distillation token stands beside a class token; use pool 'cls'")
-        if representation_dim is not None:
+        if options.representation_dim is not None:
             raise ValueError("a distilled model has no representation_dim; set it to null")
-        super().add_head(embed_dim, representation_dim, num_classes)
-        self.head_dist = nn.Linear(embed_dim, num_classes)
+        super().add_head(options)
+        self.head_dist = nn.Linear(options.embed_dim, options.num_classes)
 
     def heads(self) -> list[nn.Linear]:
         return [self.head, self.head_dist]

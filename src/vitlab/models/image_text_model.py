@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids
 from vitlab.models.initialization import initialize
-from vitlab.models.options import one_of
+from vitlab.models.options import check_name
 from vitlab.models.transformer import TextEncoder
 from vitlab.models.vit import VisionTransformer
 from vitlab.ranges import Pixels, Range, Real, Width
@@ -80,7 +80,7 @@ class ImageTextModel(nn.Module):
         bias: Real | None,
     ):
         super().__init__()
-        one_of("text_pool", text_pool, TEXT_POOLS)
+        check_name("text_pool", text_pool, TEXT_POOLS)
         self.encoder, self.text = checked(encoder, text, patch_size)
         width = self.encoder.heads()[0].in_features
         if not project_images and width != feature_dim:

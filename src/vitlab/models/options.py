@@ -1,8 +1,83 @@
-"""Refusals of a model's options: which one is wrong, and what would be right."""
+"""Declare the options of models, each once: its type and its range. conf/model/ says beside each value what it chooses.
 
-from collections.abc import Collection
+A model is built from flat keywords, VisionTransformer(embed_dim=192, …); its constructor gets them as one object, which
+it hands on to what builds the parts.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields
+from typing import Concatenate, ParamSpec, TypeVar
+
+from torch import nn
+
+from vitlab.layers import MLPS, NORMS, mlp_width
+from vitlab.models.initialization import SCHEMES
+from vitlab.ranges import Count, Depth, Positive, Rate, Unsigned, Width
+
+P = ParamSpec("P")
+Model = TypeVar("Model")
+Given = TypeVar("Given")
 
 
-def one_of(key: str, value: str, options: Collection[str]) -> None:
-    if value not in options:
-        raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")
+def takes_keywords_of(
+    options: Callable[P, Given],
+) -> Callable[[Callable[[Model, Given], None]], Callable[Concatenate[Model, P], None]]:
+    """Let a constructor that is written for one object of options take the fields of that object as its keywords.
+
+    They are its signature and its annotations, too: mypy, `help` and the checks of a config see flat keywords.
+    """
+
+    def decorate(construct: Callable[[Model, Given], None]) -> Callable[Concatenate[Model, P], None]:
+        @functools.wraps(construct)
+        def flat(self: Model, /, *args: P.args, **keywords: P.kwargs) -> None:
+            construct(self, options(*args, **keywords))
+
+        model, *_ = inspect.signature(construct).parameters.values()
+        parameters = inspect.signature(options).parameters
+        flat.__signature__ = inspect.Signature([model, *parameters.values()])  # type: ignore[attr-defined]  # of functions
+        flat.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+        return flat
+
+    return decorate
+
+
+def one_of(names: Collection[str]) -> dict[str, Collection[str]]:
+    """Make the metadata of a field that is one of these names."""
+    return {"names": names}
+
+
+def check_name(key: str, value: str, names: Collection[str]) -> None:
+    """Raise ValueError, naming the key and what it can be, for an unknown name."""
+    if value not in names:
+        raise ValueError(f"{key} '{value}' is not one of: {', '.join(names)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerOptions:
+    """What every Transformer is given, of images or of texts. Raises ValueError for an unknown name."""
+
+    embed_dim: Width
+    depth: Depth
+    num_heads: Count
+    mlp: str = field(metadata=one_of(MLPS))
+    mlp_ratio: Positive | None
+    mlp_dim: Width | None
+    norm: str = field(metadata=one_of(NORMS))
+    norm_eps: Unsigned
+    initialization: str = field(metadata=one_of(SCHEMES))
+    drop_rate: Rate
+    attn_drop_rate: Rate
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if "names" in option.metadata:
+                check_name(option.name, getattr(self, option.name), option.metadata["names"])
+
+    def build_norm(self) -> nn.Module:
+        return NORMS[self.norm](self.embed_dim, eps=self.norm_eps)
+
+    def build_mlp(self) -> nn.Module:
+        mlp_dim = mlp_width(self.embed_dim, self.mlp_ratio, self.mlp_dim)
+        return MLPS[self.mlp](embed_dim=self.embed_dim, mlp_dim=mlp_dim, drop_rate=self.drop_rate)

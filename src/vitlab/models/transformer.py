@@ -7,73 +7,29 @@ B batch, N words read, M words written, D embed_dim, V words in the vocabulary, 
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitlab.layers import EncoderBlock, PreNormEncoderBlock, Whole, padding_mask
 from vitlab.models.attention_weights import noting_looks
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
-from vitlab.models.text_parts import TextModule, TextParts
-from vitlab.ranges import Count, Depth, Length, Positive, Rate, Unsigned, VocabSize, Width
+from vitlab.models.options import takes_keywords_of
+from vitlab.models.text_module import TextModule, TextOptions
 
 
 class TextEncoder(TextModule):
     """Words (B, N), numbers below `vocab_size`, at most `max_length` -> what they mean together (B, N, D): figure 1,
-    left. Options are those of `Decoder`;
-    `causal`: each word looks only at those before it, as in a text that is written."""
+    left. With `causal` each word sees only those before it. Raises ValueError for sizes that do not fit together, and
+    for an unknown name."""
 
-    def __init__(
-        self,
-        *,
-        vocab_size: VocabSize,
-        max_length: Length,
-        embed_dim: Width,
-        depth: Depth,
-        num_heads: Count,
-        mlp: str,
-        mlp_ratio: Positive | None,
-        mlp_dim: Width | None,
-        norm: str,
-        norm_eps: Unsigned,
-        norm_first: bool,
-        position: str,
-        scale_embedding: bool,
-        embed_norm: bool,
-        causal: bool,
-        scaled_attention: bool,
-        initialization: str,
-        drop_rate: Rate,
-        attn_drop_rate: Rate,
-    ):
-        super().__init__()
-        parts = TextParts(
-            vocab_size=vocab_size,
-            max_length=max_length,
-            embed_dim=embed_dim,
-            depth=depth,
-            num_heads=num_heads,
-            mlp=mlp,
-            mlp_ratio=mlp_ratio,
-            mlp_dim=mlp_dim,
-            norm=norm,
-            norm_eps=norm_eps,
-            position=position,
-            scale_embedding=scale_embedding,
-            embed_norm=embed_norm,
-            scaled_attention=scaled_attention,
-            initialization=initialization,
-            drop_rate=drop_rate,
-            attn_drop_rate=attn_drop_rate,
-        )
-        self.max_length, self.embed_dim, self.depth = max_length, embed_dim, depth
-        self.causal, self.scheme = causal, initialization
-        attention = parts.causal_attention if causal else parts.attention
-        block = PreNormEncoderBlock if norm_first else EncoderBlock
-        self.embed = parts.embedding()
-        self.blocks = nn.ModuleList(
-            block(attention=attention(), mlp=parts.mlp(), norm=parts.norm) for _ in range(depth)
-        )
-        self.norm = parts.norm() if norm_first else nn.Identity()
+    @takes_keywords_of(TextOptions)
+    def __init__(self, options: TextOptions):
+        kind = PreNormEncoderBlock if options.norm_first else EncoderBlock
+
+        def build_block() -> EncoderBlock:
+            return kind(attention=options.build_attention(), mlp=options.build_mlp(), norm=options.build_norm)
+
+        super().__init__(options, build_block)
         self.initialize()
 
     def forward(self, words: Tensor, present: Tensor | None = None) -> Tensor:

@@ -5,42 +5,24 @@ D embed_dim, K num_classes
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import (
-    ATTENTION_POSITIONS,
-    DROP_PATH_SHAPES,
-    MLPS,
-    NORMS,
-    POOLS,
-    POSITIONS,
-    Attention,
-    Grids,
-    LayerScale,
-    Position,
-    mlp_width,
-    present_patches,
-    without_fill,
-)
-from vitlab.models.assembly import build_blocks, build_pool, build_stem
-from vitlab.models.initialization import POSITION_STD, SCHEMES, initialize
-from vitlab.models.options import one_of
-from vitlab.ranges import Count, Depth, Deviation, Natural, Pixels, Positive, Rate, Real, Unsigned, Width
-
-PLACES = ("stem", "every_layer", "every_layer_shared")
+from vitlab.layers import ATTENTION_POSITIONS, Grids, Position, present_patches, without_fill
+from vitlab.models.assembly import build_blocks, build_pool, build_position, build_stem
+from vitlab.models.initialization import POSITION_STD, initialize
+from vitlab.models.options import takes_keywords_of
+from vitlab.models.vit_options import VisionTransformerOptions
 
 
 class VisionTransformer(nn.Module):
     """Patches and a class token through `depth` encoder blocks, and a linear head on the pooled result (figure 1).
 
     Module and parameter names are timm's, so that its state dicts load as they are. conf/model/_vit.yaml says beside
-    each option what it chooses; each choice is a layer of its own. `image_size` is one number of pixels, or height and
-    width. Raises ValueError for sizes that do not fit together, and for an option that there is none of.
+    each option what it chooses; each choice is a layer of its own. Raises ValueError for sizes that do not
+    fit together, and for an unknown option.
     """
 
     cls_token: Tensor
@@ -48,105 +30,36 @@ class VisionTransformer(nn.Module):
     pos_embed: Tensor
     prefixes: tuple[str, ...] = ("cls_token", "reg_token")  # what stands before the patches
 
-    def __init__(
-        self,
-        *,
-        image_size: Pixels | Sequence[Pixels],
-        patch_size: Pixels | None,
-        stem_channels: Sequence[Width] | None,
-        in_chans: Count,
-        num_classes: Count,
-        embed_dim: Width,
-        depth: Depth,
-        num_heads: Count,
-        mlp: str,
-        mlp_ratio: Positive | None,
-        mlp_dim: Width | None,
-        norm: str,
-        norm_eps: Unsigned,
-        attention: str,
-        qkv_bias: bool,
-        qk_norm: bool,
-        layer_scale: Unsigned | None,
-        position: str,
-        position_place: str,
-        embed_prefix: bool,
-        class_token: bool,
-        num_registers: Natural,
-        pre_norm: bool,
-        pool: str,
-        fc_norm: bool | None,
-        representation_dim: Width | None,
-        initialization: str,
-        head_std: Deviation | None,
-        head_bias: Real,
-        drop_rate: Rate,
-        attn_drop_rate: Rate,
-        drop_path_rate: Rate,
-        drop_path_shape: str,
-    ):
+    @takes_keywords_of(VisionTransformerOptions)
+    def __init__(self, options: VisionTransformerOptions):
         super().__init__()
-        one_of("mlp", mlp, MLPS)
-        one_of("norm", norm, NORMS)
-        one_of("position", position, POSITIONS)
-        one_of("position_place", position_place, PLACES)
-        one_of("pool", pool, POOLS)
-        one_of("initialization", initialization, SCHEMES)
-        one_of("drop_path_shape", drop_path_shape, DROP_PATH_SHAPES)
-        if POOLS[pool].needs_class_token and not class_token:
-            others = " or ".join(f"'{name}'" for name, kind in POOLS.items() if not kind.needs_class_token)
-            raise ValueError(f"pool '{pool}' needs class_token=true; without a class token use pool {others}")
-        self.depth, self.scheme, self.head_std, self.head_bias = depth, initialization, head_std, head_bias
-        heads: dict[str, Any] = {"embed_dim": embed_dim, "num_heads": num_heads}
-        make_norm = partial(NORMS[norm], embed_dim, eps=norm_eps)
-        mlp_dim = mlp_width(embed_dim, mlp_ratio, mlp_dim)
-        make_mlp = partial(MLPS[mlp], embed_dim=embed_dim, mlp_dim=mlp_dim, drop_rate=drop_rate)
+        self.depth, self.scheme = options.depth, options.initialization
+        self.head_std, self.head_bias = options.head_std, options.head_bias
 
-        stem = {"image_size": image_size, "in_chans": in_chans, "embed_dim": embed_dim}
-        self.patch_embed = build_stem(patch_size, stem_channels, **stem)
-        prefix = self.add_prefix({"cls_token": int(class_token), "reg_token": num_registers}, embed_dim)
-        tokens: dict[str, Any] = {"grid": self.patch_embed.grid, "num_prefix_tokens": prefix}
-        self.add_position(POSITIONS[position](embed_dim=embed_dim, embed_prefix=embed_prefix, **tokens))
-        if position_place != "stem" and not self.position.learned:
-            raise ValueError(f"position_place '{position_place}' is for learned positions, which '{position}' is not")
-        self.pos_drop = nn.Dropout(drop_rate)
-        self.norm_pre = make_norm() if pre_norm else nn.Identity()
+        self.patch_embed = build_stem(options)
+        self.add_prefix(options)
+        self.add_position(build_position(options, self.patch_embed.grid, self.num_prefix_tokens))
+        self.pos_drop = nn.Dropout(options.drop_rate)
+        self.norm_pre = options.build_norm() if options.pre_norm else nn.Identity()
 
-        in_attention = ATTENTION_POSITIONS.get(position)
-        make_attention = partial(
-            Attention,
-            **heads,
-            qkv_bias=qkv_bias,
-            qk_norm=partial(NORMS[norm], eps=norm_eps) if qk_norm else None,
-            product=attention,
-            drop_rate=drop_rate,
-            attn_drop_rate=attn_drop_rate,
-        )
-        self.blocks = build_blocks(
-            [drop_path_rate * DROP_PATH_SHAPES[drop_path_shape](layer, depth) for layer in range(depth)],
-            self.position if position_place != "stem" else None,
-            self.pos_embed if position_place == "every_layer_shared" else None,
-            attention=lambda: make_attention(position=in_attention(**heads, **tokens) if in_attention else None),
-            mlp=make_mlp,
-            norm=make_norm,
-            layer_scale=nn.Identity if layer_scale is None else partial(LayerScale, embed_dim, layer_scale),
-        )
-        self.tells_blocks = in_attention is not None or position_place != "stem"
-        self.norm, self.attn_pool, self.fc_norm = build_pool(  # timm's names
-            POOLS[pool], fc_norm, num_prefix_tokens=prefix, mlp=make_mlp, norm=make_norm, **heads
-        )
-        self.add_head(embed_dim, representation_dim, num_classes)
+        self.blocks = build_blocks(options, self.position, self.pos_embed)
+        self.tells_blocks = options.position in ATTENTION_POSITIONS or options.position_place != "stem"
+        self.norm, self.attn_pool, self.fc_norm = build_pool(options, self.num_prefix_tokens)  # timm's names
+        self.add_head(options)
         self.initialize()
 
-    def add_prefix(self, counts: dict[str, int], embed_dim: int) -> int:
-        """Add the learned tokens before the patches, and count them; a kind without any is not in the state dict."""
+    def add_prefix(self, options: VisionTransformerOptions) -> None:
+        """Add the learned tokens before the patches; a kind without any is not in the state dict."""
+        counts = self.count_prefix(options)
         for name in self.prefixes:
             if counts[name]:
-                setattr(self, name, nn.Parameter(torch.empty(1, counts[name], embed_dim)))
+                setattr(self, name, nn.Parameter(torch.empty(1, counts[name], options.embed_dim)))
             else:
-                self.register_buffer(name, torch.empty(1, 0, embed_dim), persistent=False)
+                self.register_buffer(name, torch.empty(1, 0, options.embed_dim), persistent=False)
         self.num_prefix_tokens = sum(counts.values())
-        return self.num_prefix_tokens
+
+    def count_prefix(self, options: VisionTransformerOptions) -> dict[str, int]:
+        return {"cls_token": int(options.class_token), "reg_token": options.num_registers}
 
     def add_position(self, position: Position) -> None:
         """Add the layout of positions, and their table: learned, fixed (kept in the state dict to resample from), or
@@ -158,13 +71,14 @@ class VisionTransformer(nn.Module):
             table = position.initial()
             self.register_buffer("pos_embed", table, persistent=table.numel() > 0)
 
-    def add_head(self, embed_dim: int, representation_dim: int | None, num_classes: int) -> None:
+    def add_head(self, options: VisionTransformerOptions) -> None:
         """Add the head, after a tanh layer where the model has one (section 3.1: in pre-training)."""
+        width = options.representation_dim or options.embed_dim
         self.pre_logits: nn.Module = nn.Identity()
-        if representation_dim is not None:
-            layers = {"fc": nn.Linear(embed_dim, representation_dim), "act": nn.Tanh()}
+        if options.representation_dim is not None:
+            layers = {"fc": nn.Linear(options.embed_dim, width), "act": nn.Tanh()}
             self.pre_logits = nn.Sequential(OrderedDict(layers))
-        self.head = nn.Linear(representation_dim or embed_dim, num_classes)
+        self.head = nn.Linear(width, options.num_classes)
 
     def heads(self) -> list[nn.Linear]:
         return [self.head]
