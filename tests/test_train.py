@@ -3,14 +3,13 @@
 import csv
 import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import BARE, FEW, evaluated, mostly_slow
+from conftest import BARE, FEW, mostly_slow
 from omegaconf import OmegaConf
 from PIL import Image
 
@@ -66,48 +65,6 @@ def test_checkpoints_are_plain_data_that_rebuild_the_run(digits_run):
     assert all(name.startswith("model.") for name in checkpoint["state_dict"])
 
 
-def test_evaluation_gives_the_numbers_of_the_runs_own_test(cli, digits_run):
-    result = json.loads((digits_run / "result.json").read_text())["test"]
-    assert cli("evaluate", f"run={digits_run}").status == 0
-    evaluation = evaluated(digits_run)
-    assert {name: evaluation[name] for name in result} == result
-
-
-def test_evaluation_scores_any_split(cli, digits_run):
-    best = file.read(digits_run / "checkpoints" / "best.ckpt")
-    assert cli("evaluate", f"run={digits_run / 'checkpoints' / 'best.ckpt'}", "split=val").status == 0
-    evaluation = evaluated(digits_run, "val")
-    assert abs(evaluation["val/acc1"] - best["score"]["val/acc1"]) < 1e-6
-    assert cli("evaluate", f"run={digits_run}", "split=train").status == 0
-    (written,) = digits_run.glob("evaluate/*/train_predictions.csv")
-    with open(written, newline="") as f:
-        assert len(list(csv.DictReader(f))) == 1258
-    assert cli("evaluate", f"run={digits_run}", "split=tset").status == 2
-
-
-@pytest.mark.ci
-@pytest.mark.slow
-def test_each_evaluation_writes_to_a_folder_of_its_own(cli, tmp_path):
-    assert cli("train", "trainer.max_steps=2", *FEW, folder="run").status == 0
-    own = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    before = {path: path.read_bytes() for path in own}
-    others = (
-        (["run=run"], "run/evaluate/*"),
-        (["run=run/checkpoints/latest.ckpt"], "run/evaluate/*"),
-        (["run=run", "+data.std=[0.5]"], "run/evaluate/*"),
-        (["run=run", "+trainer.limit_test_batches=1"], "run/evaluate/*"),
-        (["run=run", "output=elsewhere"], "elsewhere"),
-    )
-    written = set()
-    for options, place in others:
-        done = cli("evaluate", *options)
-        assert done.status == 0, done.err
-        (new,) = set(tmp_path.glob(f"{place}/evaluation_test.json")) - written
-        assert (new.parent / "test_predictions.csv").is_file()
-        written.add(new)
-    assert {path: path.read_bytes() for path in own} == before
-
-
 @pytest.mark.parametrize("resolution", mostly_slow(["full", "progressive"]))
 def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution):
     """The values that the recipe states for it go with it."""
@@ -123,30 +80,6 @@ def test_an_option_that_a_recipe_chose_can_be_left_out(cli, tmp_path, resolution
     config = OmegaConf.load(run.folder / "config.yaml")
     assert config.mixing == {}
     assert bool(config.resolution) == (resolution == "progressive")
-
-
-def test_an_evaluation_takes_as_many_images_at_once_as_it_is_told_or_as_fit(cli, digits_run, monkeypatch):
-    from vitlab.data import ImageDataModule
-
-    sizes = []
-    loader = ImageDataModule.test_dataloader
-
-    def watched(self):
-        sizes.append(self.device_batch_size)
-        return loader(self)
-
-    monkeypatch.setattr(ImageDataModule, "test_dataloader", watched)
-    assert cli("evaluate", f"run={digits_run}", "output=a").status == 0
-    assert cli("evaluate", f"run={digits_run}", "output=b", "+data.device_batch_size=16").status == 0
-    assert sizes == [64, 16]
-
-
-def test_an_evaluation_builds_no_cache(cli, tmp_path):
-    options = ["trainer.max_steps=1", "data.cache.kind=decoded", "data.cache.root=cache"]
-    assert cli("train", *options, folder="run").status == 0
-    shutil.rmtree("cache")
-    assert cli("evaluate", "run=run").status == 0
-    assert not Path("cache").exists()
 
 
 @pytest.mark.slow
@@ -303,16 +236,3 @@ def test_the_log_says_how_long_the_run_has_taken_earlier_starts_included(cli):
     assert both[: len(first)] == first
     assert len(both) > len(first)
     assert both == sorted(both)
-
-
-def test_the_log_tells_of_the_run_from_its_start_to_its_result(digits_run):
-    text = (digits_run / "train.log").read_text()
-    assert "28,458 parameters" in text
-    assert text.count("epoch 1  step 19/38") == text.count("epoch 2  step 38/38") == 1
-    assert text.index("start") < text.index("epoch 1") < text.index("best val/acc1") < text.index("go on")
-
-
-def test_the_log_of_a_run_that_fails_says_why(cli):
-    run = cli("train", "optimizer.lr=1e30", "trainer.gradient_clip_val=null", *FEW, folder="run")
-    assert run.status == 5
-    assert run.err.strip() in (run.folder / "train.log").read_text()

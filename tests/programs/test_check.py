@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from coloured import ask
 from conftest import refuses
-from test_looking import colour, pngs
+from own_images import colour, pngs
 from test_own_questions import OWN
 
 SMALL = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "seconds=0.05", "data.loading.num_workers=0"]

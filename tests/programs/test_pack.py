@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import refuses
+from conftest import SRC, refuses
 from PIL import Image
 
 from vitlab.data import Digits, Shards
-
-SRC = Path(__file__).parents[1] / "src"
 
 
 def small_folder(root, per_class=6, size=12):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import evaluated, refuses
+from own_images import colour, gray, pngs
 from PIL import Image
 
 from vitlab.config.found import is_open, with_found
@@ -21,23 +22,6 @@ SHORT = ["trainer.max_epochs=1", "data.source.index_root=null"]
 
 def found_of(run):
     return yaml.safe_load((run.folder / "config.yaml").read_text())["found"]
-
-
-def pngs(root, counts, make):
-    """root/<class>/: as many images as `counts` says, made from a number."""
-    for name, count in counts.items():
-        (root / name).mkdir(parents=True)
-        for i in range(count):
-            make(i).save(root / name / f"{i}.png")
-    return root
-
-
-def gray(i):
-    return Image.fromarray(np.random.RandomState(i).randint(0, 256, (28, 30), dtype=np.uint8))
-
-
-def colour(i, side=40):
-    return Image.fromarray(np.random.RandomState(i).randint(0, 256, (side, side, 3), dtype=np.uint8))
 
 
 def train(cli, root, *words):
