@@ -10,7 +10,7 @@ from conftest import SRC, TINY, chosen, image_folder
 from PIL import Image
 from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
-from vitlab.config.build import called
+from vitlab.config.build import import_target
 from vitlab.errors import ConfigError
 
 FOLDER = ["data=folder", "data.source.root=images", "data.num_classes=2", "data.image_size=8", "global_batch_size=4"]
@@ -90,7 +90,7 @@ def test_wrong_values_are_refused(cli, overrides, status, words):
 )
 def test_what_cannot_be_found_is_named(target, words):
     with pytest.raises(ConfigError, match=words):
-        called(target, "optimizer.algorithm")
+        import_target(target, "optimizer.algorithm")
 
 
 def test_a_machine_without_a_gpu_says_so(cli, monkeypatch):

@@ -11,10 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from vitlab.config.annotations import accepts, as_text, check_annotations, check_value, keywords
-from vitlab.config.build import parts, plain
+from vitlab.config.annotations import accepts, as_text, check_node, check_value, keywords
+from vitlab.config.build import find_nodes
 from vitlab.config.composition import compose, hydra_of
 from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.nodes import plain
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import OF_THE_RUN
 
@@ -121,14 +122,14 @@ def unresolved(command, *overrides):
 def test_every_option_binds_to_its_constructors(options):
     """Exactly the constructor's keywords: none unknown, none missing, and ours have no defaults to fall back on."""
     cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])], *MEASURED)
-    for key, node in parts(cfg, "cfg"):
+    for key, node in find_nodes(plain(cfg), "cfg"):
         target = get_object(node["_target_"])
         parameters = keywords(target)
-        values = OmegaConf.to_container(node, resolve=True)
+        values = dict(node)
         if key.startswith(("cfg.model", "cfg.teacher")):
             for name in OF_THE_RUN:
                 values.pop(name, None)
-        check_annotations(target, OmegaConf.create(values), key)
+        check_node(target, values, key)
         if node["_target_"].startswith("vitlab."):
             given = values.keys() | runtime(node["_target_"])
             positional = {"num_steps", "logits", "target"}  # what a schedule and a loss are functions of

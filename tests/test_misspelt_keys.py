@@ -10,9 +10,10 @@ from hydra.utils import get_object
 from omegaconf import open_dict
 from test_configs import NEEDED, RUNTIME, composed, runtime, unresolved
 
+from vitlab.commands import COMMANDS
 from vitlab.config.annotations import check_names, keywords
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.config.keys import COLLECTIONS, COMMANDS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
+from vitlab.config.keys import COLLECTIONS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
 from vitlab.errors import ConfigError
 
 OPTIONS = [f for f in sorted(CONF.glob("*/*.yaml")) if f.parent.name != "hydra"]

@@ -8,8 +8,8 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import Trainer
 
-from vitlab.config.annotations import accepts, check_kinds, describe, fractions, hints_of, members
-from vitlab.config.build import allowed_targets, build, called
+from vitlab.config.annotations import accepts, check_types, describe, hints_of, members
+from vitlab.config.build import allowed_targets, build, import_target
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
@@ -46,7 +46,7 @@ def set_in_yamls():
 def test_every_number_of_a_constructor_has_a_range():
     given, without = set_in_yamls(), []
     for target in TARGETS:
-        hints = hints_of(called(target, target))
+        hints = hints_of(import_target(target, target))
         names = hints.keys() if target.startswith("vitlab.") else hints.keys() & given[target]
         without += [(target, name) for name in names - {"return"} if any(map(without_range, members(hints[name])))]
     assert without == []
@@ -54,13 +54,13 @@ def test_every_number_of_a_constructor_has_a_range():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_no_number_is_refused_in_words(target):
-    for name, hint in hints_of(called(target, target)).items():
+    for name, hint in hints_of(import_target(target, target)).items():
         if any(typing.get_origin(one) is typing.Annotated for one in members(hint)):
             for value in NO_NUMBERS:
                 if value == "abc" and accepts(hint, value):
                     continue
                 with pytest.raises(ConfigError, match=f"^key.{name} .* is not "):
-                    check_kinds(called(target, target), OmegaConf.create({name: value}), "key")
+                    check_types(import_target(target, target), {name: value}, "key")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_whole_numbers_become_fractions_where_these_are_taken():
     assert type(mixing.rate) is float
     images, shares = torch.rand(4, 1, 8, 8), torch.eye(4)
     assert mixing(images, shares, seed=0)[0].shape == images.shape
-    limits = fractions(Trainer, OmegaConf.create({"limit_train_batches": 1, "gradient_clip_val": 1, "max_epochs": 1}))
+    limits = check_types(Trainer, {"limit_train_batches": 1, "gradient_clip_val": 1, "max_epochs": 1}, "trainer")
     assert {name: type(value) for name, value in limits.items()} == {
         "limit_train_batches": int,
         "gradient_clip_val": float,

@@ -26,9 +26,10 @@ from reading import write_numbers
 from test_configs import NEEDED, composed
 from torch import nn
 
-from vitlab.config.build import build, plain
+from vitlab.config.build import build
 from vitlab.config.found import with_found
 from vitlab.config.home import EXPERIMENTS
+from vitlab.config.nodes import plain
 from vitlab.counting import multiply_accumulates
 from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_datamodule, build_task

@@ -9,7 +9,7 @@ from conftest import BARE, TINY, image_folder, refuses
 from omegaconf import OmegaConf
 from test_configs import composed
 
-from vitlab.config.build import plain
+from vitlab.config.nodes import plain
 from vitlab.config.redaction import SHORTEST, Redaction, is_secret
 
 IN_ADDRESSES = {  # what is secret in each of these addresses

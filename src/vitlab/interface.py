@@ -14,9 +14,9 @@ from PIL import Image as PillowImage
 from torch import Tensor, nn
 
 from vitlab.commands import program
-from vitlab.config.build import plain
 from vitlab.config.command import refusals
 from vitlab.config.in_process import as_words, call, compose
+from vitlab.config.nodes import plain
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.machine import fastest_device

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, Quote, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep, Override, Quote
 from hydra.errors import HydraException
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.nodes import literal
 from vitlab.config.refusals import no_option
+from vitlab.config.values import format_value, quote_text
 from vitlab.errors import ConfigError
 
 SPLITS = ("train", "val", "test")
@@ -106,23 +107,14 @@ def as_text(word: str, several: bool) -> str:
             value = literal(value)
     elif not (is_group(key) and isinstance(as_hydra_reads(word), int | float | None)):  # there is no model=16 nor null
         return word
-    return f"{found['plus']}{key}={QuotedString(value, Quote.single).with_quotes()}"
+    return f"{found['plus']}{key}={quote_text(value)}"
 
 
 def as_typed(key: str, value: Any) -> str:
     """Write an override for a shell: quoted where it, or Hydra, would read the value as something else."""
     if isinstance(value, str) and as_hydra_reads(as_text(f"{key}={value}", several=False)) == literal(value):
         return shlex.quote(f"{key}={value}")
-    return shlex.quote(f"{key}={as_value(value)}")
-
-
-def as_value(value: Any) -> str:
-    """Write a value, or an element of a list, as Hydra reads it back."""
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(as_value, value))}]"
-    if isinstance(value, str):
-        return QuotedString(literal(value), Quote.double).with_quotes()
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return shlex.quote(f"{key}={format_value(literal(value), Quote.double)}")
 
 
 def is_group(key: str) -> bool:

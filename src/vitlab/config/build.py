@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from hydra.utils import get_object
+from omegaconf import DictConfig
 
-from vitlab.config.annotations import check_annotations, fractions
+from vitlab.config.annotations import NODE_KEYS, check_node, check_types
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.config.nodes import literal, node_of
+from vitlab.config.nodes import plain
 from vitlab.config.refusals import first_line
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import ran_out
-
-WITHIN = re.compile(r"\nfull_key: (.+)")  # where in a node Hydra met it
 
 
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
@@ -26,38 +23,49 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     Only targets that stand in a YAML of conf/ or experiments/ are called, whatever the config's origin. Raises
     ConfigError, naming `key`, when a value is refused.
     """
-    if "_target_" not in node:
+    values = plain(node)
+    if "_target_" not in values:
         raise ConfigError(f"{key} has no _target_, which names what is to be built")
-    for place, part in parts(node, key):
+    for place, part in find_nodes(values, key):
         if part["_target_"] not in allowed_targets():
             raise ConfigError(
                 f"{place}: _target_ {part['_target_']} stands in no YAML of conf/ or experiments/; add one that has it"
             )
-        check_annotations(called(part["_target_"], place), part, place)
+        check_node(import_target(part["_target_"], place), part, place)
+    return construct(values, key, **runtime)
+
+
+def construct(value: Any, key: str, **runtime: Any) -> Any:
+    """Build what plain values describe: lists and dicts of values, and for a dict with a `_target_` what that returns,
+    or a partial of it. With `runtime` objects it is always called."""
+    if isinstance(value, list):
+        return [construct(item, f"{key}[{number}]") for number, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if "_target_" not in value:
+        return {name: construct(inner, f"{key}.{name}") for name, inner in value.items()}
+    target = import_target(value["_target_"], key)
+    taken = check_types(target, value, key)
+    parts = {name: construct(inner, f"{key}.{name}") for name, inner in taken.items() if name not in NODE_KEYS}
+    made = functools.partial(target, *taken.get("_args_", ()), **parts)
+    if taken.get("_partial_") and not runtime:
+        return made
     try:
-        node = node_of(literal(plain(node)))  # a copy: Hydra resolves references in place, and then once more
-        for place, part in parts(node, key):
-            part.update(fractions(called(part["_target_"], place), part))
-        if runtime:  # bound here, not by Hydra, which would look for targets in them
-            return instantiate(node, _convert_="all", _partial_=True)(**runtime)
-        return instantiate(node, _convert_="all")
+        return made(**runtime)
     except Exception as error:  # whatever a constructor of ours or another library makes of a value
         raise refusal_of(error, key) from error
 
 
 def refusal_of(error: Exception, key: str) -> VitlabError:
     """Turn what a constructor raised into a sentence that names the key of its node."""
-    cause = (error.__cause__ or error) if isinstance(error, InstantiationException) else error
-    if isinstance(cause, VitlabError):
-        return cause
-    if inner := WITHIN.search(str(error)) if cause is not error else None:
-        key = inner[1] if inner[1].startswith(key) else f"{key}.{inner[1]}"
-    if ran_out(cause) or "overflowed" in str(cause):  # a size that overflows
-        return ConfigError(f"{key} needs more memory than this machine has: {first_line(cause)}")
-    return ConfigError(f"{key}: {first_line(cause)}")  # Lightning goes on with tracebacks of its own
+    if isinstance(error, VitlabError):
+        return error
+    if ran_out(error) or "overflowed" in str(error):  # a size that overflows
+        return ConfigError(f"{key} needs more memory than this machine has: {first_line(error)}")
+    return ConfigError(f"{key}: {first_line(error)}")  # Lightning goes on with tracebacks of its own
 
 
-def called(name: str, place: str) -> Any:
+def import_target(name: str, place: str) -> Any:
     """Import the object of that name. Raises ConfigError where a package that it needs is not installed."""
     try:
         return get_object(name)
@@ -71,16 +79,16 @@ def called(name: str, place: str) -> Any:
         raise ConfigError(f"{place}: there is no {name}; it is misspelt, or its package too old") from error
 
 
-def parts(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
-    """Yield every node with a `_target_`, and its key."""
-    if isinstance(node, DictConfig):
-        if "_target_" in node:
-            yield key, node
-        for name in node:
-            yield from parts(node[name], f"{key}.{name!s}")
-    elif isinstance(node, ListConfig):
-        for number, item in enumerate(node):
-            yield from parts(item, f"{key}[{number}]")
+def find_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every node with a `_target_` in plain values, and its key, from the outside inwards."""
+    if isinstance(value, dict):
+        if "_target_" in value:
+            yield key, value
+        for name, inner in value.items():
+            yield from find_nodes(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from find_nodes(item, f"{key}[{number}]")
 
 
 @functools.cache
@@ -90,10 +98,3 @@ def allowed_targets() -> frozenset[str]:
     return frozenset(
         target for file in files for target in re.findall(r"_target_: *([\w.]+)", file.read_text(encoding="utf-8"))
     )
-
-
-def plain(cfg: DictConfig) -> dict[str, Any]:
-    """Give a config as plain types, everything resolved."""
-    container = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}

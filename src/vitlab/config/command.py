@@ -19,11 +19,10 @@ from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, f
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
-from vitlab.config.frozen import texts
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
-from vitlab.config.nodes import check_references, without
+from vitlab.config.nodes import as_written, flatten, without
 from vitlab.config.redaction import Redaction
 from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import begin_process, other_rank
@@ -116,7 +115,6 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
 def check_start(cfg: DictConfig, name: str) -> None:
     """Raise VitlabError for what can be refused before the libraries are loaded: unknown keys, and a run that is not
     there."""
-    check_references(cfg, deep=False)
     check_keys(cfg, name)
     if "name" in cfg:
         check_name("name", cfg.name)
@@ -138,8 +136,8 @@ def check_output(cfg: DictConfig) -> None:
     output = cfg.get("output")
     if not output or not cfg.get("overwrite") or not os.path.exists(output):
         return
-    for key, value in texts(OmegaConf.to_container(cfg)).items():
-        if key != "output" and os.path.realpath(value) == os.path.realpath(output):
+    for key, value in flatten(as_written(cfg)):
+        if key != "output" and isinstance(value, str) and os.path.realpath(value) == os.path.realpath(output):
             raise ConfigError(f"output={output} would replace what {key}={value} reads; name another place")
 
 
@@ -147,7 +145,6 @@ def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
     """Raise VitlabError, before the first job of a sweep, for what would be refused in each of them."""
     if name != "train":
         raise ConfigError(f"-m starts a sweep of trainings, and {name} runs once; leave out -m")
-    check_references(own, deep=False)
     check_keys(own, name)
     check_name("name", own.name)
     check_name("hydra.sweep.dir", str(cfg.hydra.sweep.dir))

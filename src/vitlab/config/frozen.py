@@ -11,22 +11,23 @@ from typing import Any
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from vitlab.config import nodes
-from vitlab.config.annotations import check_names, dotted
-from vitlab.config.build import called
+from vitlab.config.annotations import check_names
+from vitlab.config.build import import_target
 from vitlab.config.job import Job
 from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
-from vitlab.config.nodes import check_references
+from vitlab.config.nodes import as_written, flatten
 from vitlab.config.recipe import fit
-from vitlab.config.redaction import Redaction, is_secret, of_the_environment
+from vitlab.config.redaction import Redaction, is_secret, reads_environment
 from vitlab.config.stored_config import OF_A_SWEEP, portable
 from vitlab.config.trainer_values import check_precision, check_trainer
+from vitlab.config.values import quote_text
 from vitlab.errors import CheckpointError, ConfigError, in_one_line
 
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e[+-]?\d+)?")
@@ -88,8 +89,7 @@ class Composer:
 def frozen(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
     """Collect what is kept of a composed job."""
     job, own = Job.current(), own_keys(cfg)
-    check_references(own, deep=False)
-    check_keys(own, job.config_name)
+    check_keys(own, "train")  # also where the config of a user starts from ours
     check_nodes(own)
     check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
@@ -109,7 +109,7 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
         while place and "_target_" not in (OmegaConf.select(cfg, place) or ()):
             place = place.rpartition(".")[0]
         if place not in ("", "trainer"):  # `check_nodes` checks the trainer's keys
-            target = called(OmegaConf.select(cfg, place)["_target_"], place)
+            target = import_target(OmegaConf.select(cfg, place)["_target_"], place)
             names = [name for name in OmegaConf.select(cfg, place) if name not in WEIGHTS]
             check_names(target, names, place)
 
@@ -129,9 +129,7 @@ def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
     """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without
     secrets."""
     own = own_keys(master)
-    written = OmegaConf.to_container(own, resolve=False)
-    assert isinstance(written, dict)
-    return Redaction(own)({"config": without(written, (*OF_A_SWEEP, "break_lock")), **more})
+    return Redaction(own)({"config": without(as_written(own), (*OF_A_SWEEP, "break_lock")), **more})
 
 
 def as_yaml(config: dict[str, Any]) -> bytes:
@@ -142,12 +140,13 @@ def secret_words(master: DictConfig) -> list[str]:
     """List overrides by which each job reads from its environment what is not kept on disk. Raises ConfigError for a
     secret that stands in the config itself."""
     own = own_keys(master)
-    written = texts(OmegaConf.to_container(own, resolve=False))
     kept = Redaction(own)
     words = []
-    for key, text in written.items():
-        if of_the_environment(text):
-            words.append(f"++{key}={quoted(text)}")
+    for key, text in flatten(as_written(own)):
+        if not isinstance(text, str):
+            continue
+        if reads_environment(text):
+            words.append(f"++{key}={quote_text(text)}")
         elif kept.text(text) != text or is_secret(key):
             raise ConfigError(
                 f"{key} is a secret, and the jobs of a sweep are kept on disk: put it into the environment, and set "
@@ -164,20 +163,9 @@ def without(node: dict[Any, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {str(key): value for key, value in node.items() if key not in keys}
 
 
-def texts(value: Any, key: str = "") -> dict[str, str]:
-    """Collect the texts below a node of plain types, by their keys."""
-    if isinstance(value, dict):
-        return {k: v for name, inner in value.items() for k, v in texts(inner, dotted(key, name)).items()}
-    return {key: value} if isinstance(value, str) else {}
-
-
 def shortened(word: str) -> str:
     """Shorten a word of a name: a number with many digits to its first four significant ones."""
     return LONG_NUMBER.sub(lambda found: f"{float(found[0]):.4g}", word)
-
-
-def quoted(text: str) -> str:
-    return QuotedString(text, Quote.single).with_quotes()
 
 
 def frozen_run(home: Path) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config import composition
 from vitlab.config.arguments import read_words
 from vitlab.config.command import refusals, run
+from vitlab.config.values import format_value
 from vitlab.distributed.environment import begin_process
 from vitlab.errors import ConfigError
 
@@ -43,24 +42,7 @@ def as_words(options: Mapping[str, Any], within: str = "") -> list[str]:
     for name, value in options.items():
         key = f"{within}{name}"
         try:
-            words += as_words(value, f"{key}.") if isinstance(value, Mapping) else [f"{key}={as_word(value)}"]
+            words += as_words(value, f"{key}.") if isinstance(value, Mapping) else [f"{key}={format_value(value)}"]
         except TypeError as error:
             raise ConfigError(f"{key}: {error}") from None
     return words
-
-
-def as_word(value: Any) -> str:
-    """Write a value in Hydra's grammar. Raises TypeError for one that it cannot express."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str | Path):
-        return QuotedString(str(value), Quote.single).with_quotes()
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(as_word, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{as_word(one)}' for key, one in value.items())}}}"
-    raise TypeError(f"a {type(value).__name__} is no value of a config: give a number, a text, None, a list or a dict")

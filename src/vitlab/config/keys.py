@@ -1,209 +1,56 @@
-"""List the keys of each command's config: those at its top with their types, and its groups.
+"""Check the keys of a config that no constructor takes: those at its top, and groups of several nodes.
 
-Nothing else is read, so that any other key, in a YAML of ours or of a user's, is misspelt.
+A command takes the keys and groups of its YAML in conf/, and no others: any other key, in a YAML of ours or of a
+user's, is misspelt.
 """
 
 import ast
 import functools
 from collections.abc import Container, Iterable
-from dataclasses import MISSING, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.annotations import check_annotations, check_value, shown, unknown_key
+from vitlab.config.annotations import check_value, unknown_key
 from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
+from vitlab.config.nodes import as_plain
 from vitlab.config.refusals import not_chosen
+from vitlab.config.values import show_value
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Natural, Positive, Range, Seed, Unsigned
 
 Exponent = Annotated[float, Range(least=-100, most=100)]
-Batch = Count | Literal["auto"]
-
-
-@dataclass(kw_only=True)
-class Train:
-    name: str
-    seed: Seed
-    monitor: str
-    global_batch_size: Batch
-    compile: bool
-    float8: bool
-    activation_checkpointing: bool
-    sweep: str | None
-    resume: str | None
-    break_lock: bool
-    model: dict
-    crop: dict
-    data: dict
-    augmentation: dict
-    mixing: dict
-    resolution: dict
-    loss: dict
-    task: dict
-    optimizer: dict
-    schedule: dict
-    trainer: dict
-    callbacks: dict
-    logger: dict
-    engine: dict
-    teacher: dict | None = None  # only with tasks that have one
-    found: dict | None = None  # in a saved run: the values that null stood for
-    needed: dict | None = None  # keys that a recipe leaves to the user, and what they hold
-
-
-@dataclass(kw_only=True)
-class Preview(Train):
-    num_images: Count
-    same: Natural
-    output: str | None
-    overwrite: bool
-
-
-@dataclass(kw_only=True)
-class Check(Train):
-    memory_gib: Positive | None
-    seconds: Unsigned
-
-
-@dataclass(kw_only=True)
-class Evaluate:
-    run: str
-    split: str
-    output: str | None
-    overwrite: bool
-    num_worst: Count
-    beam_width: Count | None
-    length_penalty: Unsigned | None
-    templates: list[str] | None
-    data: dict
-    trainer: dict
-
-
-@dataclass(kw_only=True)
-class Predict:
-    run: str
-    images: str | None
-    texts: str | None
-    top_k: Count
-    question: str | None
-    labels: list[str] | None
-    templates: list[str] | None
-    beam_width: Count | None
-    length_penalty: Unsigned | None
-    batch_size: Count
-    output: str | None
-    overwrite: bool
-    on_bad_image: str
-
-
-@dataclass(kw_only=True)
-class Visualize:
-    run: str
-    images: str | None
-    texts: str | None
-    question: str | None
-    num_images: Count
-    views: list[str] | str | None
-    output: str | None
-    overwrite: bool
-
-
-@dataclass(kw_only=True)
-class Export:
-    run: str
-    format: str
-    output: str
-    overwrite: bool
-
-
-@dataclass(kw_only=True)
-class Frozen:
-    """A model to look at, and images to look at it with."""
-
-    run: str | None
-    batch_size: Count
-    precision: str
-    global_batch_size: Batch
-    seed: Seed
-    crop: dict
-    model: dict | None = None
-    data: dict | None = None
-
-
-@dataclass(kw_only=True)
-class Features(Frozen):
-    output: str
-    overwrite: bool
-    split: str
-
-
-@dataclass(kw_only=True)
-class Probe(Frozen):
-    k: list[Count]
-    temperature: Positive
-    shots: list[Count]
-    draws: Annotated[int, Range(least=1, most=10_000)]
-    l2_exponents: list[Exponent]
-    output: str | None
-    overwrite: bool
-
-
-@dataclass(kw_only=True)
-class Summary:
-    precision: str
-    activation_checkpointing: bool
-    memory_gib: Positive
-    tensors: bool
-    global_batch_size: Batch
-    seed: Seed
-    model: dict
-    crop: dict
-    data: dict
-    optimizer: dict
-
-
-@dataclass(kw_only=True)
-class Survey:
-    output: str | None
-    overwrite: bool
-    global_batch_size: Batch
-    seed: Seed
-    model: dict
-    crop: dict
-    data: dict
-
-
-@dataclass(kw_only=True)
-class Sweeps:
-    sweep: str | None
-    watch: bool
-    pictures: bool
-
-
-@dataclass(kw_only=True)
-class Pack:
-    output: str | None
-    shard_size: Positive
-    shorter_side: Count | None
-    longest_side: Count | None
-    index: str | None
-    class_names: str | None
-    crop: dict
-    data: dict
-    global_batch_size: Batch = "auto"  # what data of your own brings; none is made
-
-
-COMMANDS = {
-    one.__name__.lower(): one
-    for one in (
-        *(Train, Check, Preview, Evaluate, Predict, Visualize, Export, Features),
-        *(Probe, Summary, Survey, Pack, Sweeps),
-    )
+KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is the value in the command's YAML
+    **dict.fromkeys(("name", "monitor", "split", "precision", "format", "on_bad_image"), str),
+    **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
+    **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
+    **dict.fromkeys(("overwrite", "tensors", "watch", "pictures"), bool),
+    **dict.fromkeys(("num_images", "num_worst", "beam_width", "top_k", "batch_size"), Count),
+    **dict.fromkeys(("shorter_side", "longest_side"), Count),
+    **dict.fromkeys(("memory_gib", "temperature", "shard_size"), Positive),
+    **dict.fromkeys(("seconds", "length_penalty"), Unsigned),
+    **dict.fromkeys(("labels", "templates"), list[str]),
+    **dict.fromkeys(("k", "shots"), list[Count]),
+    "seed": Seed,
+    "global_batch_size": Count | Literal["auto"],
+    "same": Natural,
+    "views": list[str] | str,
+    "draws": Annotated[int, Range(least=1, most=10_000)],
+    "l2_exponents": list[Exponent],
 }
+OPTIONAL: dict[str, dict[str, Any]] = {  # keys that may be there, and that no YAML of a command states
+    "train": {
+        "teacher": dict,  # of some tasks
+        "found": dict,  # in a saved run: the values that null stood for
+        "needed": dict,  # keys that a recipe leaves to the user, and what they hold
+    },
+    "pack": {"global_batch_size": KINDS["global_batch_size"]},  # of data of your own
+}
+LAYERS = ("recipe", "study")  # groups that state values at the top
+NO_NODE = (*LAYERS, "hydra")  # groups without a node of their own in the config
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
 # Keys of models that their constructors do not see.
 WEIGHTS = {
@@ -216,26 +63,54 @@ OF_A_RUN = ("pretrained", "mean", "std", "image_size")  # keys of a teacher that
 NEEDED = {"latest_state": "keeps the state to resume from; raise its every_n_steps to save less often"}
 
 
+class Keys(NamedTuple):
+    """The keys at the top of a command's config, with what each holds, and those that must be there."""
+
+    kinds: dict[str, Any]
+    required: frozenset[str]
+
+
+@functools.cache
+def keys_of(command: str) -> Keys:
+    """Read the keys of a command from its YAML. A group whose option is null there is not required."""
+    stated: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{command}.yaml"), resolve=False)
+    kinds, optional = dict(OPTIONAL.get(command, {})), set(OPTIONAL.get(command, {}))
+    for default in stated.pop("defaults"):
+        if isinstance(default, dict):
+            groups = {key: option for key, option in default.items() if key.isidentifier() and key not in NO_NODE}
+            kinds |= dict.fromkeys(groups, dict)
+            optional |= {group for group, option in groups.items() if option is None}
+        elif default != "_self_" and "/" not in default:  # another command, all of whose keys this one takes
+            kinds |= keys_of(default).kinds
+            optional |= keys_of(default).kinds.keys() - keys_of(default).required
+    for key, value in stated.items():
+        kinds[key] = dict if isinstance(value, dict) else KINDS[key] | None if value is None else KINDS[key]
+    return Keys(kinds, frozenset(kinds.keys() - optional))
+
+
 def check_keys(cfg: DictConfig, command: str) -> None:
     """Raise ConfigError for a key at the top that the command does not know, that is missing, or has another kind of
     value than it takes."""
-    for layer in ("recipe", "study"):
+    kinds, required = keys_of(command)
+    for layer in LAYERS:
         if layer in cfg:
             raise ConfigError(f"the first line of the {layer} is not '# @package _global_', so that nobody reads it")
-    for field in fields(COMMANDS[command]):
-        if field.default is MISSING and field.name not in cfg:
-            raise ConfigError(f"{field.name} has no value; set {field.name}=...")
+    if missing := sorted(required - cfg.keys()):
+        raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
+    if unknown := sorted(str(key) for key in cfg if key not in kinds):
+        raise unknown_key("", unknown[0], kinds)
     check_groups(cfg, command)
-    check_annotations(COMMANDS[command], cfg, "")
+    for key in [key for key, kind in kinds.items() if kind is not dict and key in cfg]:
+        check_value(kinds[key], as_plain(cfg[key]), key)
 
 
 def check_groups(cfg: DictConfig, command: str) -> None:
     """Raise ConfigError for a value in the place of a group's keys."""
-    for group in [field.name for field in fields(COMMANDS[command]) if field.type is dict and field.name in cfg]:
+    for group in [key for key, kind in keys_of(command).kinds.items() if kind is dict and key in cfg]:
         if not OmegaConf.is_dict(cfg[group]):
             raise ConfigError(
-                f"{group} is {shown(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or in the "
-                f"defaults of a recipe: override /{group}: NAME"
+                f"{group} is {show_value(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or "
+                f"in the defaults of a recipe: override /{group}: NAME"
             )
 
 

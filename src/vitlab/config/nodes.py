@@ -6,29 +6,74 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import InterpolationResolutionError, InterpolationToMissingValueError
+from omegaconf.errors import OmegaConfBaseException
 from omegaconf.grammar.gen.OmegaConfGrammarParser import OmegaConfGrammarParser
 from omegaconf.grammar_parser import parse
 
-from vitlab.config.annotations import dotted
-from vitlab.config.refusals import first_line
+from vitlab.config.refusals import omegaconf_sentence
 from vitlab.errors import ConfigError
 
 REFERENCE = re.compile(r"(\\*)\$\{")
 
 
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """Give a config as plain types, everything resolved."""
+    container = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def as_plain(value: Any) -> Any:
+    """Give a value of a config as plain types, everything resolved."""
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def as_written(cfg: DictConfig) -> dict[str, Any]:
+    """Give a config as plain types, its references as they are written."""
+    container = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Raise ConfigError for a key without a value, and for a reference to what does not exist."""
+    try:
+        plain(cfg)
+    except OmegaConfBaseException as error:
+        raise ConfigError(omegaconf_sentence(error)) from error
+
+
+def flatten(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values below a node of plain types by their full keys. A list is one value."""
+    for name, value in node.items():
+        place = f"{key}.{name}" if key else str(name)
+        if isinstance(value, dict) and value:
+            yield from flatten(value, place)
+        else:
+            yield place, value
+
+
+def find_texts(value: Any) -> Iterator[str]:
+    """Yield all texts in plain types."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from find_texts(item)
+
+
 @functools.cache
-def called(text: str) -> tuple[str, ...]:
+def resolvers_in(text: str) -> tuple[str, ...]:
     """List the resolvers that a text calls, nested ones too, by OmegaConf's own grammar. A name made by another
     reference is given as it is written."""
-    return tuple(resolvers(parse(text))) if "${" in text else ()
+    return tuple(find_resolvers(parse(text))) if "${" in text else ()
 
 
-def resolvers(tree: Any) -> Iterator[str]:
+def find_resolvers(tree: Any) -> Iterator[str]:
     if isinstance(tree, OmegaConfGrammarParser.InterpolationResolverContext):
         yield tree.resolverName().getText()
     for child in getattr(tree, "children", None) or ():
-        yield from resolvers(child)
+        yield from find_resolvers(child)
 
 
 def literal(value: Any) -> Any:
@@ -39,30 +84,6 @@ def literal(value: Any) -> Any:
     if isinstance(value, list):
         return [literal(item) for item in value]
     return REFERENCE.sub(lambda mark: rf"{mark[1] * 2}\${{", value) if isinstance(value, str) else value
-
-
-def check_references(node: DictConfig, key: str = "", *, deep: bool) -> None:
-    """Raise ConfigError for a value that refers to what is not there, or to itself; `deep` looks into all groups."""
-    written = OmegaConf.to_container(node, resolve=False)
-    assert isinstance(written, dict)
-    for name, raw in written.items():
-        place = dotted(key, name)
-        if isinstance(raw, str) and raw != "???":
-            try:
-                node[name]
-            except InterpolationToMissingValueError:
-                raise  # which names the key that has no value
-            except InterpolationResolutionError as error:
-                raise ConfigError(f"{place} is {raw}, and that leads nowhere: {first_line(error)}") from error
-        elif deep and isinstance(raw, dict):
-            check_references(node[name], place, deep=True)
-
-
-def check_values(cfg: DictConfig) -> None:
-    """Raise ConfigError for a key without a value, and for a reference that leads nowhere."""
-    check_references(cfg, deep=True)
-    if missing := sorted(OmegaConf.missing_keys(cfg)):
-        raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
 
 
 def node_of(values: dict[str, Any]) -> DictConfig:

@@ -8,10 +8,10 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from typing import Any, TextIO
 from urllib.parse import unquote
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.config.nodes import called
+from vitlab.config.nodes import as_plain, as_written, find_texts, flatten, resolvers_in
 from vitlab.errors import ConfigError
 
 MARK = "<not kept>"
@@ -32,7 +32,7 @@ class Redaction:
     secret, what comes from the environment, and logins and tokens in addresses, wherever they occur."""
 
     def __init__(self, *configs: DictConfig):
-        found = {value for cfg in configs for value in secrets_of(cfg) if value}
+        found = {value for cfg in configs for value in find_secrets(cfg, as_written(cfg)) if value}
         self.secrets = found | {form for secret in found for form in forms_of(secret)}
         within = sorted((one for one in self.secrets if len(one) >= SHORTEST), key=len, reverse=True)
         self.within = re.compile("|".join(map(re.escape, within))) if within else None
@@ -99,45 +99,37 @@ def is_secret(key: Any) -> bool:
     return SECRET.fullmatch(CAMEL.sub("_", str(key).rpartition(".")[2])) is not None
 
 
-def secrets_of(node: Any) -> Iterator[str]:
+def find_secrets(node: Any, written: Any, secret: bool = False) -> Iterator[str]:
     """Yield what is secret below a node, as texts: values by their key or from the environment, and parts of
-    addresses."""
-    for key in node if isinstance(node, DictConfig) else range(len(node)):
-        inner = node._get_node(key)
-        if inner is None or inner._is_missing() or inner._is_none():
-            continue
-        if isinstance(inner, DictConfig | ListConfig):
-            if is_secret(key):
-                yield from leaves(node[key])
-            elif not inner._is_interpolation():
-                yield from secrets_of(inner)
-        elif is_secret(key) or (of_the_environment(inner._value()) and key not in VISIBLE):
+    addresses. `written` is the node in plain types, its references as they are written; `secret`: all below it is."""
+    for key, raw in written.items() if isinstance(written, dict) else enumerate(written):
+        hidden = secret or is_secret(key)
+        if isinstance(raw, dict | list):
+            yield from find_secrets(node[key], raw, hidden)
+        elif hidden or (reads_environment(raw) and key not in VISIBLE):
             with suppress(OmegaConfBaseException):  # it is refused later
-                yield from leaves(node[key])
-        elif isinstance(inner._value(), str):
-            for address in ADDRESS.findall(inner._value()):
-                yield from secrets_in(address)
+                yield from secrets_in_value(as_plain(node[key]))
+        elif isinstance(raw, str):
+            yield from secrets_in_addresses(raw)
 
 
-def leaves(value: Any) -> Iterator[str]:
-    """Yield texts and numbers of a value as texts."""
-    if isinstance(value, DictConfig | ListConfig):
-        for inner in value.values() if isinstance(value, DictConfig) else value:
-            yield from leaves(inner)
-    elif isinstance(value, str):
-        yield value
-        for address in ADDRESS.findall(value):
-            yield from secrets_in(address)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+def secrets_in_value(value: Any) -> Iterator[str]:
+    """Yield texts and numbers of a secret value as texts."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from secrets_in_value(inner)
+    elif not (value is None or isinstance(value, bool)):
         yield str(value)
+        yield from secrets_in_addresses(str(value))
 
 
-def secrets_in(address: str) -> Iterator[str]:
-    """Yield login, password and tokens of an address."""
-    if login := LOGIN.match(address):
-        yield login[0][:-1]
-        yield login[0][:-1].partition(":")[2]
-    yield from (value for _, name, value in QUERY.findall(address) if is_secret(name))
+def secrets_in_addresses(text: str) -> Iterator[str]:
+    """Yield logins, passwords and tokens of the addresses in a text."""
+    for address in ADDRESS.findall(text):
+        if login := LOGIN.match(address):
+            yield login[0][:-1]
+            yield login[0][:-1].partition(":")[2]
+        yield from (value for _, name, value in QUERY.findall(address) if is_secret(name))
 
 
 def forms_of(secret: str) -> set[str]:
@@ -145,18 +137,13 @@ def forms_of(secret: str) -> set[str]:
     return {repr(secret)[1:-1], json.dumps(secret)[1:-1], unquote(secret)}
 
 
-def of_the_environment(written: Any) -> bool:
+def reads_environment(written: Any) -> bool:
     """Whether a raw value reads the environment, or might: through a resolver whose name is itself a reference."""
-    return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in called(written))
+    return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in resolvers_in(written))
 
 
-def check_kept(value: Any, key: str = "") -> None:
+def check_kept(config: dict[str, Any]) -> None:
     """Raise ConfigError, naming the key, for a saved config whose secret was left out."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            check_kept(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for inner in value:
-            check_kept(inner, key)
-    elif isinstance(value, str) and MARK in value:
-        raise ConfigError(f"{key} held a secret, which is not kept with a run; give it again: ++{key}=...")
+    for key, value in flatten(config):
+        if any(MARK in text for text in find_texts(value)):
+            raise ConfigError(f"{key} held a secret, which is not kept with a run; give it again: ++{key}=...")

@@ -132,7 +132,7 @@ def omegaconf_sentence(error: OmegaConfBaseException) -> str:
         key = missing[1] if missing else error.full_key
         return f"{key} has no value; set {key}=..."
     if isinstance(error, InterpolationResolutionError):
-        return f"{error.full_key or 'a key'} refers to what is not there: {first_line(error)}"
+        return f"{error.full_key or 'a key'} refers to a value that does not exist: {first_line(error)}"
     return f"{error.full_key}: {first_line(error)}" if error.full_key else first_line(error)
 
 

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.composition import compose, hydra_of
 from vitlab.config.home import CONF
+from vitlab.config.nodes import as_plain, as_written, flatten
 
 
 def changed_values(group: str, option: str, node: DictConfig) -> dict[str, Any]:
@@ -15,25 +16,10 @@ def changed_values(group: str, option: str, node: DictConfig) -> dict[str, Any]:
     if not (CONF / group / f"{option}.yaml").is_file():
         return {}
     with hydra_of("train"):
-        stated = OmegaConf.to_container(compose("train", [f"{group}={option}"]).cfg[group])
-    written = flat(OmegaConf.to_container(node))
-    changed = [key for key, value in flat(stated).items() if key in written and written[key] != value]
-    return {key: plain_value(node, key) for key in changed}
-
-
-def plain_value(node: DictConfig, key: str) -> Any:
-    value = OmegaConf.select(node, key)
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-
-
-def flat(values: Any, key: str = "") -> dict[str, Any]:
-    """List the values below a node by their full keys."""
-    if not isinstance(values, dict):
-        return {key: values}
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{key}.{name}" if key else str(name))
-    return found
+        stated = as_written(compose("train", [f"{group}={option}"]).cfg[group])
+    written = dict(flatten(as_written(node)))
+    changed = [key for key, value in flatten(stated) if key in written and written[key] != value]
+    return {key: as_plain(OmegaConf.select(node, key)) for key in changed}
 
 
 def encoder_of(option: str) -> str | None:

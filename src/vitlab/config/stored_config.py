@@ -1,19 +1,17 @@
 """Bring a config into a checkpoint, and out of one, which may be anybody's."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.atomic_files import as_json, digest_of
-from vitlab.config.annotations import as_plain, check_kinds
-from vitlab.config.build import allowed_targets, parts, plain
-from vitlab.config.build import called as object_called
+from vitlab.config.annotations import check_types
+from vitlab.config.build import allowed_targets, find_nodes, import_target
 from vitlab.config.found import with_found
 from vitlab.config.keys import check_groups, check_nodes
-from vitlab.config.nodes import called, check_references, literal, without
-from vitlab.config.refusals import first_line
+from vitlab.config.nodes import as_plain, find_texts, flatten, literal, plain, resolvers_in, without
+from vitlab.config.refusals import first_line, omegaconf_sentence
 from vitlab.config.resolvers import before_crop, better, together
 from vitlab.errors import CheckpointError, ConfigError
 
@@ -45,18 +43,18 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
     """Give a config as plain types. References between its keys (${optimizer.lr}) stay, so that a later override
     reaches all who read them, and so do calls of `HARMLESS` resolvers; all else is resolved: time, environment."""
 
-    def walk(node: Any, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: walk(node._get_node(name), item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [walk(node._get_node(number), item) for number, item in enumerate(value)]
-        if isinstance(value, str) and set(called(value)) - HARMLESS:
-            return literal(as_plain(OmegaConf.select(cfg, node._get_full_key(None))))
-        return value
+    def resolve(node: Any, name: Any, written: Any) -> Any:
+        if isinstance(written, dict):
+            return {key: resolve(node[name], key, item) for key, item in written.items()}
+        if isinstance(written, list):
+            return [resolve(node[name], number, item) for number, item in enumerate(written)]
+        if isinstance(written, str) and set(resolvers_in(written)) - HARMLESS:
+            return literal(as_plain(node[name]))
+        return written
 
     container = OmegaConf.to_container(cfg, resolve=False, throw_on_missing=True)
     assert isinstance(container, dict)
-    return {str(name): walk(cfg._get_node(name), value) for name, value in container.items()}
+    return {str(name): resolve(cfg, name, written) for name, written in container.items()}
 
 
 def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
@@ -69,8 +67,8 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
     try:
         if not isinstance(config, dict):
             raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
-        for text in texts(config):
-            if others := sorted(set(called(text)) - HARMLESS):
+        for text in find_texts(config):
+            if others := sorted(set(resolvers_in(text)) - HARMLESS):
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
@@ -79,9 +77,11 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
         cfg = OmegaConf.create(config)
         cfg = with_found(cfg, plain(cfg.found) if found else {})
-        check_references(cfg, deep=True)
-    except (OmegaConfBaseException, RecursionError) as error:
+        as_plain(cfg)  # every reference leads to a value
+    except RecursionError as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
+    except OmegaConfBaseException as error:
+        raise CheckpointError(f"the config in {origin} cannot be read: {omegaconf_sentence(error)}") from error
     return cfg
 
 
@@ -92,9 +92,9 @@ def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -
     try:
         check_groups(config, "train")
         check_nodes(config)
-        for place, part in parts(config, "config") if begun else ():
+        for place, part in find_nodes(plain(config), "config") if begun else ():
             if part["_target_"] in allowed_targets():  # `build` refuses others
-                check_kinds(object_called(part["_target_"], place), part, place)
+                check_types(import_target(part["_target_"], place), part, place)
     except (ConfigError, OmegaConfBaseException) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     return config
@@ -104,7 +104,7 @@ def config_digest(cfg: DictConfig) -> str:
     """Return the digest of a config without what another start may change: devices, strategy, places of data,
     loggers."""
     config = portable(without(cfg, ("hydra",)))
-    return digest_of(as_json({key: value for key, value in leaves(config) if not of_a_machine(key)}))
+    return digest_of(as_json({key: value for key, value in flatten(config) if not of_a_machine(key)}))
 
 
 def of_a_machine(key: str) -> bool:
@@ -116,22 +116,3 @@ def of_a_machine(key: str) -> bool:
 def movable(key: str) -> bool:
     """Whether the key only says where and how the same data is read."""
     return any(key == place or key.startswith(f"{place}.") for place in MOVABLE)
-
-
-def leaves(node: dict[str, Any], key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values below a node with their full keys."""
-    for name, value in node.items():
-        place = f"{key}.{name}" if key else str(name)
-        if isinstance(value, dict) and value:
-            yield from leaves(value, place)
-        else:
-            yield place, value
-
-
-def texts(value: Any) -> Iterator[str]:
-    """Yield all texts in plain types."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from texts(item)

@@ -5,7 +5,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.callbacks import EvaluationReport, Progress
-from vitlab.config.build import plain
+from vitlab.config.nodes import plain
 from vitlab.config.redaction import check_kept
 from vitlab.data import DataModule
 from vitlab.data.pools.split_names import SPLITS
@@ -39,7 +39,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         )
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
         saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
-    check_kept(plain(saved.config)["data"], "data")
+    check_kept({"data": plain(saved.config)["data"]})
     datamodule = saved.datamodule()
     datamodule.prepare_data()
     datamodule.setup()

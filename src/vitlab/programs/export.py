@@ -8,7 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from vitlab.atomic_files import write_json, writing_folder
-from vitlab.config.build import plain
+from vitlab.config.nodes import plain
 from vitlab.errors import ConfigError
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.inference.saved_run import SavedRun

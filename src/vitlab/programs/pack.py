@@ -7,9 +7,11 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from vitlab.config.arguments import as_typed, as_value
+from vitlab.config.arguments import as_typed
 from vitlab.config.build import build
 from vitlab.config.job import Job
+from vitlab.config.nodes import literal
+from vitlab.config.values import format_value
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.pools.file_content import content
@@ -127,6 +129,6 @@ def training(output: Path) -> str:
     """Give the command that trains on the shards as it would on the original."""
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
-    source = f"+data.source={{_target_:vitlab.data.Shards,root:{as_value(str(output.absolute()))}}}"
+    source = f"+data.source={{_target_:vitlab.data.Shards,root:{format_value(literal(str(output.absolute())))}}}"
     words = [f"data={job.choices['data']}", *data, "~data.source", source]
     return " ".join([typed("train"), *map(shlex.quote, words)])

@@ -12,11 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
-from vitlab.config.build import plain
 from vitlab.config.found import is_open, with_found
 from vitlab.config.identity import AUTO, mark
 from vitlab.config.job import Job
-from vitlab.config.nodes import node_of
+from vitlab.config.nodes import node_of, plain
 from vitlab.data import ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here

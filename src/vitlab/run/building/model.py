@@ -8,8 +8,8 @@ from omegaconf import DictConfig
 from torch import Tensor
 from torch.nn import Module
 
-from vitlab.config.build import build, plain
-from vitlab.config.nodes import node_of
+from vitlab.config.build import build
+from vitlab.config.nodes import node_of, plain
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytorch_lightning as pl
 
-from vitlab.config.build import build, called, plain
+from vitlab.config.build import build, import_target
+from vitlab.config.nodes import plain
 from vitlab.distributed.launcher import need_no_others
 from vitlab.loggers import MetricsCSV, RunLogger
 from vitlab.run.storage.start import Start
@@ -26,7 +27,7 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
             "run_config": start.kept(plain(cfg)),
             "arguments": start.kept(start.job.overrides),
         }
-        asked = set(known) & set(inspect.signature(called(node._target_, f"logger.{key}")).parameters)
+        asked = set(known) & set(inspect.signature(import_target(node._target_, f"logger.{key}")).parameters)
         loggers.append(build(node, f"logger.{key}", **{name: known[name] for name in asked}))
     return loggers
 

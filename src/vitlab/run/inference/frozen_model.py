@@ -15,11 +15,10 @@ from omegaconf import DictConfig
 from rich.progress import track
 from torch import nn
 
-from vitlab.config.annotations import as_plain
-from vitlab.config.build import build, plain
+from vitlab.config.build import build
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.config.nodes import check_values, merged, node_of
+from vitlab.config.nodes import as_plain, check_values, merged, node_of, plain
 from vitlab.config.redaction import Redaction
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.checkpoints import file
-from vitlab.config.build import plain
+from vitlab.config.nodes import plain
 from vitlab.config.stored_config import from_saved
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model, load_pretrained, try_out

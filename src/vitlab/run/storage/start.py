@@ -14,12 +14,11 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
 from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.config.build import plain
 from vitlab.config.found import with_found
 from vitlab.config.frozen import frozen_run
 from vitlab.config.identity import AUTO, of_the_machine, own_run
 from vitlab.config.job import Job
-from vitlab.config.nodes import check_values, merged, without
+from vitlab.config.nodes import check_values, merged, plain, without
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, saved_config
