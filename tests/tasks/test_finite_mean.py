@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from vitlab.tasks.finite_mean import FiniteMean
+from vitlab.tasks.task import FiniteMean
 
 
 @pytest.mark.parametrize("odd", [float("inf"), -float("inf"), float("nan")])

@@ -93,7 +93,7 @@ def test_what_learns_later_begins_like_what_learns_at_once(algorithm):
         before = task.model.norm.bias.detach().clone()
         for parameter in task.model.parameters():
             parameter.grad = torch.ones_like(parameter)
-        task.on_before_optimizer_step(optimizer)
+        task.drop_frozen_gradients(optimizer)
         optimizer.step()
         moved = (before - task.model.norm.bias).abs()
         torch.testing.assert_close(moved, torch.full_like(moved, 0.1 if global_step == 3 else 0.0))
@@ -117,7 +117,7 @@ def test_parts_that_learn_later_are_in_training_from_that_step_on():
     task._trainer = SimpleNamespace(global_step=0)
     task.train()
     for task._trainer.global_step in range(5):
-        task.on_train_batch_start(None, 0)
+        task.unfreeze_due_groups()
         drops.append(not task.model(images).equal(task.model(images)))
     assert drops == [False, False, False, True, True]
 
@@ -127,9 +127,10 @@ def test_parts_that_learn_later_are_in_training_from_that_step_on():
 def test_gradients_are_clipped_to_the_norm_that_is_stated(fused, scaled):
     """Under float16 gradients come multiplied by a scale, which fused optimizers take away themselves, too late."""
     task = task_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), torch.optim.AdamW)
-    optimizer = torch.optim.AdamW(task.model.parameters(), lr=0.1, fused=fused)
+    groups = [{"params": task.model.parameters(), "from_step": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.1, fused=fused)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if scaled else None
-    task.trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    task.trainer = SimpleNamespace(global_step=1, precision_plugin=SimpleNamespace(scaler=scaler))
     loss = task.model(100 * torch.ones(8, 1, 2, 2)).pow(2).mean()
     (scaler.scale(loss) if scaler else loss).backward()
     if scaler and not fused:

@@ -26,10 +26,12 @@ class BatchPicture(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        """Draw the first batch, and take this callback out of the trainer: no later batch is drawn."""
         images = isinstance(trainer.datamodule, ImageDataModule)
-        if images and trainer.global_step == 0 and batch_idx == 0 and trainer.is_global_zero:
+        if images and trainer.global_step == 0 and trainer.is_global_zero:
             figure = batch_figure(trainer.datamodule, batch, self.num_images, "a training batch as the model sees it")
             save_figure(trainer, figure, "training_batch")
+        trainer.callbacks = [callback for callback in trainer.callbacks if callback is not self]
 
 
 def batch_figure(datamodule: Any, batch: Batch, num_images: int, heading: str) -> Figure:

@@ -74,7 +74,7 @@ class LatestState(Checkpoint):
             return
         if trainer.global_step != self.saved_step and self.due(trainer):
             self.save(trainer)
-        else:
+        elif self.background.begun:
             self.background.check()
 
     def due(self, trainer: pl.Trainer) -> bool:

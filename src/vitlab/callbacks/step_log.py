@@ -23,7 +23,6 @@ class StepLog(Callback):
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
-        self.lr = 0.0
         self.step = 0
         self.seconds = 0.0
         self.started = 0.0
@@ -54,11 +53,6 @@ class StepLog(Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.started = time.perf_counter()
 
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
-        self.lr = max(group["lr"] for group in optimizer.param_groups)  # the schedule moves on before the log
-
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -75,7 +69,7 @@ class StepLog(Callback):
         self.total_images += images
         self.total_seconds += seconds
         values |= {
-            "train/lr": self.lr,
+            "train/lr": pl_module.last_lr(),
             "train/images_per_second": images / max(seconds, 1e-9),
             "train/seconds": self.before + now - self.fit_started,
             "train/peak_memory_mib": peak_memory_mib(pl_module.device),

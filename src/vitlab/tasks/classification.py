@@ -36,18 +36,9 @@ class Classification(Supervised):
         """(B, K) -> (B,)"""
         return logits.argmax(dim=1)
 
-    def truth(self, target: Tensor) -> Tensor:
-        """(B,) or (B, K) -> (B,)"""
-        return class_of(target)
-
 
 def one_class(name: str, image: Path) -> str:
     """Refuse data in which every image has the class `name`, among them this `image`."""
     told = f"the data has one class, '{name}', and it takes two to tell classes apart"
     folder = next((parent for parent in image.parent.parents if parent.name == name), None)
     return f"{told}; are the classes in it? Set data.source.root={folder}" if folder else told
-
-
-def class_of(target: Tensor) -> Tensor:
-    """Give the class; for a mixed image that of the larger part. (B,) or (B, K) -> (B,)"""
-    return target if target.ndim == 1 else target.argmax(dim=1)

@@ -16,7 +16,7 @@ from vitlab.layers import unpatchify
 from vitlab.losses import hard_distillation, soft_distillation
 from vitlab.models import DistilledVisionTransformer
 from vitlab.ranges import Positive, Share
-from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.classification import Classification
 from vitlab.tasks.label_metrics import top1
 from vitlab.tasks.teacher import Teacher
 from vitlab.tasks.training_data import TrainingData
@@ -87,7 +87,7 @@ class Distillation(Classification):
         from_labels, from_teacher = self.both_logits(batch)
         logits = (from_labels.detach() + from_teacher.detach()) / 2
         self.count("fit", logits, batch.target)
-        self.metrics["fit"]["teacher_acc1"].update(taught, class_of(batch.target))
+        self.metrics["fit"]["teacher_acc1"].update(taught, self.learns_from.hard_labels(batch.target))
         learned = self.loss(from_labels, batch.target, class_weights=self.class_factors)
         if self.mode == "soft":
             copied = soft_distillation(from_teacher, taught, self.temperature)

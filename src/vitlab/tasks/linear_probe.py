@@ -19,7 +19,7 @@ from vitlab.errors import ConfigError
 from vitlab.models import heads_of, parameter_kinds, represent
 from vitlab.monitors import format_metric
 from vitlab.ranges import Count, Positive
-from vitlab.tasks.classification import Classification, class_of
+from vitlab.tasks.classification import Classification
 from vitlab.tasks.label_metrics import ranks
 from vitlab.tasks.per_head_metrics import PerHeadMetrics
 from vitlab.tasks.training_data import TrainingData
@@ -125,7 +125,7 @@ class LinearProbe(Classification):
             return super().evaluated(batch, stage)
         logits = self.all_logits(batch).float()
         losses = self.all_losses(self.plain_loss, logits, batch.target)
-        self.per_head.update(logits, losses, class_of(batch.target))
+        self.per_head.update(logits, losses, self.learns_from.hard_labels(batch.target))
         return losses.mean(dim=1), {}
 
     def scores(self, stage: str) -> dict[str, Tensor]:

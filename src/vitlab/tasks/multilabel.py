@@ -33,10 +33,6 @@ class MultilabelClassification(Supervised):
         """Say of each class whether it is there: "yes" from a probability of 0.5 on. (B, K) -> (B, K) bool"""
         return logits > 0
 
-    def truth(self, target: Tensor) -> Tensor:
-        """A mixed image has the classes that make up at least half of it. (B, K) -> (B, K) bool"""
-        return target >= 0.5
-
     def try_loss(self) -> None:
         super().try_loss()
         K = self.num_classes

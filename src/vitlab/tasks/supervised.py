@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.targets import Answers, Captions, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
+from vitlab.data.targets import Answers, Captions, Classes, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import evaluation_loss
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
@@ -47,7 +47,7 @@ class Supervised(Task):
     label says. Raises ValueError for other words, or another number of factors than classes.
     """
 
-    learns_from: type[Targets]
+    learns_from: type[Classes]
     labels: str  # the field of a `vitlab.monitors.Metric` that makes it for such labels
 
     def __init__(
@@ -89,10 +89,6 @@ class Supervised(Task):
         """Say which class an image has, (B,), or whether it has each, (B, K). (B, K) -> either"""
         raise NotImplementedError
 
-    def truth(self, target: Tensor) -> Tensor:
-        """Say the same by a target, also of mixed images. (B,) or (B, K) -> (B,) or (B, K)"""
-        raise NotImplementedError
-
     @staticmethod
     def balanced(counts: Tensor, num_images: int) -> Tensor:
         """Give factors that balance the classes, of which the images have that many, none of them 0. (K,) -> (K,)"""
@@ -116,7 +112,7 @@ class Supervised(Task):
         wanted = {METRICS[name].reads for name in own}
         given = {kind: logits if kind == "logits" else getattr(self, kind)(logits) for kind in wanted}
         for name, metric in own.items():
-            metric.update(given[METRICS[name].reads], self.truth(target))
+            metric.update(given[METRICS[name].reads], self.learns_from.hard_labels(target))
 
     def scores(self, stage: str) -> dict[str, Tensor]:
         """Give loss and metrics. A rank that could read none of its images takes part with nothing; torchmetrics would

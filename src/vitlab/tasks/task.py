@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import STEP_OUTPUT, OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
@@ -18,16 +19,13 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
 from vitlab.distributed.fully_sharded import FullySharded, gather, share_again
-from vitlab.distributed.sharding import own_parameters, whole
+from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.ranges import Seed
 from vitlab.seeding import counted_seed, seed_device
-from vitlab.tasks.finite_mean import FiniteMean
-from vitlab.tasks.limits import partial_evaluation
 from vitlab.tasks.loop_state import placed_loops
-from vitlab.tasks.metric_sums import add_sums, sums_of
 from vitlab.tasks.training_data import TrainingData
 
 STAGES = ("fit", "val", "test")
@@ -39,6 +37,32 @@ class Task(pl.LightningModule):
     `schedule` takes a number of optimizer steps. Metrics stay on the device; training sums are read once per logging
     interval, through `training_metrics`. `num_steps` and `record` are known from `plan` on. Raises ValueError for a
     `monitor` that nobody logs.
+
+    One training step of the default run, in the order in which it happens. Lightning calls all functions that are not
+    indented further; a test compares the names with the calls of a real step.
+
+     1. `Loader.__iter__`: take the next batch from the workers, one ahead of the step: uint8 views (B, C, H, W), target
+        and places in the split (B,).
+     2. `ImageDataModule.on_before_batch_transfer`: refuse, or skip, files that could not be read.
+     3. `RawBatch.to`: copy the batch to the device, without waiting.
+     4. `ImageDataModule.on_after_batch_transfer`: normalise, mix, and cut into float patches (B, N, C·P·P).
+     5. `Interruption.on_train_batch_start`: after a signal, save the state and leave.
+     6. `LatestState.on_train_batch_start`: save the state after the step before, if it is due.
+     7. `Task.training_step`: seed dropout and drop path, and give the mean loss ().
+         8. `Task.unfreeze_due_groups`: leave evaluation mode in parts that begin to learn.
+         9. `Supervised.training_losses`: the losses (B,) of the regime, and its training metrics.
+        10. `VisionTransformer.forward`: patches and their grid -> logits (B, K).
+        11. `softmax_cross_entropy`: the loss of `conf/loss/`, logits and target -> (B,).
+        Then Lightning clears the gradients and calls backward. Steps 1 to 11 are those of a micro-batch; what follows
+        comes once `accumulate_grad_batches` of them are done.
+    12. `Task.configure_gradient_clipping`: prepare the gradients for the optimizer, which Lightning then steps.
+        13. `Task.drop_frozen_gradients`: drop those of parts that learn later.
+        14. `Task.clip_gradients`: clip the total norm, and keep it for train/grad_norm.
+    15. `after_warmup`: the learning rate of the next step, by the schedule.
+    16. `StepLog.on_train_batch_end`: every `log_every_n_steps` steps, read the sums from the device and log them.
+    17. `WeightAverage.on_train_batch_end`, with callbacks=[default,ema]: move the average towards the weights.
+
+    A validation, when it is due, comes after the last of these.
     """
 
     compilable = True  # whether training calls the model itself, not a part of it
@@ -147,20 +171,22 @@ class Task(pl.LightningModule):
                 module.eval()
         return self
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+    def unfreeze_due_groups(self) -> None:
+        """Leave evaluation mode in the parts that begin to learn with this step."""
         if self.global_step and self.global_step in {group["from_step"] for group in self.groups}:
             self.train()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        self.unfreeze_due_groups()
         micro_batch = batch_idx % self.trainer.accumulate_grad_batches
         seed_device(self.device, counted_seed("device", self.seed, self.global_step, micro_batch, self.global_rank))
         loss = self.training_losses(batch)
         self.losses["fit"].update(loss.detach())
         return loss.mean()
 
-    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Leave out what learns only from a later step on. Its gradients exist, since several devices agree once which
-        of them they exchange. An optimizer that counts the steps of a group (LAMB) counts from then on."""
+    def drop_frozen_gradients(self, optimizer: Optimizer) -> None:
+        """Drop the gradients of groups that learn only from a later step on. They exist, since several devices agree
+        once which gradients they exchange. An optimizer that counts the steps of a group (LAMB) counts from then on."""
         for group in optimizer.param_groups:
             if self.global_step <= group["from_step"]:
                 group.pop("step", None)
@@ -176,6 +202,7 @@ class Task(pl.LightningModule):
     ) -> None:
         """Clip here, since Lightning refuses fused optimizers, whose gradients are still scaled for float16 at this
         point."""
+        self.drop_frozen_gradients(optimizer)
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)
@@ -187,7 +214,12 @@ class Task(pl.LightningModule):
 
     def keep_norm(self, norm: Tensor) -> None:
         """Keep a norm for train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
-        self.grad_norm.update(whole(norm))
+        self.grad_norm.update(norm.full_tensor() if isinstance(norm, DTensor) else norm)  # type: ignore[no-untyped-call]
+
+    def last_lr(self) -> float:
+        """Return the highest learning rate of the last optimizer step; the schedule has moved on since."""
+        highest: float = max(group["initial_lr"] for group in self.trainer.optimizers[0].param_groups)
+        return highest * self.schedule(self.num_steps)(self.global_step - 1)
 
     def training_metrics(self) -> dict[str, float]:
         """Read the means since the last call from the device, at once: train/loss, train/grad_norm and the regime's."""
@@ -230,7 +262,12 @@ class Task(pl.LightningModule):
 
     def _close_evaluation(self, stage: str, split: str) -> None:
         """Log the metrics of a split, once every sample is known to have been scored."""
-        self._check_count(split, int(self.scored.compute()))
+        scored, skipped = int(self.scored.compute()), self.count_skipped(split)
+        expected = len(self.trainer.datamodule.splits[split])
+        if not self.is_partial() and scored + skipped != expected:
+            raise DataError(
+                f"{scored} samples of the {split} split were scored and {skipped} skipped, but it holds {expected}"
+            )
         self.scored.reset()
         figures = {f"{split}/{name}": float(value) for name, value in self.scores(stage).items()}
         self.log_dict(figures, logger=False)
@@ -246,13 +283,11 @@ class Task(pl.LightningModule):
         self.metrics[stage].reset()
         return values
 
-    def _check_count(self, split: str, scored: int) -> None:
-        skipped = self.count_skipped(split)
-        expected = len(self.trainer.datamodule.splits[split])
-        if not partial_evaluation(self.trainer) and scored + skipped != expected:
-            raise DataError(
-                f"{scored} samples of the {split} split were scored and {skipped} skipped, but it holds {expected}"
-            )
+    def is_partial(self) -> bool:
+        """Whether this evaluation leaves samples out on purpose: fast_dev_run, or a limit of the trainer."""
+        trainer = self.trainer
+        limit = trainer.limit_val_batches if trainer.validating or trainer.training else trainer.limit_test_batches
+        return bool(trainer.fast_dev_run) or trainer.sanity_checking or is_below_all(limit)
 
     def count_skipped(self, split: str) -> int:
         """Count the images of a split that no process could read."""
@@ -288,18 +323,42 @@ class Task(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["run"] = self.record
         checkpoint["num_optimizer_states"] = sum(len(state["state"]) for state in checkpoint["optimizer_states"])
-        checkpoint["sums"] = {name: sums_of(metric) for name, metric in self.summed().items()}
+        checkpoint["sums"] = {}
+        for name, metric in self.training_sums().items():
+            with metric.sync_context():  # over all ranks
+                state = {key: value.detach().cpu().clone() for key, value in metric.metric_state.items()}
+                checkpoint["sums"][name] = state
 
-    def summed(self) -> dict[str, Metric]:
-        """List what training sums up between two log entries."""
+    def training_sums(self) -> dict[str, Metric]:
+        """List the metrics that add up between two log entries, by name."""
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Place the run by its number of optimizer steps alone. The first rank goes on with the sums of all ranks."""
-        summed = self.summed() if self.global_rank == 0 else {}
-        for name, sums in checkpoint.get("sums", {}).items():
-            if name in summed:  # a resume may have other metrics
-                add_sums(summed[name], sums)
+        metrics = self.training_sums() if self.global_rank == 0 else {}
+        for name, state in checkpoint.get("sums", {}).items():
+            if (metric := metrics.get(name)) is not None:  # a resume may have other metrics
+                for key, value in state.items():
+                    setattr(metric, key, getattr(metric, key) + value.to(metric.device))
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
             checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
+
+
+class FiniteMean(MeanMetric):
+    """A mean that leaves out NaN and infinity; NaN if nothing is left. torchmetrics' own waits for the device to find
+    them, or, if told not to look for them, ignores weights."""
+
+    def __init__(self) -> None:
+        super().__init__(nan_strategy="disable")
+
+    def update(self, value: Tensor) -> None:  # type: ignore[override]  # no weight
+        """Add values of any shape; those that are not finite do not count."""
+        finite = value.isfinite()
+        self.mean_value += value.where(finite, 0.0).sum()
+        self.weight += finite.sum()
+
+
+def is_below_all(limit: int | float) -> bool:
+    """Whether a limit of Lightning's trainer leaves batches out: 1.0 is all batches, and 1 is one."""
+    return isinstance(limit, int) or limit != 1.0

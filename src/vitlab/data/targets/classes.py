@@ -29,6 +29,11 @@ class Classes(Targets):
     def first_places(self) -> tuple[np.ndarray, np.ndarray]:
         """List the classes that occur, and the first image of each."""
 
+    @staticmethod
+    @abstractmethod
+    def hard_labels(collated: Tensor) -> Tensor:
+        """Turn what `collate` gave, or shares of a mixed image (B, K), into the labels that metrics count."""
+
     def words(self, i: int, class_names: Sequence[str]) -> str:
         return ", ".join(class_names[k] for k in self.classes_at(i)) or "none"
 
@@ -46,6 +51,11 @@ class OneClass(Classes):
 
     def shares(self, collated: Tensor, num_classes: int) -> Tensor:
         return F.one_hot(collated, num_classes).float()
+
+    @staticmethod
+    def hard_labels(collated: Tensor) -> Tensor:
+        """Return the class; for a mixed image that of the larger part. (B,) or (B, K) -> (B,)"""
+        return collated if collated.ndim == 1 else collated.argmax(dim=1)
 
     def counts(self, num_classes: int) -> np.ndarray:
         return np.bincount(self.values, minlength=num_classes)
@@ -78,6 +88,11 @@ class SeveralClasses(Classes):
 
     def shares(self, collated: Tensor, num_classes: int) -> Tensor:
         return collated
+
+    @staticmethod
+    def hard_labels(collated: Tensor) -> Tensor:
+        """Return whether the image has each class; a mixed one has those of at least half of it. (B, K) -> (B, K)"""
+        return collated >= 0.5
 
     def counts(self, num_classes: int) -> np.ndarray:
         return self.values.sum(axis=0, dtype=np.int64)

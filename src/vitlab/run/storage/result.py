@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytorch_lightning as pl
 
-from vitlab.tasks.limits import leaves_out
+from vitlab.tasks.task import is_below_all
 
 
 @dataclass(frozen=True)
@@ -41,4 +41,4 @@ def partial_use(trainer: pl.Trainer) -> list[str]:
     if trainer.fast_dev_run:
         return ["fast_dev_run"]
     limits = [f"limit_{split}_batches" for split in ("train", "val", "test")]
-    return [limit for limit in limits if leaves_out(getattr(trainer, limit))]
+    return [limit for limit in limits if is_below_all(getattr(trainer, limit))]
