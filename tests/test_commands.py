@@ -91,7 +91,7 @@ def test_another_command_is_called_as_this_one_was(script, monkeypatch, tmp_path
     argv = [word.format("train") for word in WAYS[script]]
     monkeypatch.setattr(sys, "argv", [*argv, "seed=1"])
     assert invocation.typed("evaluate") == way(script, "evaluate")
-    assert invocation.script_of("train") == argv  # and this one once more, in a job of a sweep
+    assert invocation.build_command("train") == argv  # and this one once more, in a job of a sweep
 
 
 def test_an_entry_in_the_folder_where_one_is_has_a_short_path(monkeypatch):

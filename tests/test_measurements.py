@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from vitlab import machine, measurements
-from vitlab.measurements import FILE, measured_once
+from vitlab.measurements import FILE, measure_once
 
 GOOD = {"one": 1.0, "other": 2.0}
 
@@ -18,7 +18,7 @@ def own_cache(monkeypatch, tmp_path):
 
 
 def measured_before(seconds=None):
-    return measured_once("a block", ["one", "other"], lambda: seconds)
+    return measure_once("a block", ["one", "other"], lambda: seconds)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def measured_before(seconds=None):
 )
 def test_a_damaged_file_is_measured_anew_and_mended(own_cache, content):
     own_cache.parent.mkdir(parents=True)
-    key = f"a block on {machine.described_cpu()}"
+    key = f"a block on {machine.describe_cpu()}"
     own_cache.write_bytes(content.replace("KEY", key).encode("utf-8", "surrogateescape"))
     assert measured_before(GOOD) == GOOD
     assert measured_before() == GOOD
@@ -39,16 +39,16 @@ def test_a_damaged_file_is_measured_anew_and_mended(own_cache, content):
 
 
 def test_others_stay_in_the_file(own_cache):
-    measured_once("another", ["way"], lambda: {"way": 3.0})
+    measure_once("another", ["way"], lambda: {"way": 3.0})
     measured_before(GOOD)
-    assert measured_once("another", ["way"], lambda: None) == {"way": 3.0}
+    assert measure_once("another", ["way"], lambda: None) == {"way": 3.0}
 
 
 def test_where_nothing_can_be_kept_it_is_measured_each_time(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(machine.tempfile, "tempdir", str(tmp_path / "file"))
-    assert machine.cache_folder("measurements") is None
+    assert machine.make_cache_folder("measurements") is None
     assert measured_before(GOOD) == GOOD
     assert measured_before() is None
 
@@ -68,7 +68,7 @@ def test_of_two_at_a_time_one_measures(monkeypatch):
 
     def one():
         started.wait()
-        assert measured_once("a block", ["one", "other"], measure) == GOOD
+        assert measure_once("a block", ["one", "other"], measure) == GOOD
 
     threads = [threading.Thread(target=one) for _ in range(2)]
     for thread in threads:
@@ -79,7 +79,7 @@ def test_of_two_at_a_time_one_measures(monkeypatch):
 
 
 def test_nobody_waits_for_ever_for_one_that_measures(monkeypatch, own_cache):
-    monkeypatch.setattr(measurements, "WAIT", 0.05)
+    monkeypatch.setattr(measurements, "WAIT_SECONDS", 0.05)
     own_cache.parent.mkdir(parents=True)
     with measurements.FileLock(own_cache.with_suffix(".lock")):
         assert measured_before(GOOD) == GOOD

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, spearmanr
 
-from vitlab.seeding import counted_numbers, mixed
+from vitlab.seeding import counted_numbers, mix
 
 
 def grid(seeds=4, epochs=10, indices=500):
@@ -78,5 +78,5 @@ def test_the_numbers_of_a_row_are_independent():
 def test_every_bit_changes_half_of_the_result():
     values = np.random.RandomState(0).randint(0, 2**63, 2000).astype(np.uint64)
     for bit in range(64):
-        changed = mixed(values) ^ mixed(values ^ np.uint64(1 << bit))
+        changed = mix(values) ^ mix(values ^ np.uint64(1 << bit))
         assert abs(np.unpackbits(changed.view(np.uint8)).mean() * 64 - 32) < 0.6

@@ -68,6 +68,9 @@ def test_a_sweep_without_a_name_goes_to_a_folder_of_its_own_each_time(cli, tmp_p
         (["-m", "sweep=..", "seed=0,1"], "no name of a folder"),
         (["sweep=a"], "add -m"),
         (["-m", "engine.slots=0", "seed=0,1"], "slots 0 is not a whole number of at least 1"),
+        (["-m", "engine.threads=0", "seed=0,1"], "threads 0 is not a whole number of at least 1"),
+        (["-m", "engine=submitit", "engine.slots=0", "seed=0,1"], "slots 0 is not a whole number of at least 1"),
+        (["-m", "engine=submitit", "engine.cluster=pbs", "seed=0,1"], "cluster pbs is not"),
         (["-m", "engine.gpus_per_slot=-1", "seed=0,1"], "gpus_per_slot -1 is not a whole number of at least 0"),
         (["-m", "engine=locl", "seed=0,1"], "did you mean local"),
         (["-m", "engine.slts=2", "seed=0,1"], "did you mean engine.slots"),
@@ -130,14 +133,14 @@ def test_what_a_killed_start_leaves_is_replaced(tmp_path):
         "jobs/a/job.json",
         "jobs/a/.config.yaml.1.tmp",
         "study.journal",
-        "nursery.log",
+        "fork_server.log",
         ".lock",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     sweep.check_new()
     sweep.clear()
-    assert {path.name for path in tmp_path.iterdir()} == {"nursery.log", ".lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"fork_server.log", ".lock"}
 
 
 def test_a_full_disk_is_told_before_the_first_job(cli, tmp_path, monkeypatch):
@@ -228,7 +231,7 @@ def test_jobs_are_frozen_without_torch(tmp_path):
     """It costs a second, and the sweeper would hold it in memory for as long as its jobs run."""
     words = [str(SRC / "train.py"), *SEARCH, "hydra/sweeper=vitlab_random", f"hydra.sweep.dir={tmp_path / 'a'}"]
     code = f"import runpy, sys; sys.argv = {words}\n"
-    code += "import vitlab.sweeps.start\nvitlab.sweeps.start.work_off = lambda *arguments: None\n"
+    code += "import vitlab.sweeps.start\nvitlab.sweeps.start.run_jobs = lambda *arguments: None\n"
     code += "runpy.run_path(sys.argv[0], run_name='__main__')\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
@@ -289,7 +292,7 @@ def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
 @pytest.fixture
 def not_begun(monkeypatch):
     """A start ends once its sweep is whole."""
-    monkeypatch.setattr("vitlab.sweeps.start.work_off", lambda *arguments: None)
+    monkeypatch.setattr("vitlab.sweeps.start.run_jobs", lambda *arguments: None)
 
 
 SEARCH = ["-m", "sweep=a", "engine.preload=false", "optimizer.lr=interval(1e-4,1e-2)"]

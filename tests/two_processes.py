@@ -34,12 +34,12 @@ def two_processes(folder, *options, patch="", words=TWO):
     try:
         yield first
     finally:
-        if alive(first):
+        if is_alive(first):
             os.killpg(first.pid, signal.SIGKILL)
         first.wait()
 
 
-def alive(first):
+def is_alive(first):
     """Whether any process of the run is."""
     first.poll()
     try:
@@ -53,7 +53,7 @@ def status_of(first, folder, seconds=250):
     """With which the run ends, and all its processes with it."""
     try:
         status = first.wait(seconds)
-        until(lambda: not alive(first), 60)
+        until(lambda: not is_alive(first), 60)
     except (subprocess.TimeoutExpired, AssertionError) as error:
         raise AssertionError(f"{error}\n{(folder / 'err').read_text()}") from error
     return status

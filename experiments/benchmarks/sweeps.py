@@ -20,10 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from vitlab.sweeps.folder import Job, SweepFolder  # noqa: E402
+from vitlab.sweeps.folder import Job, Request, SweepFolder  # noqa: E402
 from vitlab.sweeps.local import Local  # noqa: E402
-from vitlab.sweeps.schedule import Schedule  # noqa: E402
-from vitlab.sweeps.start import NoMore  # noqa: E402
+from vitlab.sweeps.schedule import JobSource, Schedule  # noqa: E402
 from vitlab.sweeps.stop import Stop  # noqa: E402
 
 SLOTS = len(os.sched_getaffinity(0))
@@ -73,13 +72,13 @@ def stubs(number: int, folder: Path, slots: int) -> float:
         sweep.add(
             Job(number=one, name=f"job{one}", overrides=[f"n={one}"], choices={}, monitor="m", run_id="stub"), b""
         )
-    sweep.freeze({})
+    sweep.save(Request(config={}, same=[], jobs=[]))
     engine = Local(slots=slots, gpus_per_slot=0, threads=1, preload=False, sweep=folder, modules=[])
     with engine, Stop() as stop:
         while not engine.born:
             engine.poll(0.1)
         begun = time.perf_counter()
-        Schedule(sweep, engine, [str(folder / "stub.py")], NoMore(), []).run(stop)
+        Schedule(sweep, engine, [str(folder / "stub.py")], JobSource(), []).run(stop)
         seconds = time.perf_counter() - begun
     assert all(sweep.state(f"job{one}").status == "done" for one in range(number))
     return seconds

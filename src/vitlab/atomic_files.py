@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all.
+"""Write files atomically.
 
-A file is written under another name in its folder, brought to the disk, and renamed: a kill, a full disk or a loss of
-power leaves the old one or the new one.
+A file is written under a temporary name in its folder, flushed to the disk, and renamed. After a kill, a full disk or a
+power failure, either the old or the new file is there, complete.
 """
 
 import csv
@@ -19,15 +19,15 @@ from typing import Any
 
 from vitlab.errors import StorageError
 
-TEMPORARY = re.compile(r"\..+\.(\d+)(\.tmp)?")  # the name to write to; runs of 2026 have some without .tmp
+TEMPORARY = re.compile(r"\..+\.(\d+)(\.tmp)?")  # earlier versions left out .tmp
 
 
 @contextmanager
 def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]:
-    """Give another name in the same folder to write to, flush what is there in the end to the disk, and rename it.
+    """Yield a temporary name in the same folder to write to; then flush that file to the disk and rename it to `path`.
 
-    Whoever may read new files of the user may read it, also where a library writes for the owner alone. `previous` is
-    where the file goes that it replaces. Raises StorageError when the folder has gone, and OSError with `path`.
+    The file gets the user's default permissions, even if a library wrote it for its owner alone. An existing file is
+    renamed to `previous`, if given. Raises StorageError if the folder has been removed, and OSError that names `path`.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -44,7 +44,7 @@ def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
             raise StorageError(f"cannot write {path}: its folder has been removed or renamed") from error
-        if error.filename == str(temporary):  # a name that nobody has given
+        if error.filename == str(temporary):  # the user does not know that name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     finally:
@@ -53,18 +53,18 @@ def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one go."""
+    """Write bytes to a file, atomically."""
     with writing_whole(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values for a person to read."""
+    """Write plain values as indented JSON, atomically."""
     write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table for a person or a program to read."""
+    """Write a table as CSV, atomically."""
     with writing_whole(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
@@ -73,8 +73,8 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[Path]:
-    """Yield another folder beside it to write to, and rename it in the end; a file that is there already is replaced,
-    and others stay. Raises OSError."""
+    """Yield a temporary folder to write to; then rename it to `path`. If `path` exists, the files move into it and
+    replace those of the same names; others stay. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:
@@ -102,16 +102,16 @@ def set_aside(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path, of: str = "*") -> None:
-    """Remove what writers left behind in a folder when they were killed; `of`: a file or folder of this name alone."""
+    """Remove the temporary files in a folder whose writers were killed; `of` restricts this to one target name."""
     for path in folder.glob(f".{of}" if of == "*" else f".{glob.escape(of)}.*"):
         found = TEMPORARY.fullmatch(path.name)
-        if found and not alive(int(found[1])):
+        if found and not is_alive(int(found[1])):
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def alive(pid: int) -> bool:
-    """Whether a process of this machine has this number."""
+def is_alive(pid: int) -> bool:
+    """Whether a process with this id runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -122,7 +122,7 @@ def alive(pid: int) -> bool:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename in `folder` outlast a loss of power."""
+    """Flush a folder to the disk, so that a rename in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -131,9 +131,11 @@ def flush_folder(folder: Path) -> None:
 
 
 def as_json(content: Any) -> bytes:
+    """Return content as JSON; bytes of file names that are not UTF-8 become escapes."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "backslashreplace")  # file names that are no UTF-8 become escapes that JSON reads
+    return text.encode("utf-8", "backslashreplace")
 
 
 def digest_of(content: bytes | memoryview) -> str:
+    """Return a digest of 16 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -61,7 +61,7 @@ def main() -> None:
     from vitlab.config.command import leave
     from vitlab.config.completion import SCRIPT, candidates
     from vitlab.errors import ConfigError
-    from vitlab.spelling import instead_of
+    from vitlab.spelling import suggest_name
 
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in COMMANDS:
@@ -73,7 +73,7 @@ def main() -> None:
     elif name == "--version":
         print(f"vitlab {__version__}")
     else:
-        leave(ConfigError(f"there is no command {name}{instead_of(name, COMMANDS)}"))
+        leave(ConfigError(f"there is no command {name}{suggest_name(name, COMMANDS)}"))
 
 
 def help_text() -> str:

@@ -1,29 +1,29 @@
-"""Errors that a user can make, each with the exit status of a single run. The message is one sentence for that user."""
+"""Errors that a user can cause, each with the exit status of a single run. The message is one sentence."""
 
 import re
 
-# in names of files and classes: line breaks, a terminal's commands, and what changes the direction of a text
+# line breaks, terminal commands and marks of text direction, which names of files and classes may contain
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-MOST_LETTERS = 2000
-FROM_A_WORKER = "Caught "  # what torch writes before an error of a worker, with its traceback
+MAX_LETTERS = 2000
+FROM_A_WORKER = "Caught "  # torch puts it before the traceback of a worker's error
 
 
-def escaped(letter: re.Match[str]) -> str:
-    """Write a letter that a terminal would not show as \\xNN or \\uNNNN."""
+def escape(letter: re.Match[str]) -> str:
+    """Return the escape \\xNN or \\uNNNN of an unprintable letter."""
     code = ord(letter[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 class VitlabError(Exception):
-    """A refusal: it names the key or file, and what would be right, in one line short enough to be read."""
+    """An error for the user: one line that names the key or file, and what would be right."""
 
     status = 1
 
     def __init__(self, sentence: str):
         if not sentence.startswith(FROM_A_WORKER):
-            sentence = CONTROL.sub(escaped, sentence)
-            if len(sentence) > MOST_LETTERS:
-                sentence = f"{sentence[: MOST_LETTERS // 2]} … {sentence[-MOST_LETTERS // 2 :]}"
+            sentence = CONTROL.sub(escape, sentence)
+            if len(sentence) > MAX_LETTERS:
+                sentence = f"{sentence[: MAX_LETTERS // 2]} … {sentence[-MAX_LETTERS // 2 :]}"
         super().__init__(sentence)
 
 
@@ -64,5 +64,5 @@ class DistributedError(VitlabError):
 
 
 def in_one_line(error: BaseException | str) -> str:
-    """Give a foreign error's message in one line, or at least its kind."""
+    """Return the message of a library's error on one line, or its class if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

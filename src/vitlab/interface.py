@@ -21,8 +21,8 @@ from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.machine import fastest_device
 from vitlab.models import encoder_of, represent
-from vitlab.out_of_memory import halved, refusing
-from vitlab.reports.run import result_of
+from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
+from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, load_pretrained
 from vitlab.run.inference.classification import best_names, classifier, names_for
 from vitlab.run.inference.given_images import listed, pixels_of, prepared
@@ -84,7 +84,7 @@ class Run:
     @property
     def result(self) -> dict[str, Any] | None:
         """What the run came to: score, steps, seconds, and the metrics of its test; None for one that has not ended."""
-        return result_of(self.folder)
+        return read_result(self.folder)
 
     @property
     def model(self) -> nn.Module:
@@ -161,7 +161,7 @@ class Run:
         found = []
         for some in (given[place : place + batch_size] for place in range(0, len(given), batch_size)):
             pixels = [pixels_of(image, self._datamodule) for image in some]
-            with torch.no_grad(), refusing(lambda: halved("batch_size", batch_size)):
+            with torch.no_grad(), refuse_out_of_memory(lambda: suggest_half("batch_size", batch_size)):
                 found.append(function(*prepared(pixels, self._datamodule, self.device).arguments()).cpu())
         return torch.cat(found)
 

@@ -1,5 +1,5 @@
-"""End a command by Ctrl-C without a traceback: at once while it imports libraries, which may turn an exception into
-another one; with its folders released while it is at work."""
+"""End a command by Ctrl-C without a traceback: at once while it imports libraries, which may hide the exception, and
+later by KeyboardInterrupt, so that it releases its folders."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ from types import FrameType
 
 
 def end_at_once() -> None:
-    """From here on, SIGINT ends the process with 130. Does nothing where SIGINT is ignored or has a handler."""
+    """Make SIGINT end the process with status 130, unless SIGINT is ignored or has another handler."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is default:
         signal.signal(signal.SIGINT, end)
 
 
 def raise_again() -> None:
-    """From here on, SIGINT raises KeyboardInterrupt again."""
+    """Make SIGINT raise KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is end:
         signal.signal(signal.SIGINT, default)
 

@@ -1,4 +1,4 @@
-"""Tell how this process was started, and so how its user calls a command."""
+"""Find out how this process was started, to print and start commands the same way."""
 
 import shlex
 import sys
@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def typed(command: str) -> str:
-    """Say how the user calls a command: python src/train.py, python -m vitlab train, or vitlab train."""
+    """Format a command as the user would type it: python src/train.py, python -m vitlab train, or vitlab train."""
     script = Path(sys.argv[0])
     if is_entry(script):
         return f"python {shlex.quote(str(path_from_here(script.with_name(f'{command}.py'))))}"
@@ -18,16 +18,16 @@ def typed(command: str) -> str:
 
 
 def path_from_here(path: Path) -> Path:
-    """Shorten a path below the working directory to one that is relative to it."""
+    """Return a path relative to the working directory if it is below it, else unchanged."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def script_of(command: str) -> list[str]:
-    """The file that Python runs to do this command once more, and the words that come before its own."""
+def build_command(command: str) -> list[str]:
+    """Return the script that runs a command again, followed by the command's name where the script needs it."""
     script = Path(sys.argv[0]).absolute()
     return [str(script)] if is_entry(script) else [str(script), command]
 
 
 def is_entry(script: Path) -> bool:
-    """Whether it is one of the entries beside the package, in a checkout."""
+    """Whether a script is one of the entries beside the package, in a checkout."""
     return script.suffix == ".py" and script.resolve().parent == PACKAGE.parent

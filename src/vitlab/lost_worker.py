@@ -1,17 +1,17 @@
-"""Say in a sentence that a data worker died or hangs, in place of a library's traceback."""
+"""Explain in one sentence that a data worker died or hangs, in place of torch's traceback."""
 
 import re
 from pathlib import Path
 
 from vitlab.errors import DataError, in_one_line
 
-SHARED_MEMORY = Path("/dev/shm")  # where workers leave their batches; 64 MB in many containers
+SHARED_MEMORY = Path("/dev/shm")  # workers pass batches through it; 64 MB in many containers
 TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?(shared memory|/torch_).*")
 LOST = (ConnectionError, EOFError, FileNotFoundError)  # raised for a batch whose worker died before it was fetched
 
 
-def lost_worker(error: Exception) -> DataError | None:
-    """A refusal for an error that torch raises of a worker; None for any other error."""
+def explain_lost_worker(error: Exception) -> DataError | None:
+    """Build the error to raise for torch's error about a worker; None for any other error."""
     words = in_one_line(error)
     found = TROUBLE.search(words)
     lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
@@ -19,8 +19,8 @@ def lost_worker(error: Exception) -> DataError | None:
         return None
     if found and "timed out" in found.group():
         return DataError(
-            "no batch came from the data workers within data.loading.stall_timeout seconds: a disk or a network share "
-            "hangs, or reading is slower than that; look there, or set data.loading.stall_timeout higher"
+            "no batch came from the data workers within data.loading.stall_timeout seconds: a disk or network share "
+            "hangs or is too slow; check it, or set data.loading.stall_timeout higher"
         )
     what = found.group() if found else "with a batch"
     return DataError(

@@ -1,10 +1,11 @@
-"""What this machine has, and how this process uses it."""
+"""Memory, processor and cache folder of this machine."""
 
 import ctypes
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ NEVER = 2**31 - 1
 
 
 def physical_memory() -> int:
-    """Bytes of it; without bound where the system does not tell."""
+    """Return the physical memory in bytes; sys.maxsize if the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -24,22 +25,22 @@ def physical_memory() -> int:
 
 
 def cpu_capabilities() -> dict[str, Any]:
-    """What torch knows of the processor; nothing in a torch that does not tell."""
+    """Return what torch reports about the processor; an empty dict in versions of torch that report nothing."""
     import torch
 
     return dict(torch.cpu.get_capabilities()) if hasattr(torch.cpu, "get_capabilities") else {}
 
 
 def fastest_device() -> Any:
-    """The torch.device that computes soonest: a GPU where there is one."""
+    """Return the device of a GPU if there is one, else of the CPU."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def described_cpu() -> str:
-    """Name what decides how long one thread of the CPU computes: model, instructions and torch. The host's name is left
-    out: a container has another one each time."""
+def describe_cpu() -> str:
+    """Describe what decides the speed of one CPU thread: model, instruction sets and version of torch. The host name is
+    left out, because it differs in each container."""
     import torch
 
     capabilities = cpu_capabilities()
@@ -47,11 +48,12 @@ def described_cpu() -> str:
     return f"{name} ({digest_of(as_json(capabilities))}), torch {torch.__version__}"
 
 
-def cache_folder(name: str) -> Path | None:
-    """Make a folder of this name for what can be had again, in $XDG_CACHE_HOME/vitlab or ~/.cache/vitlab; among the
-    temporary files where there is no home to write to. None where nothing can be written."""
+def make_cache_folder(name: str) -> Path | None:
+    """Make a cache folder of this name in $XDG_CACHE_HOME/vitlab or ~/.cache/vitlab; among the temporary files if that
+    is not writable, and None if nothing is."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for parent in (lambda: home, tempfile.gettempdir):  # which raises OSError where there is none
+    parents: tuple[Callable[[], str], ...] = (lambda: home, tempfile.gettempdir)  # gettempdir may raise OSError
+    for parent in parents:
         with suppress(OSError):
             folder = Path(parent(), "vitlab", name)
             folder.mkdir(parents=True, exist_ok=True)
@@ -61,11 +63,11 @@ def cache_folder(name: str) -> Path | None:
 
 
 def keep_freed_memory() -> None:
-    """Keep memory that this process and its forks free for their next tensors, where malloc is glibc's.
+    """Make glibc's malloc keep freed memory for the next tensors of this process and its forks.
 
-    glibc takes a block of more than 128 kB from the system each time and gives it back each time. A training step on a
-    CPU frees and takes the same hundreds of megabytes again and again, and pays for every page of them when it is first
-    touched: on a virtual machine 21 of the 115 seconds that the default run takes (docs/measurements.md).
+    By default, glibc returns each block of more than 128 kB to the system. A training step on a CPU frees and allocates
+    the same hundreds of megabytes each time, and each page costs time when it is first touched: on a virtual machine,
+    21 of the default run's 115 seconds (docs/measurements.md).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

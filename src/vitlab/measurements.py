@@ -1,4 +1,4 @@
-"""Keep what was measured of this machine, so that two runs of one config never differ by a measurement's noise."""
+"""Keep the measurements of this machine, so that noise in them never makes two runs of one config differ."""
 
 import json
 import math
@@ -11,42 +11,44 @@ from filelock import FileLock
 
 from vitlab.atomic_files import write_json
 from vitlab.errors import StorageError
-from vitlab.machine import cache_folder, described_cpu
+from vitlab.machine import describe_cpu, make_cache_folder
 
 FILE = "seconds.json"
-WAIT = 30.0  # seconds for another process that measures
+WAIT_SECONDS = 30.0  # for another process that measures
 
 Seconds = dict[str, float]
 
 
-def measured_once(subject: str, ways: list[str], measure: Callable[[], Seconds | None]) -> Seconds | None:
-    """Give the seconds that each of the `ways` of doing something takes on this CPU: as they were measured before, else
-    as `measure` finds them now, one process at a time. They are kept in the user's cache folder; where nothing can be
-    kept, or the file there is damaged, they are measured anew. None, where nothing was measured, is not kept."""
-    folder, subject = cache_folder("measurements"), f"{subject} on {described_cpu()}"
+def measure_once(subject: str, ways: list[str], measure: Callable[[], Seconds | None]) -> Seconds | None:
+    """Return the seconds that each of the `ways` of doing something takes on this CPU.
+
+    They are read from the user's cache folder; if they are missing there or damaged, `measure` is called, in one
+    process at a time, and its result is kept. None from `measure` is returned and not kept.
+    """
+    folder, subject = make_cache_folder("measurements"), f"{subject} on {describe_cpu()}"
     if folder is None:
         return measure()
     file = folder / FILE
-    if (seconds := known(file, subject, ways)) is not None:
+    if (seconds := read_seconds(file, subject, ways)) is not None:
         return seconds
-    with one_at_a_time(file.with_suffix(".lock")):
-        if (seconds := known(file, subject, ways)) is None and (seconds := measure()) is not None:
+    with lock_measuring(file.with_suffix(".lock")):
+        if (seconds := read_seconds(file, subject, ways)) is None and (seconds := measure()) is not None:
             with suppress(OSError, StorageError):
-                write_json(file, content(file) | {subject: seconds})
+                write_json(file, read_file(file) | {subject: seconds})
     return seconds
 
 
-def known(file: Path, subject: str, ways: list[str]) -> Seconds | None:
-    """Give what was measured of a subject before; None where nothing was, or the file holds something else."""
-    seconds = content(file).get(subject)
+def read_seconds(file: Path, subject: str, ways: list[str]) -> Seconds | None:
+    """Read the seconds of a subject; None if the file has none for exactly these ways."""
+    seconds = read_file(file).get(subject)
     if not isinstance(seconds, dict) or seconds.keys() != set(ways):
         return None
-    right = (isinstance(value, float) and math.isfinite(value) and value > 0 for value in seconds.values())
-    return seconds if all(right) else None
+    valid = (isinstance(value, float) and math.isfinite(value) and value > 0 for value in seconds.values())
+    return seconds if all(valid) else None
 
 
-def content(file: Path) -> dict[str, Any]:
-    """Read all that was measured; nothing from a file that is missing or damaged."""
+def read_file(file: Path) -> dict[str, Any]:
+    """Read all measurements; an empty dict if the file is missing or damaged."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -55,10 +57,10 @@ def content(file: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def one_at_a_time(file: Path) -> Iterator[None]:
-    """Wait for other processes that measure: they would disturb each other. Not for ever, since one may be stopped, and
-    not where the file system has no locks."""
+def lock_measuring(file: Path) -> Iterator[None]:
+    """Wait until no other process measures, since they would disturb each other; at most WAIT_SECONDS, and not at all
+    on a file system without locks."""
     with ExitStack() as stack:
         with suppress(OSError, NotImplementedError):  # Timeout is an OSError
-            stack.enter_context(FileLock(file, timeout=WAIT))
+            stack.enter_context(FileLock(file, timeout=WAIT_SECONDS))
         yield

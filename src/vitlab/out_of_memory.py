@@ -1,4 +1,4 @@
-"""Recognise that memory has run out, whichever library says so and however, and refuse with what would fit."""
+"""Recognise out-of-memory errors of any library, and replace them by advice on what would fit."""
 
 import errno
 import re
@@ -11,8 +11,8 @@ from vitlab.errors import ConfigError
 WORDS = re.compile(r"out of memory|(can't|cannot|unable to) allocate|not enough memory|bad_alloc|ALLOC_FAILED", re.I)
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether an error says that the memory of the machine or of a GPU does not suffice."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the machine or a GPU is out of memory."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (
@@ -21,19 +21,19 @@ def ran_out(error: BaseException) -> bool:
 
 
 @contextmanager
-def refusing(sentence: Callable[[], str]) -> Iterator[None]:
-    """Raise ConfigError if memory runs out within; its sentence is made once memory is free again."""
+def refuse_out_of_memory(sentence: Callable[[], str]) -> Iterator[None]:
+    """Raise ConfigError if memory runs out in this context; `sentence` is called once the memory is free again."""
     try:
         yield
     except (MemoryError, OSError, RuntimeError) as error:
-        if not ran_out(error):
+        if not is_out_of_memory(error):
             raise
-        traceback.clear_frames(error.__traceback__)  # whose tensors they are
+        traceback.clear_frames(error.__traceback__)  # frees the tensors of those frames
         raise ConfigError(f"memory ran out {sentence()}") from error
 
 
-def halved(key: str, size: int) -> str:
-    """Advise on a batch whose memory cannot be counted: half of it."""
+def suggest_half(key: str, size: int) -> str:
+    """Suggest half the batch size, where the memory of a batch cannot be predicted."""
     if size == 1:
-        return "with a single image at once; take smaller ones, or a smaller model"
+        return "with a single image at once; choose smaller images, or a smaller model"
     return f"with {key}={size} images at once; set {key}={size // 2}"

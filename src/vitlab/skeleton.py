@@ -1,4 +1,4 @@
-"""Make a model without values: its structure and shapes alone, at no cost."""
+"""Copy a model without the values of its parameters, to count or time it."""
 
 import copy
 
@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 
-def skeleton(model: nn.Module, device: str) -> nn.Module:
-    """Copy a model without the values of its parameters and buffers: on the device "meta", or, within FakeTensorMode,
-    on "cpu". The model itself stays as it is, and is not copied in memory; shared parameters stay shared."""
+def copy_without_values(model: nn.Module, device: str) -> nn.Module:
+    """Copy a model with empty parameters and buffers, on the device "meta" or, in FakeTensorMode, "cpu". The values are
+    not copied, the model itself is unchanged, and shared parameters stay shared."""
     hollow: dict[int, object] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         empty = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vitlab.reports.parallel import parallel, scale
+from vitlab.reports.parallel import draw_parallel, place_values
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from vitlab.reports.parallel import parallel, scale
     ],
 )
 def test_values_lie_on_the_scale_of_their_axis(values, log, heights, ticks):
-    at, told = scale(values, log)
+    at, told = place_values(values, log)
     assert [at[value] for value in values] == pytest.approx(heights)
     assert [text for text, _ in told] == ticks
     low, high = min(values), max(values)
@@ -30,7 +30,7 @@ def test_values_lie_on_the_scale_of_their_axis(values, log, heights, ticks):
 
 
 def test_the_worst_job_can_be_seen_and_the_best_lies_above_all():
-    figure = parallel({"lr": [1, 2, 3], "acc": [0.1, 0.9, 0.5]}, {}, [0.1, 0.9, 0.5])
+    figure = draw_parallel({"lr": [1, 2, 3], "acc": [0.1, 0.9, 0.5]}, {}, [0.1, 0.9, 0.5])
     lines = sorted((line for line in figure.axes[0].lines if line.zorder), key=lambda line: line.zorder)
     assert [line.get_ydata()[0] for line in lines] == [0, 1, 0.5]
     brightness = [sum(line.get_color()[:3]) for line in lines]

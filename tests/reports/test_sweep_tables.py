@@ -2,12 +2,12 @@
 
 import pytest
 
-from vitlab.reports.sweep import print_tables, short_names, write_table
+from vitlab.reports.sweep import print_tables, shorten_keys, write_table
 
 
 def test_names_are_as_short_as_they_can_be():
     keys = ["optimizer.lr", "seed", "model.drop_rate", "teacher.drop_rate", "val/acc1"]
-    assert list(short_names(keys).values()) == ["lr", "seed", "model.drop_rate", "teacher.drop_rate", "val/acc1"]
+    assert list(shorten_keys(keys).values()) == ["lr", "seed", "model.drop_rate", "teacher.drop_rate", "val/acc1"]
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import sys
 from pathlib import Path
 
 from vitlab.sweeps import start
-from vitlab.sweeps.folder import Job, SweepFolder
+from vitlab.sweeps.folder import Job, Request, SweepFolder
 from vitlab.sweeps.local import Local
-from vitlab.sweeps.schedule import Schedule
-from vitlab.sweeps.start import NoMore
+from vitlab.sweeps.schedule import JobSource, Schedule
 from vitlab.sweeps.stop import Stop
 
 COMMAND = [str(Path(__file__).with_name("stub.py"))]
@@ -16,11 +15,11 @@ COMMAND = [str(Path(__file__).with_name("stub.py"))]
 def frozen(folder, names):
     sweep = SweepFolder(Path(folder))
     sweep.path.mkdir(parents=True, exist_ok=True)
-    if not sweep.frozen:
+    if not sweep.is_saved:
         for number, name in enumerate(names):
             job = Job(number=number, name=name, overrides=[f"n={number}"], choices={}, monitor="m", run_id="r")
             sweep.add(job, b"")
-        sweep.freeze({"config": {}, "same": [], "jobs": []})
+        sweep.save(Request(config={}, same=[], jobs=[]))
     return sweep
 
 
@@ -28,10 +27,10 @@ def local(sweep, slots=2):
     return Local(slots=slots, gpus_per_slot=0, threads=1, preload=False, sweep=sweep.path, modules=[])
 
 
-def work_off(sweep, slots=2, watchers=(), source=None):
+def run_jobs(sweep, slots=2, watchers=(), source=None):
     """Work off a sweep; its states by the names of its jobs."""
     with local(sweep, slots) as engine, Stop() as stop:
-        schedule = Schedule(sweep, engine, COMMAND, source or NoMore(), list(watchers))
+        schedule = Schedule(sweep, engine, COMMAND, source or JobSource(), list(watchers))
         schedule.run(stop)
     return {job.name: sweep.state(job.name) for job in sweep.jobs()}
 
@@ -40,4 +39,4 @@ if __name__ == "__main__":
     folder, slots, *names = sys.argv[1:]
     sweep = frozen(folder, names)
     with local(sweep, int(slots)) as engine:
-        start.work_off(sweep, engine, COMMAND, NoMore())
+        start.run_jobs(sweep, engine, COMMAND, JobSource())

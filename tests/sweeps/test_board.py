@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from stub_sweep import frozen
 
-from vitlab.sweeps.board import Board, pages
+from vitlab.sweeps.board import Board, build_page
 from vitlab.sweeps.folder import State
 
 
@@ -39,20 +39,20 @@ def shown(what):
 
 
 def test_the_table_says_what_each_job_is_at(sweep):
-    counts, _, *rows = shown(pages(sweep.jobs(), sweep.states()))
+    counts, _, *rows = shown(build_page(sweep.jobs(), sweep.states()))
     assert " ".join(counts) == "1 running, 2 lost, 1 failed, 1 killed, 1 waiting, 1 done"
     assert [row[1] for row in rows] == ["1", "3", "4", "2", "5", "6", "0"]  # the value of n, which varies
     assert [row[2] for row in rows] == ["running", "lost", "lost", "failed", "killed", "waiting", "done"]
     assert rows[3][2:] == ["failed", "2", "0", "ConfigError:", "no"]
     assert rows[-1][2:] == ["done", "0.7500", "2", "12"]
-    assert len(shown(pages(sweep.jobs(), sweep.states(), 2))) == 4
+    assert len(shown(build_page(sweep.jobs(), sweep.states(), 2))) == 4
 
 
 def test_lines_tell_of_each_change(sweep, capsys):
     job = sweep.jobs()[-1]
     with Board(sweep.jobs(), sweep.states()) as board:
         for state in (State(status="running"), State(status="failed", reason="so"), State(status="done", score=0.5)):
-            board.changed(job, state)
+            board.update(job, state)
     told = capsys.readouterr().out.splitlines()
     assert told == [
         "1 of 7 done; running waiting",
@@ -66,7 +66,7 @@ def test_on_a_terminal_the_table_is_live(sweep):
     board.console = Console(file=io.StringIO(), force_terminal=True, width=100, height=12)
     board.live.console = board.console
     with board:
-        board.changed(sweep.jobs()[-1], State(status="done", score=0.5))
+        board.update(sweep.jobs()[-1], State(status="done", score=0.5))
         board.live.refresh()
     text = board.console.file.getvalue()
     assert "2 done" in text
@@ -131,7 +131,7 @@ def test_the_command_watches_until_no_job_is_left_to_run(cli, sweep, monkeypatch
 def test_pictures_of_too_few_jobs_are_refused(cli, sweep):
     run = cli("sweeps", "mine", "pictures=true")
     assert run.status == 2
-    assert "pictures need 4 jobs" in run.err
+    assert "pictures need at least 4 finished jobs" in run.err
 
 
 @pytest.mark.ci

@@ -8,10 +8,9 @@ import pytest
 from stub_sweep import COMMAND, frozen
 
 from vitlab.errors import VitlabError
-from vitlab.sweeps.gpus import Claims, gpus_here
+from vitlab.sweeps.gpus import GpuClaims, list_gpus
 from vitlab.sweeps.local import Local
-from vitlab.sweeps.schedule import Schedule
-from vitlab.sweeps.start import NoMore
+from vitlab.sweeps.schedule import JobSource, Schedule
 from vitlab.sweeps.stop import Stop
 
 OPTIONS = {"slots": None, "gpus_per_slot": 1, "threads": None, "preload": False, "modules": []}
@@ -32,26 +31,26 @@ def engine(sweep, **changes):
 )
 def test_what_a_user_has_hidden_is_not_there(monkeypatch, visible, found):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus_here() == found
+    assert list_gpus() == found
 
 
 def test_gpus_are_counted_by_the_driver(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus_here() == []
+    assert list_gpus() == []
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 0\necho 1\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    assert gpus_here() == ["0", "1"]
+    assert list_gpus() == ["0", "1"]
 
 
 def test_a_gpu_belongs_to_one_job_of_one_sweep(tmp_path):
-    mine = Claims(["0", "1", "2"])
+    mine = GpuClaims(["0", "1", "2"])
     assert mine.take(2) == ["0", "1"]
-    code = "from vitlab.sweeps.gpus import Claims; import tempfile; "
-    code += f"tempfile.tempdir = {str(tmp_path)!r}; c = Claims(['0', '1', '2']); print(c.take(2), c.take(1))"
+    code = "from vitlab.sweeps.gpus import GpuClaims; import tempfile; "
+    code += f"tempfile.tempdir = {str(tmp_path)!r}; c = GpuClaims(['0', '1', '2']); print(c.take(2), c.take(1))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told == "[] ['2']\n"
-    mine.give_back(["0"])
+    mine.release(["0"])
     assert mine.take(2) == ["0", "2"]
 
 
@@ -60,7 +59,7 @@ def test_each_job_sees_its_own_gpus_and_its_share_of_the_cores(tmp_path, monkeyp
     sweep = frozen(tmp_path / "sweep", [f"job{number}" for number in range(4)])
     with engine(sweep, gpus_per_slot=2) as entered, Stop() as stop:
         assert (entered.slots, entered.threads) == (2, max(1, len(os.sched_getaffinity(0)) // 2))
-        Schedule(sweep, entered, COMMAND, NoMore(), []).run(stop)
+        Schedule(sweep, entered, COMMAND, JobSource(), []).run(stop)
     said = [(sweep.home(job.name) / "console.log").read_text().splitlines()[-1] for job in sweep.jobs()]
     assert {line.split()[0] for line in said} == {"4,5", "6,7"}
     assert {line.split()[1] for line in said} == {str(entered.threads)}
@@ -69,10 +68,8 @@ def test_each_job_sees_its_own_gpus_and_its_share_of_the_cores(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"slots": 0}, "slots 0 is not at least 1"),
-        ({"threads": 0}, "threads 0 is not at least 1"),
-        ({"gpus_per_slot": 3}, "gpus_per_slot is 3, and this machine has 2"),
-        ({"slots": 3}, "the GPUs are enough for 2"),
+        ({"gpus_per_slot": 3}, "gpus_per_slot is 3, but this machine has 2"),
+        ({"slots": 3}, "the GPUs suffice for 2"),
     ],
 )
 def test_slots_that_cannot_be_are_refused(tmp_path, monkeypatch, changes, error):
@@ -89,12 +86,12 @@ def test_without_a_gpu_the_cores_are_one_slot(tmp_path, monkeypatch):
     assert engine(frozen(tmp_path / "sweep", [])).threads == "3"
 
 
-def test_a_nursery_that_cannot_start_is_told_and_not_tried_for_ever(tmp_path, monkeypatch):
+def test_a_fork_server_that_cannot_start_is_told_and_not_tried_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     sweep = frozen(tmp_path / "sweep", ["a"])
     with (
         engine(sweep, gpus_per_slot=0) as entered,
         Stop() as stop,
-        pytest.raises(VitlabError, match=r"nursery\.log says why"),
+        pytest.raises(VitlabError, match=r"see .*fork_server\.log"),
     ):
-        Schedule(sweep, entered, COMMAND, NoMore(), []).run(stop)
+        Schedule(sweep, entered, COMMAND, JobSource(), []).run(stop)

@@ -9,8 +9,7 @@ from stub_sweep import COMMAND, frozen
 from test_schedule import lines, statuses, until
 
 from vitlab.sweeps.ray_cluster import RayCluster
-from vitlab.sweeps.schedule import Schedule
-from vitlab.sweeps.start import NoMore
+from vitlab.sweeps.schedule import JobSource, Schedule
 from vitlab.sweeps.stop import Stop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -41,7 +40,7 @@ def test_the_jobs_of_a_node_that_is_lost_go_on_at_another(tmp_path, nodes):
     sweep = frozen(tmp_path / "sweep", ["a_sleep-8", "b_sleep-8", "c", "d_fail-once", "e_fail"])
     with engine(sweep, address=cluster.address) as entered, Stop() as stop:
         assert entered.free == 2
-        schedule = Schedule(sweep, entered, COMMAND, NoMore(), [])
+        schedule = Schedule(sweep, entered, COMMAND, JobSource(), [])
         thread = threading.Thread(target=schedule.run, args=(stop,))
         thread.start()
         until(lambda: all(lines(sweep.path / name / "starts") for name in ("a_sleep-8", "b_sleep-8")), 120)
@@ -60,7 +59,7 @@ def test_two_jobs_share_what_is_given_in_fractions_and_a_cancelled_one_ends(tmp_
     sweep = frozen(tmp_path / "sweep", ["a_sleep-60", "b_sleep-60"])
     with engine(sweep, cpus=0.5) as entered, Stop() as stop:
         assert entered.free == 2 * int(ray.cluster_resources()["CPU"])
-        thread = threading.Thread(target=Schedule(sweep, entered, COMMAND, NoMore(), []).run, args=(stop,))
+        thread = threading.Thread(target=Schedule(sweep, entered, COMMAND, JobSource(), []).run, args=(stop,))
         thread.start()
         until(lambda: all(lines(sweep.path / job.name / "starts") for job in sweep.jobs()), 120)
         stop.number = signal.SIGTERM

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from stub_sweep import COMMAND, frozen, work_off
+from stub_sweep import COMMAND, frozen, run_jobs
 from test_schedule import lines, until
 
-from vitlab.atomic_files import alive
+from vitlab.atomic_files import is_alive
 from vitlab.sweeps.folder import STOP
 from vitlab.sweeps.local import Local
 from vitlab.sweeps.slurm import Slurm
@@ -47,7 +47,7 @@ def test_a_job_ends_with_its_supervisor(sweep):
     job = int(lines(sweep.path / "b_sleep-60" / "starts")[0])
     supervisor.kill()
     supervisor.wait()
-    until(lambda: not alive(job))
+    until(lambda: not is_alive(job))
     assert sweep.state("b_sleep-60").seen().status == "lost"
 
 
@@ -85,7 +85,7 @@ def test_a_job_of_an_earlier_start_keeps_its_slot_of_the_same_engine(tmp_path, e
     sweep.note_engine("a_sleep-3", engine.__name__)
     supervisor = supervised(sweep, "a_sleep-3")
     until(lambda: lines(sweep.path / "a_sleep-3" / "starts"))
-    assert {state.status for state in work_off(sweep, slots=1).values()} == {"done"}
+    assert {state.status for state in run_jobs(sweep, slots=1).values()} == {"done"}
     supervisor.wait()
     ended, started = (sweep.path / path for path in ("a_sleep-3/ends", "b/starts"))
     assert (started.stat().st_mtime > ended.stat().st_mtime) == waits

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from conftest import mostly_slow
-from stub_sweep import frozen, work_off
+from stub_sweep import frozen, run_jobs
 
 from vitlab.sweeps.local import Local
-from vitlab.sweeps.start import taken
+from vitlab.sweeps.start import lock_sweep
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stub_sweep.py"))]
 
@@ -40,10 +40,10 @@ def supervisor(sweep, name):
 def test_every_job_is_done_once_and_not_again(tmp_path):
     names = [f"job{number}" for number in range(6)]
     sweep = frozen(tmp_path / "sweep", names)
-    states = work_off(sweep)
+    states = run_jobs(sweep)
     assert statuses(states) == dict.fromkeys(names, "done")
     assert {state.score for state in states.values()} == {4}
-    assert work_off(sweep) == states
+    assert run_jobs(sweep) == states
     assert all(len(lines(sweep.path / name / "starts")) == 1 for name in names)
     assert (sweep.home("job0") / "console.log").read_text().startswith("this is job0\n")
     assert not list(sweep.path.rglob(".lock"))
@@ -51,18 +51,18 @@ def test_every_job_is_done_once_and_not_again(tmp_path):
 
 def test_a_job_that_fails_is_tried_once_more_and_once_again_in_each_later_start(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a_fail", "b_fail-once", "c"])
-    states = work_off(sweep)
+    states = run_jobs(sweep)
     assert statuses(states) == {"a_fail": "failed", "b_fail-once": "done", "c": "done"}
     assert states["a_fail"].reason == "ConfigError: it was told to fail"
     assert (states["a_fail"].attempts, states["a_fail"].exit_status) == (2, 2)
-    assert work_off(sweep)["a_fail"].attempts == 3
+    assert run_jobs(sweep)["a_fail"].attempts == 3
 
 
 def test_a_job_whose_run_was_removed_is_done_again(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a", "b"])
-    work_off(sweep)
+    run_jobs(sweep)
     (sweep.path / "a" / "result.json").unlink()
-    states = work_off(sweep)
+    states = run_jobs(sweep)
     assert [states[name].attempts for name in "ab"] == [2, 1]
 
 
@@ -98,10 +98,10 @@ def test_when_the_sweeper_is_killed_its_jobs_end_and_are_gone_on_with(tmp_path, 
         supervisor(sweep, "b_sleep-2")
         program.send_signal(number)
         assert program.wait(30) == (-number if number == signal.SIGKILL else 128 + number)
-    until(lambda: not any(sweep.state(name).supervised for name in ("a_sleep-2", "b_sleep-2")))
+    until(lambda: not any(sweep.state(name).is_supervised for name in ("a_sleep-2", "b_sleep-2")))
     assert [sweep.state(name).status for name in ("a_sleep-2", "b_sleep-2", "c")] == ["killed", "killed", "waiting"]
     assert sweep.state("a_sleep-2").reason == "SIGTERM"
-    states = work_off(sweep)
+    states = run_jobs(sweep)
     assert statuses(states) == dict.fromkeys(states, "done")
     assert all(len(lines(sweep.path / name / "ends")) == 1 for name in states)
 
@@ -129,9 +129,9 @@ def test_two_sweeps_at_once_do_not_disturb_each_other(tmp_path):
 
 
 def test_one_sweep_has_one_sweeper(tmp_path):
-    with taken(tmp_path / "sweep", new=False, break_lock=False):
-        code = "import sys; from pathlib import Path; from vitlab.sweeps.start import taken; "
-        code += "taken(Path(sys.argv[1]), new=False, break_lock=False).__enter__()"
+    with lock_sweep(tmp_path / "sweep", new=False, break_lock=False):
+        code = "import sys; from pathlib import Path; from vitlab.sweeps.start import lock_sweep; "
+        code += "lock_sweep(Path(sys.argv[1]), new=False, break_lock=False).__enter__()"
         other = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "sweep")], capture_output=True, text=True, check=False
         )
@@ -140,12 +140,12 @@ def test_one_sweep_has_one_sweeper(tmp_path):
 
 @pytest.mark.ci
 @pytest.mark.slow
-def test_the_nursery_has_one_thread_and_no_device(tmp_path):
+def test_the_fork_server_has_one_thread_and_no_device(tmp_path):
     """What it imports starts no thread pool and opens no GPU, neither of which a fork survives."""
     engine = Local(slots=1, gpus_per_slot=0, threads=2, preload=True, sweep=tmp_path, modules=["vitlab.programs.train"])
     with engine:
-        until(lambda: engine.poll(0.1) or engine.born, 120)
-        process = Path("/proc", str(engine.nursery.pid))
+        until(lambda: engine.poll(0.1) or engine.ready, 120)
+        process = Path("/proc", str(engine.server.pid))
         assert "libtorch" in (process / "maps").read_text()
         assert len(list((process / "task").iterdir())) == 1
         assert not [path for path in (process / "fd").iterdir() if "nvidia" in os.readlink(path)]

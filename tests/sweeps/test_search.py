@@ -34,7 +34,7 @@ def score(job):
     """Best with a learning rate of 0.01 and rms."""
     from math import log10
 
-    return 1 - 0.2 * abs(log10(float(job.given["lr"])) + 2) - 0.1 * (job.given["norm"] == "layer")
+    return 1 - 0.2 * abs(log10(float(job.values["lr"])) + 2) - 0.1 * (job.values["norm"] == "layer")
 
 
 def done(sweep, job, **more):
@@ -50,7 +50,7 @@ def done(sweep, job, **more):
 @pytest.mark.parametrize("whole", [False, True])
 def test_what_is_drawn_lies_on_its_axis_and_reaches_its_ends(whole, log):
     axis = Axis(name="x", low=1, high=8, whole=whole, log=log)
-    values = [axis.drawn(random.Random(number)) for number in range(2000)]
+    values = [axis.draw(random.Random(number)) for number in range(2000)]
     assert all(1 <= value <= 8 for value in values)
     assert (min(values) == 1 and max(values) == 8) if whole else (min(values) < 1.1 and max(values) > 7.9)
     share = sum(value < 4.5 for value in values) / len(values)
@@ -68,11 +68,11 @@ def test_a_random_job_is_a_function_of_seed_and_number(tmp_path):
     one, other = (frozen(tmp_path / name, []) for name in ("one", "other"))
     whole = RandomSearch(one, compose, axes=AXES, num_trials=9, seed=3)
     jobs = [whole.next() for _ in range(9)]
-    assert not whole.more
+    assert not whole.has_more
     for number in range(9):  # started anew for each
         assert RandomSearch(other, compose, axes=AXES, num_trials=9, seed=3).next().overrides == jobs[number].overrides
     assert len({tuple(job.overrides) for job in jobs}) == 9
-    assert RandomSearch(one, compose, axes=AXES, num_trials=12, seed=3).more  # the numbering goes on
+    assert RandomSearch(one, compose, axes=AXES, num_trials=12, seed=3).has_more  # the numbering goes on
 
 
 def run(sweep, number, anew, **changes):
@@ -83,7 +83,7 @@ def run(sweep, number, anew, **changes):
         if anew:
             search = searched(sweep, number, **changes)
         state = done(sweep, job)
-        search.note(job, state)
+        search.record(job, state)
         if anew:
             search = searched(sweep, number, **changes)
     return [job.overrides for job in sweep.jobs()]
@@ -108,7 +108,7 @@ def test_it_comes_nearer_to_the_best_than_chance(tmp_path):
 def test_a_trial_that_was_asked_for_and_not_written_down_is_not_lost(tmp_path):
     sweep = frozen(tmp_path / "sweep", [])
     search = searched(sweep)
-    words = search.words(0)  # and killed before the job is frozen
+    words = search.overrides(0)  # and killed before the job is frozen
     journal = sweep.path / "study.journal"
     journal.write_bytes(journal.read_bytes() + b'{"op_code": 4, "wor')  # in the middle of a line
     again = searched(sweep)
@@ -137,16 +137,16 @@ def test_a_bad_job_is_ended_by_what_it_has_measured(tmp_path, pruner):
     for level in (0.5, 0.6, 0.7, 0.8):
         job = search.next()
         measured(job, [level] * 6)
-        assert not search.superfluous(job)
-        search.note(job, done(sweep, job))
+        assert not search.reason_to_prune(job)
+        search.record(job, done(sweep, job))
     good, bad = search.next(), search.next()
     measured(good, [0.9])
     measured(bad, [0.1])
-    assert not search.superfluous(good)
-    assert search.superfluous(bad)
+    assert not search.reason_to_prune(good)
+    assert search.reason_to_prune(bad)
     state = State(status="pruned")
     sweep.write_state(bad.name, state)
-    search.note(bad, state)
+    search.record(bad, state)
     assert search.study.trials[bad.number].state.name == "PRUNED"
     assert searched(sweep, pruner=pruner, prune_after_steps=10).study.trials[bad.number].state.name == "PRUNED"
 
@@ -154,31 +154,31 @@ def test_a_bad_job_is_ended_by_what_it_has_measured(tmp_path, pruner):
 def test_a_job_whose_training_is_over_is_not_ended(tmp_path):
     sweep = frozen(tmp_path / "sweep", [])
     search = searched(sweep, pruner="median")
-    for level, superfluous in ((0.5, False), (0.6, False), (0.1, True), (0.1, False)):
+    for level, reason_to_prune in ((0.5, False), (0.6, False), (0.1, True), (0.1, False)):
         job = search.next()
         folder = sweep.path / job.name
         folder.mkdir()
         last = 10 if len(sweep.jobs()) == 4 else 20
         (folder / "provenance.json").write_text(json.dumps([{"to_step": last}]))
         (folder / "metrics.csv").write_text(f"step,val/acc1\n10,{level}\n")
-        assert bool(search.superfluous(job)) is superfluous
-        search.note(job, done(sweep, job))
+        assert bool(search.reason_to_prune(job)) is reason_to_prune
+        search.record(job, done(sweep, job))
 
 
 def test_a_search_ends_whose_first_jobs_are_all_refused(tmp_path, capsys):
     search = RandomSearch(frozen(tmp_path / "sweep", []), compose, axes=AXES, num_trials=9, seed=3)
     for number in range(3):
-        assert search.more
-        search.note(search.next(), State(status="failed", exit_status=2, failures=number))
-    assert not search.more
-    search.conclude([])
+        assert search.has_more
+        search.record(search.next(), State(status="failed", exit_status=2, failures=number))
+    assert not search.has_more
+    search.report([])
     assert "all 3 new jobs were refused" in capsys.readouterr().out
-    search.note(search.sweep.jobs()[0], State(status="done"))  # what was refused may be right at its second try
-    assert search.more
+    search.record(search.sweep.jobs()[0], State(status="done"))  # what was refused may be right at its second try
+    assert search.has_more
     again = RandomSearch(search.sweep, compose, axes=AXES, num_trials=9, seed=3)
     for job in again.sweep.jobs():
-        again.note(job, State(status="failed", exit_status=2))
-    assert again.more  # the same typed again tries others
+        again.record(job, State(status="failed", exit_status=2))
+    assert again.has_more  # the same typed again tries others
 
 
 def test_several_objectives_have_a_front(tmp_path):
@@ -186,13 +186,13 @@ def test_several_objectives_have_a_front(tmp_path):
     search = searched(sweep, objectives=["val/acc1", "seconds"], directions=["maximize", "minimize"])
     for seconds in (3, 1, 2):
         job = search.next()
-        search.note(job, done(sweep, job, seconds=seconds))
+        search.record(job, done(sweep, job, seconds=seconds))
     assert {trial.number for trial in search.study.best_trials} >= {1}
     job = search.next()
     (sweep.path / job.name).mkdir()
     (sweep.path / job.name / "result.json").write_text('{"score": 1.0, "images_per_second": 3}')
     with pytest.raises(ConfigError, match="no seconds; it is one of"):
-        search.note(job, State(status="done"))
+        search.record(job, State(status="done"))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_several_objectives_have_a_front(tmp_path):
         ({"sampler": "grid"}, "sampler grid is not one of: tpe, random"),
         ({"pruner": "mean"}, "pruner mean is not one of"),
         ({"directions": ["up"]}, "directions up is not one of"),
-        ({"directions": ["maximize", "maximize"]}, r"one for each of the objectives \[val/acc1\], and holds 2"),
+        ({"directions": ["maximize", "maximize"]}, r"one for each of the objectives \[val/acc1\], but has 2"),
         ({"objectives": ["val/acc1", "seconds"], "pruner": "median"}, "objectives to null"),
     ],
 )

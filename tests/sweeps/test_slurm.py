@@ -8,9 +8,8 @@ from stub_sweep import COMMAND, frozen
 from test_schedule import lines, statuses, until
 
 from vitlab.sweeps.engine import Work
-from vitlab.sweeps.schedule import Schedule
+from vitlab.sweeps.schedule import JobSource, Schedule
 from vitlab.sweeps.slurm import Slurm
-from vitlab.sweeps.start import NoMore
 from vitlab.sweeps.stop import Stop
 
 OPTIONS = {"slots": 2, "cluster": "local", "partition": None, "timeout_min": 60, "gpus_per_node": 0}
@@ -33,9 +32,9 @@ def engine(sweep, **changes):
     return Slurm(**{**OPTIONS, **changes}, sweep=sweep.path)
 
 
-def work_off(sweep, made, watch=lambda schedule: None):
+def run_jobs(sweep, made, watch=lambda schedule: None):
     with made as entered, Stop() as stop:
-        schedule = Schedule(sweep, entered, COMMAND, NoMore(), [])
+        schedule = Schedule(sweep, entered, COMMAND, JobSource(), [])
         watch(schedule)
         schedule.run(stop)
     return {job.name: sweep.state(job.name) for job in sweep.jobs()}
@@ -45,7 +44,7 @@ def work_off(sweep, made, watch=lambda schedule: None):
 @pytest.mark.slow
 def test_each_job_is_done_once_by_a_process_of_its_own(tmp_path):
     sweep = frozen(tmp_path / "sweep", ["a", "b_fail-once", "c_fail"])
-    states = work_off(sweep, engine(sweep))
+    states = run_jobs(sweep, engine(sweep))
     assert statuses(states) == {"a": "done", "b_fail-once": "done", "c_fail": "failed"}
     assert states["c_fail"].reason == "ConfigError: it was told to fail"
     assert len(lines(sweep.path / "a" / "starts")) == 1
@@ -101,7 +100,7 @@ def test_what_is_submitted_asks_slurm_for_what_the_config_says(cluster):
     sweep = frozen(cluster / "sweep", ["a"])
     asked = {"partition": "gpu", "gpus_per_node": 2, "cpus_per_task": 3, "mem_gb": 16, "timeout_min": 90}
     made = engine(sweep, cluster="slurm", **asked, sbatch={"account": "vision"})
-    states = work_off(sweep, made)
+    states = run_jobs(sweep, made)
     assert statuses(states) == {"a": "done"}
     script = (cluster / "script.sh").read_text()
     for line in ("partition=gpu", "gpus-per-node=2", "cpus-per-task=3", "mem=16GB", "time=90", "account=vision"):
@@ -114,9 +113,5 @@ def test_what_is_submitted_asks_slurm_for_what_the_config_says(cluster):
 def test_a_cluster_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     sweep = frozen(tmp_path / "sweep", ["a"])
-    with pytest.raises(ValueError, match="no sbatch here"):
+    with pytest.raises(ValueError, match="sbatch is missing"):
         engine(sweep, cluster="slurm")
-    with pytest.raises(ValueError, match="cluster pbs is not one of"):
-        engine(sweep, cluster="pbs")
-    with pytest.raises(ValueError, match="slots 0 is not at least 1"):
-        engine(sweep, slots=0)

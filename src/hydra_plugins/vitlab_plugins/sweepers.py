@@ -3,7 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,49 +72,50 @@ class Grid:
         """Freeze the jobs, or resume those of an earlier start. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
         from vitlab.config.frozen import Composer, secret_words
-        from vitlab.invocation import script_of
-        from vitlab.sweeps.start import taken, work_off
+        from vitlab.invocation import build_command
+        from vitlab.sweeps.start import lock_sweep, run_jobs
 
         self.cfg, self.loader = cfg, loader
         self.compose = Composer(cfg, loader)
         folder = Path(cfg.hydra.sweep.dir).absolute()
         modules = [f"vitlab.programs.{cfg.hydra.job.config_name}"]
-        command = [*script_of(str(cfg.hydra.job.config_name)), *secret_words(cfg)]
+        command = [*build_command(str(cfg.hydra.job.config_name)), *secret_words(cfg)]
         command += [word for word in cfg.hydra.overrides.hydra if not word.lstrip("+~").startswith(OWN)]
         with (
-            taken(folder, new=not is_found_again(cfg), break_lock=cfg.break_lock) as sweep,
+            lock_sweep(folder, new=not is_found_again(cfg), break_lock=cfg.break_lock) as sweep,
             build(cfg.engine, "engine", sweep=sweep.path, modules=modules) as engine,
         ):
-            work_off(sweep, engine, command, self.source(sweep, Job.current().overrides))
+            run_jobs(sweep, engine, command, self.source(sweep, Job.current().overrides))
 
     def source(self, sweep: Any, arguments: list[str]) -> Any:
         """Choose where the jobs of this start come from. Raises ConfigError if the sweep of that name is another
         one."""
         from vitlab.config.frozen import asked_for, of_the_jobs
+        from vitlab.sweeps.folder import Request
         from vitlab.sweeps.request import check_same
 
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
         given = of_the_jobs(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
         if not given:
-            if not sweep.frozen:
+            if not sweep.is_saved:
                 raise ConfigError(f"there is no sweep {sweep.path} to go on with; say what is to vary: KEY=A,B")
             request = sweep.request()
-            self.shared = request["same"]
+            self.shared = request.same
             self.check_kind(sweep, request)
             return self.jobs(sweep, request)
         last = {one.get_key_element(): one for one in given}.values()  # the last value wins where a key is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
         self.shared = [str(one.input_line) for one in same]
-        request = asked_for(self.cfg, same=self.shared, **self.asked(varying))
-        if sweep.frozen:
+        request = Request(**asked_for(self.cfg, same=self.shared, **self.asked(varying)))
+        if sweep.is_saved:
             check_same(sweep, request)
         else:
             sweep.clear()
         return self.jobs(sweep, request)
 
-    def check_kind(self, sweep: Any, request: dict[str, Any]) -> None:
+    def check_kind(self, sweep: Any, request: Any) -> None:
         """Raise ConfigError for a sweep that another sweeper has frozen."""
-        if "search" in request:
+        if request.search is not None:
             raise ConfigError(
                 f"{sweep.path} is a search: say how it goes on, by hydra/sweeper=NAME hydra.sweeper.num_trials=N"
             )
@@ -130,15 +131,15 @@ class Grid:
         words = [[f"{one.get_key_element()}={value}" for value in values_of(one)] for one in varying]
         return {"jobs": list(map(list, product(*words)))}
 
-    def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
+    def jobs(self, sweep: Any, request: Any) -> Any:
         """All jobs, frozen before the first one starts."""
-        from vitlab.sweeps.start import NoMore
+        from vitlab.sweeps.schedule import JobSource
 
-        if not sweep.frozen:
-            for job, config in [self.composed(*job) for job in enumerate(request["jobs"])]:
+        if not sweep.is_saved:
+            for job, config in [self.composed(*job) for job in enumerate(request.jobs)]:
                 sweep.add(job, config)
-            sweep.freeze(request)
-        return NoMore()
+            sweep.save(request)
+        return JobSource()
 
     def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
         """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
@@ -172,16 +173,16 @@ class Random(Grid):
         self.num_trials = num_trials
         self.options = options
 
-    def check_kind(self, sweep: Any, request: dict[str, Any]) -> None:
+    def check_kind(self, sweep: Any, request: Any) -> None:
         """Raise ConfigError for a sweep that is no search of this kind, or whose files have changed, so that jobs still
         to be composed would not be like the others."""
         from vitlab.config.frozen import asked_for
         from vitlab.sweeps.request import check_same
 
-        if set(request.get("search", ())) != {"axes", "name", *self.options}:
+        if set(request.search or ()) != {"axes", "name", *self.options}:
             raise ConfigError(f"{sweep.path} is no search of this kind: leave hydra/sweeper= out, or name its own")
         now = asked_for(self.loader.load_sweep_config(self.cfg, self.shared))
-        check_same(sweep, {**request, **now})
+        check_same(sweep, replace(request, **now))
 
     def asked(self, varying: list[Override]) -> dict[str, Any]:
         """The axes of the search, and how they are searched. More trials are not another search."""
@@ -190,16 +191,16 @@ class Random(Grid):
         axes = [axis_of(one, self.cfg) for one in varying]
         return {"search": {"axes": axes, "name": str(self.cfg.name), **self.options}}
 
-    def jobs(self, sweep: Any, request: dict[str, Any]) -> Any:
+    def jobs(self, sweep: Any, request: Any) -> Any:
         """Jobs that are frozen when there is room for each. A first look at one sees whether there can be any."""
         from vitlab.sweeps.space import Axis
 
-        options = dict(request["search"])
+        options = dict(request.search)
         axes, name = [Axis(**axis) for axis in options.pop("axes")], options.pop("name")
-        found = self.compose(0, self.shared, [axis.word(axis.first) for axis in axes])
+        found = self.compose(0, self.shared, [axis.override(axis.first) for axis in axes])
         search = self.search(sweep, axes, name, found.monitor, options)
-        if not sweep.frozen:
-            sweep.freeze(request)
+        if not sweep.is_saved:
+            sweep.save(request)
         return search
 
     def search(self, sweep: Any, axes: list[Any], name: str, monitor: str, options: dict[str, Any]) -> Any:

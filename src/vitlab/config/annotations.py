@@ -17,7 +17,7 @@ from vitlab.config.foreign_ranges import BY_PACKAGE
 from vitlab.config.values import format_value, show_value
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
-from vitlab.spelling import instead_of
+from vitlab.spelling import suggest_name
 
 PLAIN: dict[Any, tuple[str, str]] = {  # what a value is called, and several of it
     int: ("a whole number", "whole numbers"),
@@ -77,7 +77,7 @@ def check_value(hint: Any, value: Any, key: str) -> Any:
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
     """Make the refusal of a key that nobody reads."""
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
-    return ConfigError(f"{dotted(key, name)}: {kind}{instead_of(name, known, dotted(key, '')) or '; leave it out'}")
+    return ConfigError(f"{dotted(key, name)}: {kind}{suggest_name(name, known, dotted(key, '')) or '; leave it out'}")
 
 
 def dotted(key: str, name: Any) -> str:

@@ -14,7 +14,7 @@ from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.nodes import plain
 from vitlab.config.refusals import first_line
 from vitlab.errors import ConfigError, VitlabError
-from vitlab.out_of_memory import ran_out
+from vitlab.out_of_memory import is_out_of_memory
 
 
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
@@ -60,7 +60,7 @@ def refusal_of(error: Exception, key: str) -> VitlabError:
     """Turn what a constructor raised into a sentence that names the key of its node."""
     if isinstance(error, VitlabError):
         return error
-    if ran_out(error) or "overflowed" in str(error):  # a size that overflows
+    if is_out_of_memory(error) or "overflowed" in str(error):  # a size that overflows
         return ConfigError(f"{key} needs more memory than this machine has: {first_line(error)}")
     return ConfigError(f"{key}: {first_line(error)}")  # Lightning goes on with tracebacks of its own
 

@@ -17,9 +17,9 @@ from yaml import YAMLError
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.errors import ConfigError, StorageError, VitlabError, in_one_line
-from vitlab.lost_worker import lost_worker
-from vitlab.out_of_memory import ran_out
-from vitlab.spelling import instead_of
+from vitlab.lost_worker import explain_lost_worker
+from vitlab.out_of_memory import is_out_of_memory
+from vitlab.spelling import suggest_name
 
 MISSING = re.compile(r"Missing mandatory value: ([\w.]+)")
 STORAGE = {  # what a disk, or somebody else at work on it, does to files
@@ -54,9 +54,9 @@ def as_refusal(error: Exception) -> VitlabError | None:
     if isinstance(error, RuntimeError):
         from vitlab.distributed.lost_process import lost_process  # brings torch, which the run has loaded by then
 
-        if trouble := lost_worker(error) or lost_process(error):
+        if trouble := explain_lost_worker(error) or lost_process(error):
             return trouble
-    if ran_out(error):
+    if is_out_of_memory(error):
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
         return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
     return None
@@ -95,7 +95,7 @@ def hydra_sentence(error: HydraException) -> str:
 def no_option(group: str, option: str, known: Iterable[str] | None = None) -> str:
     """Refuse an option that its group does not have."""
     options = [name for name in known or options_of(group) if not name.startswith("_")]
-    return f"there is no {group}={option}{instead_of(option, options)}"
+    return f"there is no {group}={option}{suggest_name(option, options)}"
 
 
 def options_of(group: str) -> list[str]:
@@ -108,7 +108,7 @@ def no_key(key: str, cause: BaseException | None) -> str:
         groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
         if key in groups:
             return f"this command takes no {key}; leave it out"
-        return f"there is no key {key}{instead_of(key, groups) if '.' not in key else ''}"
+        return f"there is no key {key}{suggest_name(key, groups) if '.' not in key else ''}"
     if key.startswith(PARAMS):
         return f"{PARAMS} are of a study's YAML; here say what varies itself: KEY=A,B"
     parent, _, name = str(cause.full_key).rpartition(".")
@@ -118,7 +118,7 @@ def no_key(key: str, cause: BaseException | None) -> str:
     if not known:
         return f"there is no key {key}: {parent} holds a value"
     adding = f"; if what is chosen takes it, add it by +{key}=VALUE" if parent else ""
-    return f"there is no key {key}{instead_of(name, known, f'{parent}.' if parent else '') or adding}"
+    return f"there is no key {key}{suggest_name(name, known, f'{parent}.' if parent else '') or adding}"
 
 
 def not_chosen(group: str, option: str) -> str:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 
 from vitlab.layers import Attention, CrossAttention, auto_attention, fused_attention
-from vitlab.skeleton import skeleton
+from vitlab.skeleton import copy_without_values
 
 GIB, MIB = 2**30, 2**20
 RESERVE = 0.1  # share of the memory for temporary values, fragmentation and the driver
@@ -64,7 +64,7 @@ def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], b
     fake tensors, which have shapes and no values; what fused kernels save is included, and each storage counts once."""
     kept: dict[int, tuple[int, object]] = {}
     with FakeTensorMode():
-        hollow = skeleton(model, "cpu").train()
+        hollow = copy_without_values(model, "cpu").train()
         for module in hollow.modules():
             if isinstance(module, Attention | CrossAttention) and module.product is auto_attention:
                 module.product = fused_attention

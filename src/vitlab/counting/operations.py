@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitlab.skeleton import skeleton
+from vitlab.skeleton import copy_without_values
 
 PART = re.compile(r"^blocks\.\d+\.(\w+)")
 PRODUCTS = {"bmm", "baddbmm"}  # QKᵀ and AV: what two activations are multiplied by
@@ -40,7 +40,7 @@ def total(parts: dict[str, Cost]) -> Cost:
 def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost]:
     """Count by part, in the order of the modules: a top-level name, or blocks.*.<name> for that part of all blocks
     together."""
-    hollow = skeleton(model, "meta").eval().requires_grad_(False)
+    hollow = copy_without_values(model, "meta").eval().requires_grad_(False)
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         hollow(torch.empty(1, *image_shape, device="meta"))

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.sharding import fill, own_part, tensors_of, whole, whole_state
 from vitlab.ranges import Count, Positive
-from vitlab.skeleton import skeleton
+from vitlab.skeleton import copy_without_values
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
 CALLED = ("both_logits",)  # methods that training calls in place of a model itself
@@ -74,7 +74,7 @@ class FullySharded(ModelParallelStrategy):
         """Leave each device its share of the weights, in place; of a model that is sharded already nothing changes."""
         if any(isinstance(module, FSDPModule) for module in model.modules()):
             return
-        self.templates[model] = skeleton(model, "meta")
+        self.templates[model] = copy_without_values(model, "meta")
         for block in units(model):
             fully_shard(block, mesh=self.mesh)
         fully_shard(model, mesh=self.mesh)
@@ -87,7 +87,11 @@ class FullySharded(ModelParallelStrategy):
         call it too. The device needs room for one whole model: nothing stays gathered, as for an evaluation."""
         share_again(model)
         with torch.inference_mode(False), torch.no_grad():  # views differentiate it
-            copied = skeleton(self.templates[model], str(self.root_device)).eval() if self.is_global_zero else None
+            copied = (
+                copy_without_values(self.templates[model], str(self.root_device)).eval()
+                if self.is_global_zero
+                else None
+            )
             filled = dict(tensors_of(copied)) if copied is not None else {}
             for name, part in tensors_of(model):
                 value = whole(part)  # on all ranks

@@ -18,7 +18,7 @@ from vitlab.counting.memory import GIB, MIB, RESERVE, in_units
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
-from vitlab.reports.run import result_of
+from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
 from vitlab.run.checks.batch_advice import fitting, memory_of
@@ -41,7 +41,7 @@ def check(cfg: DictConfig) -> None:
     resume = cfg.resume
     if resume == AUTO:
         found = run_of(cfg, job)
-        if found is not None and result_of(found) is not None:
+        if found is not None and read_result(found) is not None:
             show("answer", f"{found} has come to its end: nothing is left to do")
             return
         resume = None if found is None else str(found)

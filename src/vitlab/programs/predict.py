@@ -21,7 +21,7 @@ from vitlab.data.pools.packed_names import readable
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
-from vitlab.out_of_memory import halved, refusing
+from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.hardware.precision import speed_up_float32_products
 from vitlab.run.inference.classification import best_names, classifier, names_for
 from vitlab.run.inference.generation_options import with_writing
@@ -71,7 +71,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
                 skipped += 1
         if good:
             view = prepared([image for _, image in good], datamodule, device)
-            with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
+            with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
                 said = texts(task, view) if isinstance(task, WRITERS) else classes(task, view, names, cfg.top_k)
                 rows += [{"image": readable(str(path))} | row for (path, _), row in zip(good, said, strict=True)]
     save(output, rows, f"{len(rows)} images, {skipped} skipped")
@@ -87,7 +87,7 @@ def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary, o
     rows: list[dict[str, Any]] = []
     for start in range(0, len(read), cfg.batch_size):
         part = read[start : start + cfg.batch_size]
-        with refusing(lambda: halved("batch_size", cfg.batch_size)), torch.inference_mode():
+        with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
             said = texts(task, text_view(part, vocabulary, device))
             rows += [{"read": text} | row for text, row in zip(part, said, strict=True)]
     save(output, rows, f"{len(rows)} texts")

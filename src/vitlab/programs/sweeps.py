@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.live import Live
 
 from vitlab.errors import CheckpointError
-from vitlab.reports.search import draw
-from vitlab.spelling import instead_of
-from vitlab.sweeps.board import AROUND, counts, pages
+from vitlab.reports.search import draw_sweep
+from vitlab.spelling import suggest_name
+from vitlab.sweeps.board import OTHER_LINES, build_page, count_states
 from vitlab.sweeps.folder import SWEEP, SweepFolder
 from vitlab.sweeps.results import Results
 
@@ -30,13 +30,13 @@ def tell(cfg: DictConfig) -> None:
     if cfg.watch:
         with Live(console=console, transient=True, auto_refresh=False) as live:
             while any(state.status in ("running", "waiting") for state in states.values()):
-                live.update(pages(sweep.jobs(), states, console.height - AROUND), refresh=True)
+                live.update(build_page(sweep.jobs(), states, console.height - OTHER_LINES), refresh=True)
                 time.sleep(PAUSE)
                 states = sweep.states()
-    console.print(pages(sweep.jobs(), states))
+    console.print(build_page(sweep.jobs(), states))
     if cfg.pictures:
         Results(sweep).write()
-        console.print(*draw(sweep.path, Results(sweep).ended(), sweep.scales()), sep="\n", highlight=False)
+        console.print(*draw_sweep(sweep.path, Results(sweep).ended(), sweep.scales()), sep="\n", highlight=False)
     console.print(f"tables and runs in {sweep.path}", highlight=False, markup=False)
 
 
@@ -44,7 +44,7 @@ def line(sweep: SweepFolder) -> str:
     """Say how far a sweep is, or why that cannot be said."""
     try:
         sweep.request()
-        return f"{sweep.path}: {counts(sweep.states().values())}"
+        return f"{sweep.path}: {count_states(sweep.states().values())}"
     except CheckpointError as error:
         return str(error)
 
@@ -58,8 +58,8 @@ def found() -> list[SweepFolder]:
 def named(name: str) -> SweepFolder:
     """Find the sweep of that name or folder. Raises CheckpointError."""
     for path in (RUNS / name, Path(name)):
-        if (sweep := SweepFolder(path)).frozen:
+        if (sweep := SweepFolder(path)).is_saved:
             sweep.request()
             return sweep
     known = [str(sweep.path.relative_to(RUNS)) for sweep in found()]
-    raise CheckpointError(f"there is no sweep {name}{instead_of(name, known)}")
+    raise CheckpointError(f"there is no sweep {name}{suggest_name(name, known)}")

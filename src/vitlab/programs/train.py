@@ -19,7 +19,7 @@ from vitlab.config.nodes import node_of, plain
 from vitlab.data import ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here
-from vitlab.out_of_memory import refusing
+from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.run import RESULT
 from vitlab.run.building.autoconfig import look
 from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
@@ -38,7 +38,7 @@ from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
 from vitlab.run.storage.start import Start, resume_or_new, taken_folder
 from vitlab.sweeps.attempt import SUPERVISED
-from vitlab.sweeps.results import note_by_hand
+from vitlab.sweeps.results import record_resumed_job
 
 
 def train(cfg: DictConfig) -> Path:
@@ -60,13 +60,13 @@ def train(cfg: DictConfig) -> Path:
             begin(start, parts, transfer)
             if cfg.resume == AUTO and parts.trainer.is_global_zero:
                 mark(start.folder, cfg)
-            advice = refusing(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
+            advice = refuse_out_of_memory(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
             with watching_ranks(parts.trainer), closing_loggers(parts.trainer), advice:
                 fitted = fit(start, parts)
                 result = test(parts, fitted)
             finish(start, parts, result)
     if start.sweep and SUPERVISED not in os.environ and parts.trainer.is_global_zero:  # resumed by hand
-        note_by_hand(start.folder)
+        record_resumed_job(start.folder)
     return start.folder
 
 

@@ -1,1 +1,1 @@
-"""What finished runs say together: tables, intervals, tests."""
+"""Read finished runs: tables over sweeps and seeds, confidence intervals, pictures."""

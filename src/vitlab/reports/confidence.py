@@ -1,4 +1,4 @@
-"""Give confidence intervals, at 95 %, of measured figures."""
+"""Confidence intervals of measured figures, at 95 %."""
 
 from collections.abc import Sequence
 from math import isfinite, nan, sqrt
@@ -8,8 +8,8 @@ CONFIDENCE = 0.95
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the interval that holds the mean of all runs, of which these are some, by Student's t distribution. 0 for
-    a single value, NaN where one is not finite."""
+    """Return half the width of the confidence interval of the mean, by Student's t distribution; 0 for a single value,
+    NaN if a value is not finite."""
     from scipy.stats import t
 
     if not all(map(isfinite, values)):
@@ -20,8 +20,8 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def wilson_interval(correct: float, n: int, level: float = CONFIDENCE) -> tuple[float, float]:
-    """The shares p of all images for which `correct` of n would be no surprise: |p̂ - p| <= z·√(p(1 - p)/n), solved for
-    p; Wilson, 1927, doi:10.2307/2276774."""
+    """Return the ends of the confidence interval of a share p of which `correct` of n were observed: the p with
+    |p̂ - p| <= z·√(p(1 - p)/n), where p̂ = correct/n. Wilson, 1927, doi:10.2307/2276774."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     p = correct / n
     centre = p + z**2 / (2 * n)

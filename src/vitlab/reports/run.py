@@ -1,4 +1,4 @@
-"""Read the results of a run."""
+"""Read the result and metrics of a run."""
 
 import csv
 import json
@@ -12,9 +12,9 @@ from vitlab.errors import CheckpointError
 RESULT = "result.json"
 
 
-def result_of(folder: Path) -> dict[str, Any] | None:
-    """Read the result in a run's folder: score, steps, seconds, test metrics, NaN where the file has null; None
-    where the run has not ended well. Raises CheckpointError for a damaged file."""
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Read the result of a run: score, steps, seconds and test metrics, NaN where the file has null. None if the run
+    has not succeeded. Raises CheckpointError for a damaged file."""
     path = folder / RESULT
     try:
         result: dict[str, Any] = json.loads(path.read_bytes())
@@ -27,19 +27,19 @@ def result_of(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} writes it anew") from error
+        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} rewrites it") from error
     return result
 
 
-def last_step(folder: Path) -> float:
-    """Read at which step the training of a run ends; infinity where its start has not said so."""
-    with suppress(FileNotFoundError, ValueError, TypeError, LookupError):  # damaged, or of an earlier version
+def read_last_step(folder: Path) -> float:
+    """Read the step at which a run's training ends; infinity if provenance.json does not say."""
+    with suppress(FileNotFoundError, ValueError, TypeError, LookupError):  # damaged, or from an earlier version
         return float(json.loads((folder / "provenance.json").read_bytes())[-1]["to_step"])
     return math.inf
 
 
-def history(folder: Path, metric: str) -> list[tuple[int, float]]:
-    """Read a metric of a run, which may still go on: the steps at which it was measured, and its values."""
+def read_metric(folder: Path, metric: str) -> list[tuple[int, float]]:
+    """Read the steps and values of a metric of a run, which may still be running."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []

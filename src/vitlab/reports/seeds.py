@@ -1,4 +1,4 @@
-"""Summarise a sweep over seeds by means with confidence intervals."""
+"""Summarise a sweep over seeds: means with confidence intervals."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -7,17 +7,20 @@ from typing import Any
 
 from vitlab.atomic_files import write_csv
 from vitlab.reports.confidence import half_width
-from vitlab.reports.run import result_of
+from vitlab.reports.run import read_result
 
 COLUMNS = ("metric", "runs", "mean", "±", "values")
 
 
 def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write seeds.csv into a sweep's folder: for jobs that differ in their seed alone, the mean of every test metric,
-    half the width of its 95 % interval, and the values. Nothing is written if every job has but one seed."""
+    """Write seeds.csv into a sweep's folder and return its rows.
+
+    For jobs that differ only in their seed, it holds the mean of each test metric, half the width of its 95 % interval,
+    and the values. Nothing is written if no two jobs do.
+    """
     groups: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for outcome in outcomes:
-        result = result_of(sweep / outcome["folder"])
+        result = read_result(sweep / outcome["folder"])
         if outcome["status"] == "done" and "seed" in outcome["overrides"] and result is not None:
             key = tuple((name, value) for name, value in outcome["overrides"].items() if name != "seed")
             for metric, value in result.get("test", {}).items():

@@ -11,15 +11,15 @@ SIGNAL_WHEN_ORPHANED = 1  # PR_SET_PDEATHSIG of Linux
 
 
 def main() -> None:
-    supervisor, *words = sys.argv[1:]
+    supervisor, *command = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SIGNAL_WHEN_ORPHANED, signal.SIGTERM)
-    if os.getppid() != int(supervisor):  # it is gone already
+    if os.getppid() != int(supervisor):  # the supervisor ended before prctl
         sys.exit(128 + signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = words
-    sys.path.insert(0, str(Path(words[0]).parent))
-    runpy.run_path(words[0], run_name="__main__")
+    sys.argv = command
+    sys.path.insert(0, str(Path(command[0]).parent))
+    runpy.run_path(command[0], run_name="__main__")
 
 
 if __name__ == "__main__":

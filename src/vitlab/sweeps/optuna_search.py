@@ -1,7 +1,5 @@
-"""Search by Optuna: each job is placed where earlier ones make a good result likely, and bad ones end early.
-
-Akiba et al., 2019, arXiv:1907.10902. The study is a journal in the sweep's folder, which the sweeper alone writes.
-"""
+"""Search by Optuna (Akiba et al., 2019, arXiv:1907.10902): earlier results guide the choice of values, and bad jobs end
+early. The study is a journal file in the sweep's folder, which only the sweeper writes."""
 
 import hashlib
 import json
@@ -14,25 +12,25 @@ from typing import Any
 from vitlab.atomic_files import write_whole
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.monitors import better
-from vitlab.reports.run import history, last_step, result_of
-from vitlab.reports.search import draw
-from vitlab.spelling import instead_of
+from vitlab.reports.run import read_last_step, read_metric, read_result
+from vitlab.reports.search import draw_sweep
+from vitlab.spelling import suggest_name
 from vitlab.sweeps.folder import JOURNAL, Job, State, SweepFolder
 from vitlab.sweeps.search import Compose, RandomSearch
 from vitlab.sweeps.space import Axis
 
 STUDY = "sweep"
-REASONS = {"median": "worse than the median", "successive_halving": "not among the best at this step"}
+PRUNE_REASONS = {"median": "worse than the median", "successive_halving": "not among the best at this step"}
 
 
 class OptunaSearch(RandomSearch):
-    """Asks a study for the next job, and tells it what jobs come to. A job's number is its trial's.
+    """Asks an Optuna study for the values of each job, and reports the results to it. A job's number is its trial's.
 
-    `objectives` are figures of a run's result, and `directions` minimize or maximize; null is the monitor, as it is
-    better. `sampler` is tpe (Watanabe, 2023, arXiv:2304.11127) or random, and is seeded anew by `name`, `seed`, trial
-    and key, so that a search that is gone on with suggests what it would have. `pruner` is none, median or
-    successive_halving (Li et al., 2018, arXiv:1810.05934), by the values of the monitor in metrics.csv: the median not
-    before `prune_after_trials` trials have ended, both not before `prune_after_steps` optimizer steps of one.
+    `objectives` are names of figures in a run's result, and `directions` minimize or maximize each; null means the
+    monitor, in its own direction. `sampler` is tpe (Watanabe, 2023, arXiv:2304.11127) or random. It is seeded for each
+    `name`, `seed`, trial and key, so that a resumed search suggests the same values. `pruner` is none, median or
+    successive_halving (Li et al., 2018, arXiv:1810.05934) and reads the monitor in metrics.csv. The median waits until
+    `prune_after_trials` trials have ended; both wait for `prune_after_steps` optimizer steps of a trial.
     """
 
     def __init__(
@@ -58,7 +56,9 @@ class OptunaSearch(RandomSearch):
         self.monitor = monitor
         for key, value in (("objectives", objectives), ("directions", directions)):
             if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-                raise ConfigError(f"hydra.sweeper.{key} {value} is no list of names; write hydra.sweeper.{key}=[NAME]")
+                raise ConfigError(
+                    f"hydra.sweeper.{key} {value} is not a list of names; write hydra.sweeper.{key}=[NAME]"
+                )
         steps = {"prune_after_trials": prune_after_trials, "prune_after_steps": prune_after_steps}
         for key, number in {"num_startup_trials": num_startup_trials, **steps}.items():
             if number < 0:
@@ -71,26 +71,26 @@ class OptunaSearch(RandomSearch):
             check_one_of("directions", direction, ("minimize", "maximize"))
         if len(self.directions) != len(self.objectives):
             raise ConfigError(
-                f"hydra.sweeper.directions is to hold one for each of the objectives [{','.join(self.objectives)}], "
-                f"and holds {len(self.directions)}"
+                f"hydra.sweeper.directions needs one for each of the objectives [{','.join(self.objectives)}], "
+                f"but has {len(self.directions)}"
             )
         if pruner != "none" and self.objectives != [monitor]:
             raise ConfigError(
-                f"hydra.sweeper.pruner={pruner} ends runs by the monitor alone: set it to none, or objectives to null"
+                f"hydra.sweeper.pruner={pruner} reads the monitor alone: set it to none, or objectives to null"
             )
         self.sampler, self.num_startup_trials = sampler, num_startup_trials
         self.pruner = pruner
-        self.study = self._opened(prune_after_trials, prune_after_steps)
+        self.study = self._open_study(prune_after_trials, prune_after_steps)
         known = [one.name.lower() for one in self.study.directions]
         if known != self.directions or len(self.study.get_trials(deepcopy=False)) < self.number:
             raise CheckpointError(
-                f"{sweep.path / JOURNAL} is not what this search has written: put that back, or give another sweep=NAME"
+                f"{sweep.path / JOURNAL} belongs to another search: restore the file, or give another sweep=NAME"
             )
         for job in sweep.jobs():
-            self.note(job, sweep.state(job.name))
+            self.record(job, sweep.state(job.name))
 
-    def words(self, number: int) -> list[str]:
-        """Ask for a place; after a kill in the middle of an answer, for the rest of it."""
+    def overrides(self, number: int) -> list[str]:
+        """Ask the study for the values of a job; after a kill between two of them, for those that are missing."""
         import optuna
 
         trials = self.study.get_trials(deepcopy=False)
@@ -98,42 +98,42 @@ class OptunaSearch(RandomSearch):
             self.study.ask()
             trials = self.study.get_trials(deepcopy=False)
         trial = optuna.trial.Trial(self.study, trials[number]._trial_id)
-        return [axis.word(self._suggested(trial, axis)) for axis in self.axes]
+        return [axis.override(self._suggest(trial, axis)) for axis in self.axes]
 
-    def note(self, job: Job, state: State) -> None:
-        """Tell the study of a job that has ended well, or was pruned."""
+    def record(self, job: Job, state: State) -> None:
+        """Report a job that has succeeded or was pruned to the study."""
         from optuna.trial import TrialState
 
-        super().note(job, state)
+        super().record(job, state)
         if state.status not in ("done", "pruned") or self._trial(job).state.is_finished():
             return
         self._report(job)
         if state.status == "pruned":
             self.study.tell(job.number, state=TrialState.PRUNED)
             return
-        values = [self._value(job, objective) for objective in self.objectives]
+        values = [self._read_objective(job, objective) for objective in self.objectives]
         if all(map(math.isfinite, values)):
             self.study.tell(job.number, values)
         else:
             self.study.tell(job.number, state=TrialState.FAIL)
 
-    def superfluous(self, job: Job) -> str | None:
-        """Say why to prune a job, by what it has measured since the last time; None where it is to go on."""
-        return REASONS[self.pruner] if self.pruner != "none" and self._report(job, prune=True) else None
+    def reason_to_prune(self, job: Job) -> str | None:
+        """Say why to prune a job, by its measurements since the last call; None if it should continue."""
+        return PRUNE_REASONS[self.pruner] if self.pruner != "none" and self._report(job, prune=True) else None
 
-    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
-        """Print the jobs that no other beats in all objectives, and draw what matters."""
-        super().conclude(outcomes)
+    def report(self, outcomes: list[dict[str, Any]]) -> None:
+        """Print the Pareto-optimal jobs of several objectives, and draw which keys matter."""
+        super().report(outcomes)
         if len(self.objectives) > 1:
             names = {job.number: job.name for job in self.sweep.jobs()}
-            print("\njobs than which no other is better in every objective:")
+            print("\njobs that no other job beats in every objective:")
             for trial in self.study.best_trials:
                 values = zip(self.objectives, trial.values, strict=True)
                 print(f"{names[trial.number]}: {', '.join(f'{name} {value:.4g}' for name, value in values)}")
-        with suppress(ConfigError):  # too few jobs to draw anything
-            print(f"\npictures: {', '.join(map(str, draw(self.sweep.path, outcomes, self.sweep.scales())))}")
+        with suppress(ConfigError):  # too few jobs for a picture
+            print(f"\npictures: {', '.join(map(str, draw_sweep(self.sweep.path, outcomes, self.sweep.scales())))}")
 
-    def _opened(self, after_trials: int, after_steps: int) -> Any:
+    def _open_study(self, after_trials: int, after_steps: int) -> Any:
         try:
             import optuna
         except ModuleNotFoundError as error:
@@ -145,7 +145,7 @@ class OptunaSearch(RandomSearch):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         path = self.sweep.path / JOURNAL
-        mend(path)
+        repair(path)
         return optuna.create_study(
             study_name=STUDY,
             storage=JournalStorage(JournalFileBackend(str(path))),
@@ -158,7 +158,7 @@ class OptunaSearch(RandomSearch):
             }[self.pruner](),
         )
 
-    def _suggested(self, trial: Any, axis: Axis) -> Any:
+    def _suggest(self, trial: Any, axis: Axis) -> Any:
         from optuna import samplers
 
         key = f"{self.name}/{self.seed}/{trial.number}/{axis.name}"
@@ -178,27 +178,27 @@ class OptunaSearch(RandomSearch):
         return self.study.get_trials(deepcopy=False)[job.number]
 
     def _report(self, job: Job, *, prune: bool = False) -> bool:
-        """Tell the study what a run has newly measured; return whether to prune it."""
+        """Report the new measurements of a run to the study; return whether to prune it."""
         import optuna
 
         if self.pruner == "none":
             return False
-        frozen, folder = self._trial(job), self.sweep.path / job.name
-        measured = [one for one in history(folder, self.monitor) if one[0] not in frozen.intermediate_values]
+        stored, folder = self._trial(job), self.sweep.path / job.name
+        measured = [one for one in read_metric(folder, self.monitor) if one[0] not in stored.intermediate_values]
         for step, value in measured:
-            trial = optuna.trial.Trial(self.study, frozen._trial_id)
+            trial = optuna.trial.Trial(self.study, stored._trial_id)
             trial.report(value, step)
-            if prune and trial.should_prune() and measured[-1][0] < last_step(folder):
+            if prune and trial.should_prune() and measured[-1][0] < read_last_step(folder):
                 return True
         return False
 
-    def _value(self, job: Job, objective: str) -> float:
-        """Read an objective of a finished run. Raises ConfigError for one that it lacks."""
-        result = result_of(self.sweep.path / job.name) or {}
+    def _read_objective(self, job: Job, objective: str) -> float:
+        """Read an objective of a finished run, NaN if it is null. Raises ConfigError for an unknown one."""
+        result = read_result(self.sweep.path / job.name) or {}
         figures = {**result, **result.get("last", {}), **result.get("test", {}), self.monitor: result.get("score")}
         known = [name for name, value in figures.items() if isinstance(value, int | float)]
         if objective not in known and objective != self.monitor:
-            raise ConfigError(f"hydra.sweeper.objectives: a run has no {objective}{instead_of(objective, known)}")
+            raise ConfigError(f"hydra.sweeper.objectives: a run has no {objective}{suggest_name(objective, known)}")
         value = figures[objective]
         return math.nan if value is None else float(value)
 
@@ -208,9 +208,9 @@ def check_one_of(key: str, value: str, known: tuple[str, ...]) -> None:
         raise ConfigError(f"hydra.sweeper.{key} {value} is not one of: {', '.join(known)}")
 
 
-def mend(journal: Path) -> None:
-    """Cut off a line that a kill left half written, and remove the lock it left: only one process writes to this
-    journal. Raises CheckpointError for a line that nobody has written so."""
+def repair(journal: Path) -> None:
+    """Remove the half-written line and the lock that a killed sweeper left; no other process writes to this journal.
+    Raises CheckpointError for a corrupted line."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     content = journal.read_bytes() if journal.is_file() else b""
     *lines, rest = content.split(b"\n")

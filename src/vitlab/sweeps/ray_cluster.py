@@ -12,21 +12,19 @@ from vitlab.errors import ConfigError
 from vitlab.ranges import Natural, Positive, Unsigned
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import STOP, SweepFolder
-from vitlab.sweeps.remote import Supervisor, with_src
+from vitlab.sweeps.remote import Supervisor, prepend_src
 
-HANDED_ON = ("VITLAB_", "WANDB_", "HF_")  # variables of the sweeper's environment that its jobs see too
-OBJECTS = (
-    80 * 2**20
-)  # bytes of shared memory for Ray's objects, of which a sweep has none; the least it takes is 75 MiB
+PASSED_ON = ("VITLAB_", "WANDB_", "HF_")  # prefixes of the environment variables that jobs inherit
+OBJECT_STORE = 80 * 2**20  # bytes for Ray's objects, which a sweep does not use; Ray demands at least 75 MiB
 
 
 class RayCluster:
-    """Gives each job to Ray as a task, which starts the job's command as a process of its own. A task whose machine is
-    lost runs again on another one, `retries` times, and goes on with the job where it was saved.
+    """Runs each job as a Ray task, which starts the job's command as a process of its own. If a machine is lost, its
+    tasks run again on another one, at most `retries` times, and resume their jobs from the last checkpoint.
 
-    `address` is that of a cluster that runs, auto for one on this machine, and null starts one here, for this sweep. A
-    job has so many `cpus` and `gpus`, of which 0.5 lets two share one. All machines see the sweep's folder and this
-    checkout at the same place.
+    `address` is the address of a running cluster, or auto for one on this machine; null starts one for this sweep.
+    Each job has `cpus` and `gpus`; with 0.5 GPUs two jobs share one. All machines must see the sweep's folder and this
+    checkout under the same paths.
     """
 
     def __init__(
@@ -39,11 +37,6 @@ class RayCluster:
         sweep: Path,
         modules: list[str],
     ):
-        for name, value, least in (("gpus", gpus, 0), ("retries", retries, 0)):
-            if value < least:
-                raise ValueError(f"{name} {value} is not at least {least}")
-        if cpus <= 0:
-            raise ValueError(f"cpus {cpus} is not above 0")
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
             import ray
@@ -56,33 +49,33 @@ class RayCluster:
         self.jobs: dict[Any, str] = {}  # job names by the references of their tasks
 
     def __enter__(self) -> Self:
-        own = {"object_store_memory": OBJECTS, "include_dashboard": False} if self.address is None else {}
-        environment = {"env_vars": {"PYTHONPATH": with_src(dict(os.environ))}}
+        options = {"object_store_memory": OBJECT_STORE, "include_dashboard": False} if self.address is None else {}
+        environment = {"env_vars": {"PYTHONPATH": prepend_src(os.environ)}}
         try:
-            self.ray.init(self.address, logging_level="ERROR", log_to_driver=False, runtime_env=environment, **own)
+            self.ray.init(self.address, logging_level="ERROR", log_to_driver=False, runtime_env=environment, **options)
         except ConnectionError as error:
-            raise ConfigError(f"engine.address {self.address}: there is no Ray cluster: {error}") from error
-        if not self._most():
+            raise ConfigError(f"engine.address {self.address}: no Ray cluster answers there: {error}") from error
+        if not self._count_slots():
             found = {name: number for name, number in self.ray.cluster_resources().items() if name in ("CPU", "GPU")}
             self.ray.shutdown()
-            raise ConfigError(f"a job asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, and the cluster has {found}")
-        options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": self.retries}
-        self.task = self.ray.remote(**options)(supervise)
+            raise ConfigError(f"a job needs {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has {found}")
+        resources = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": self.retries}
+        self.task = self.ray.remote(**resources)(supervise)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the jobs; some are left only if something went wrong here."""
+        """End the jobs that are left after an error."""
         for name in list(self.jobs.values()):
             self.cancel(name)
         self.ray.shutdown()
 
     @property
     def free(self) -> int:
-        return self._most() - len(self.jobs)
+        return self._count_slots() - len(self.jobs)
 
     def submit(self, work: Work) -> None:
         (self.sweep.home(work.name) / STOP).unlink(missing_ok=True)
-        own = {key: value for key, value in os.environ.items() if key.startswith(HANDED_ON)}
+        own = {key: value for key, value in os.environ.items() if key.startswith(PASSED_ON)}
         supervisor = Supervisor(self.sweep.path, work.name, work.command, max(1, int(self.cpus)), own)
         self.jobs[self.task.options(name=work.name).remote(supervisor)] = work.name
 
@@ -94,14 +87,14 @@ class RayCluster:
         return [self.jobs.pop(one) for one in ready]
 
     def cancel(self, name: str) -> None:
-        """Ask the supervisor of a job to end it; one that waits for a machine does not start."""
+        """Ask the supervisor of a job to end it; a job that still waits for a machine does not start."""
         (self.sweep.home(name) / STOP).touch()
         for task, job in self.jobs.items():
             if job == name and self.sweep.state(name).status != "running":
                 self.ray.cancel(task)
 
-    def _most(self) -> int:
-        """Count the jobs that the cluster can hold at this moment."""
+    def _count_slots(self) -> int:
+        """Count the jobs that the cluster can run at once now."""
         found = self.ray.cluster_resources()
         most = found.get("CPU", 0) / self.cpus
         return int(min(most, found.get("GPU", 0) / self.gpus) if self.gpus else most)

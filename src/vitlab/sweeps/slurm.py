@@ -4,32 +4,32 @@ import os
 import time
 from pathlib import Path
 from shutil import which
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from vitlab.errors import ConfigError, StorageError
 from vitlab.ranges import Count, Natural, Positive
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import STOP, SweepFolder
-from vitlab.sweeps.remote import Supervisor, with_src
+from vitlab.sweeps.remote import Supervisor, prepend_src
 
-PAUSE = 0.2  # seconds between two looks at what submitit knows
-MOST_TIMEOUTS = 1_000_000  # a job that ran into its time limit is put into the queue again, however often
+POLL_SECONDS = 0.2  # between two questions to submitit
+MAX_TIMEOUTS = 1_000_000  # a job that reaches its time limit is requeued, however often
 
 
 class Slurm:
-    """Submits each job to the queue; one that is preempted, or comes to its time limit, saves its state and is put into
-    the queue again, also when the sweeper is gone.
+    """Submits each job to the queue. A job that is preempted or reaches its time limit saves its state and is requeued,
+    even when the sweeper has ended.
 
-    At most `slots` jobs are in the queue at once. `cluster` is slurm, or local: processes of this machine, to try it.
-    `timeout_min` minutes are the time limit of a job, `mem_gb` its memory, and `sbatch` any other options of sbatch, by
-    their names. All machines see the sweep's folder and this checkout at the same place.
+    At most `slots` jobs are in the queue at once. `cluster` is slurm, or local for processes of this machine.
+    A job has a time limit of `timeout_min` minutes and `mem_gb` GB of memory; `sbatch` gives further options of sbatch
+    by name. All machines must see the sweep's folder and this checkout under the same paths.
     """
 
     def __init__(
         self,
         *,
         slots: Count,
-        cluster: str,
+        cluster: Literal["slurm", "local"],
         partition: str | None,
         timeout_min: Count,
         gpus_per_node: Natural,
@@ -39,22 +39,19 @@ class Slurm:
         sweep: Path,
         modules: list[str],
     ):
-        for name, value in (("slots", slots), ("timeout_min", timeout_min), ("cpus_per_task", cpus_per_task)):
-            if value < 1:
-                raise ValueError(f"{name} {value} is not at least 1")
-        if cluster not in ("slurm", "local"):
-            raise ValueError(f"cluster {cluster} is not one of: slurm, local")
         try:
             import submitit
         except ModuleNotFoundError as error:
             raise ConfigError("engine=submitit needs the package submitit: pip install submitit") from error
         if cluster == "slurm" and which("sbatch") is None:
-            raise ConfigError("engine=submitit: there is no sbatch here; start the sweep where SLURM takes jobs")
+            raise ConfigError(
+                "engine=submitit: the command sbatch is missing; start the sweep on a machine that submits to SLURM"
+            )
         self.slots = slots
         self.threads = cpus_per_task
         self.sweep = SweepFolder(sweep)
         self.jobs: dict[str, Any] = {}
-        options = {f"{cluster}_max_num_timeout": MOST_TIMEOUTS}
+        options = {f"{cluster}_max_num_timeout": MAX_TIMEOUTS}
         self.executor = submitit.AutoExecutor(folder=sweep / "submitit" / "%j", cluster=cluster, **options)
         self.executor.update_parameters(
             name=sweep.name,
@@ -70,7 +67,7 @@ class Slurm:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the jobs; some are left only if something went wrong here."""
+        """End the jobs that are left after an error."""
         for name in list(self.jobs):
             self.cancel(name)
 
@@ -80,12 +77,12 @@ class Slurm:
 
     def submit(self, work: Work) -> None:
         (self.sweep.home(work.name) / STOP).unlink(missing_ok=True)
-        os.environ["PYTHONPATH"] = with_src(dict(os.environ))  # which sbatch hands on
+        os.environ["PYTHONPATH"] = prepend_src(os.environ)  # sbatch passes it on
         supervisor = Supervisor(self.sweep.path, work.name, work.command, self.threads, {})
         try:
             self.jobs[work.name] = self.executor.submit(supervisor)
         except Exception as error:  # whatever sbatch raises
-            raise StorageError(f"SLURM does not take the job {work.name}: {error}") from error
+            raise StorageError(f"SLURM refuses the job {work.name}: {error}") from error
 
     def poll(self, seconds: float) -> list[str]:
         deadline = time.monotonic() + seconds
@@ -95,10 +92,10 @@ class Slurm:
                 del self.jobs[name]
             if ended or time.monotonic() > deadline:
                 return ended
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
 
     def cancel(self, name: str) -> None:
-        """Ask the supervisor of a job to end it; one that is still in the queue is taken out of it."""
+        """Ask the supervisor of a job to end it; a job that is still queued is removed from the queue."""
         (self.sweep.home(name) / STOP).touch()
         if self.sweep.state(name).status != "running":
             self.jobs[name].cancel(check=False)

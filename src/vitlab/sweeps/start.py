@@ -1,46 +1,26 @@
-"""Start a sweep: freeze it or resume it, work off its jobs, and report."""
+"""Start a sweep: lock its folder, run its jobs, and report."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from vitlab.checkpoints.run_folder import made_folders
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.errors import VitlabError
-from vitlab.reports.run import result_of
+from vitlab.reports.run import read_result
 from vitlab.sweeps.board import Board
 from vitlab.sweeps.engine import Engine
-from vitlab.sweeps.folder import Job, SweepFolder
+from vitlab.sweeps.folder import ENDED, Job, SweepFolder
 from vitlab.sweeps.results import Results
-from vitlab.sweeps.schedule import Schedule, Source
+from vitlab.sweeps.schedule import JobSource, Schedule
 from vitlab.sweeps.stop import Stop
 
 
-class NoMore:
-    """A source without new jobs: all of them were frozen before the first one starts."""
-
-    more = False
-    total = None
-
-    def next(self) -> Job:
-        raise AssertionError("there are no more")
-
-    def superfluous(self, job: Job) -> str | None:
-        return None
-
-    def note(self, job: Job, state: Any) -> None:
-        pass
-
-    def conclude(self, outcomes: list[dict[str, Any]]) -> None:
-        pass
-
-
 @contextmanager
-def taken(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFolder]:
-    """Lock the folder of a sweep while no other process works on it; `new`: one that does not exist yet. Raises
-    CheckpointError for one that is in use, and for one that holds something else, and StorageError."""
+def lock_sweep(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFolder]:
+    """Yield a sweep's folder, locked against other processes; `new` if it must not exist yet. Raises CheckpointError
+    for a folder that is in use or holds other files, and StorageError."""
     SweepFolder(folder).check_new()
     with made_folders() as make:
         folder = make(folder, new)
@@ -51,31 +31,31 @@ def taken(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFolder]
             leave(folder)
 
 
-def work_off(sweep: SweepFolder, engine: Engine, command: list[str], source: Source) -> None:
-    """Run the jobs that are not done, and print their outcomes. Raises VitlabError with the status of the first failure
-    if jobs have failed, and SystemExit when a signal has ended the sweep."""
+def run_jobs(sweep: SweepFolder, engine: Engine, command: list[str], source: JobSource) -> None:
+    """Run the jobs that are not done, and print their outcomes. Raises VitlabError with the exit status of the first
+    failed job, and SystemExit when a signal has ended the sweep."""
     for job in sweep.jobs():
-        result_of(sweep.path / job.name)  # a damaged one is refused before a job starts
+        read_result(sweep.path / job.name)  # refuses a damaged one before a job starts
     results = Results(sweep)
-    states = {job.name: sweep.state(job.name).seen() for job in sweep.jobs()}
+    states = {job.name: sweep.state(job.name).current() for job in sweep.jobs()}
     with Board(sweep.jobs(), states, source.total) as board, Stop() as stop:
-        schedule = Schedule(sweep, engine, command, source, [results, board])
+        schedule = Schedule(sweep, engine, command, source, [results.update, board.update])
         try:
             schedule.run(stop)
         finally:
             results.write()
-    results.show()
-    source.conclude(results.ended())
+    results.print()
+    source.report(results.ended())
     if stop.number is not None:
-        print("stopped; the same command goes on with it", flush=True)
+        print("stopped; the same command resumes the sweep", flush=True)
         sys.exit(128 + stop.number)
-    failed = [schedule.jobs[name] for name, state in schedule.states.items() if state.status not in ("done", "pruned")]
+    failed = [schedule.jobs[name] for name, state in schedule.states.items() if state.status not in ENDED]
     if failed:
-        raise refusal(failed, schedule)
+        raise build_error(failed, schedule)
 
 
-def refusal(failed: list[Job], schedule: Schedule) -> VitlabError:
-    """Make the error that a sweep with failed jobs ends with."""
+def build_error(failed: list[Job], schedule: Schedule) -> VitlabError:
+    """Build the error that a sweep with failed jobs ends with."""
     first = schedule.states[failed[0].name]
     log = schedule.sweep.home(failed[0].name) / "console.log"
     error = VitlabError(

@@ -1,4 +1,4 @@
-"""Notice signals that ask a sweep to end, between two looks at its jobs."""
+"""Note the signals that ask a sweep to end, until it next checks its jobs."""
 
 import signal
 from types import FrameType, TracebackType
@@ -8,14 +8,14 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 
 
 class Stop:
-    """While it is entered, it notes the first such signal in `number`; a second one has its usual effect."""
+    """A context that notes the first such signal in `number`; a second signal has its usual effect."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.before: dict[int, Any] = {}
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self.number is not None
 
     def __enter__(self) -> Self:
@@ -31,4 +31,4 @@ class Stop:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         signal.signal(number, self.before[number])
-        print(f"\n{signal.Signals(number).name}: the jobs save their state and end", flush=True)
+        print(f"\n{signal.Signals(number).name}: jobs are saving their state and ending", flush=True)

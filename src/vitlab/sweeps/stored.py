@@ -1,39 +1,24 @@
-"""Read the files of a sweep. They are written whole, so that one that cannot be read was damaged by somebody else."""
+"""Read the JSON files of a sweep, and check the types of their values."""
 
-import json
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TypeVar
 
-from vitlab.config.annotations import accepts
+from pydantic import TypeAdapter, ValidationError
+
 from vitlab.errors import CheckpointError
 
 Kind = TypeVar("Kind")
-OTHER = "put back what was there, or give another sweep=NAME"
 
 
-def stored(path: Path, kind: type[Kind], remedy: str = OTHER) -> Kind:
-    """Read a dataclass from a file; keys that it does not have are passed over. Raises CheckpointError, with the
-    remedy, for a damaged one, and FileNotFoundError."""
-    found, hints = content(path, remedy), get_type_hints(kind)
-    for name, hint in hints.items():
-        if name in found and not accepts(hint, found[name]):
-            raise damaged(path, remedy, f", {name} is {found[name]!r}")
+def read_json(path: Path, kind: type[Kind], remedy: str = "restore it, or give another sweep=NAME") -> Kind:
+    """Read a dataclass or TypedDict from a file; unknown keys are ignored. vitlab writes these files atomically, so
+    that one with a wrong value was edited. Raises CheckpointError, which ends with `remedy`, and FileNotFoundError."""
     try:
-        return kind(**{name: found[name] for name in hints if name in found})
-    except TypeError as error:  # of the keys that have to be there
-        raise damaged(path, remedy, ", and lacks a key") from error
-
-
-def content(path: Path, remedy: str = OTHER) -> dict[str, Any]:
-    """Read the keys and values of a file. Raises CheckpointError for a damaged one, and FileNotFoundError."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, IsADirectoryError) as error:
-        raise damaged(path, remedy) from error
-    if not isinstance(found, dict):
-        raise damaged(path, remedy)
-    return found
-
-
-def damaged(path: Path, remedy: str = OTHER, how: str = "") -> CheckpointError:
-    return CheckpointError(f"{path} is damaged{how}: {remedy}")
+        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
+    except IsADirectoryError as error:
+        raise CheckpointError(f"{path} is damaged: it is a folder; {remedy}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        what = first["msg"] if not key or first["type"] == "missing" else f"{first['msg']}, not {first['input']!r}"
+        raise CheckpointError(f"{path} is damaged: {f'{key}: ' if key else ''}{what}; {remedy}") from error

@@ -20,7 +20,7 @@ from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.loading import loader
 from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, batches_ahead, workers_for
 from vitlab.errors import ConfigError, DataError, StorageError
-from vitlab.lost_worker import lost_worker
+from vitlab.lost_worker import explain_lost_worker
 
 CPU = torch.device("cpu")
 GIGABYTE = 2**30
@@ -180,7 +180,7 @@ DIED = "DataLoader worker (pid 42) is killed by signal: Killed. "
     ],
 )
 def test_torchs_words_become_a_sentence(words, expected):
-    trouble = lost_worker(RuntimeError(words))
+    trouble = explain_lost_worker(RuntimeError(words))
     assert isinstance(trouble, DataError)
     assert expected in str(trouble)
     assert "\n" not in str(trouble)
@@ -195,14 +195,16 @@ def test_torchs_words_become_a_sentence(words, expected):
     ],
 )
 def test_other_words_of_torch_are_left_alone(words):
-    assert lost_worker(RuntimeError(words)) is None
+    assert explain_lost_worker(RuntimeError(words)) is None
     assert as_refusal(RuntimeError(words)) is None
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), EOFError(), FileNotFoundError(2, "no socket")])
 def test_a_batch_that_cannot_be_fetched_is_a_dead_worker_but_for_what_a_worker_raised_itself(error):
-    assert "a data worker died (with a batch)" in str(lost_worker(error))
-    assert lost_worker(type(error)("Caught FileNotFoundError in DataLoader worker process 0.\nOriginal")) is None
+    assert "a data worker died (with a batch)" in str(explain_lost_worker(error))
+    assert (
+        explain_lost_worker(type(error)("Caught FileNotFoundError in DataLoader worker process 0.\nOriginal")) is None
+    )
 
 
 def test_other_errors_are_refusals_as_before():

@@ -18,7 +18,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.key import Key
 from vitlab.data.pools.pool import Pool
 from vitlab.errors import ConfigError
-from vitlab.out_of_memory import refusing
+from vitlab.out_of_memory import refuse_out_of_memory
 
 
 class CropView(NamedTuple):
@@ -125,7 +125,9 @@ def held_on(device: torch.device, split: ImageSplit) -> Tensor:
     """Copy the images of a split to the device, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None
     size = len(split) * split.pool.pixels[0].nbytes / 10**9
-    with refusing(lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache.kind=decoded"):
+    with refuse_out_of_memory(
+        lambda: f"with {len(split):,} images of {size:.2f} GB on {device}; set data.cache.kind=decoded"
+    ):
         images = torch.from_numpy(np.ascontiguousarray(split.pool.pixels[split.indices]))
         images = images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
         return images.contiguous().to(device)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from vitlab.data.batches.raw_batch import on_device
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
-from vitlab.lost_worker import LOST, SHARED_MEMORY, lost_worker
+from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker
 from vitlab.machine import keep_freed_memory
 
 MOST_WORKERS = 16
@@ -60,7 +60,7 @@ class Loader(DataLoader):
             batches = self._holding_memory(super().__iter__())
             yield from copied_ahead(batches, self.device) if self.device.type == "cuda" else batches
         except (RuntimeError, *LOST) as error:
-            trouble = lost_worker(error) if self.num_workers else None
+            trouble = explain_lost_worker(error) if self.num_workers else None
             if trouble is None:
                 raise
             raise trouble from error

@@ -16,7 +16,7 @@ from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, r
 from vitlab.data.targets import classes_in
 from vitlab.errors import DataError
 from vitlab.invocation import typed
-from vitlab.machine import cache_folder
+from vitlab.machine import make_cache_folder
 
 
 class Shards:
@@ -72,7 +72,7 @@ class Shards:
         if isinstance(files, LocalFiles):
             path = Path(files.root, entry["index"])
         else:
-            folder = cache_folder("shards")
+            folder = make_cache_folder("shards")
             if folder is None:
                 raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME")
             path = folder / f"{entry['digest']}.safetensors"

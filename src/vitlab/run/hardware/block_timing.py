@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitlab.measurements import Seconds
-from vitlab.skeleton import skeleton
+from vitlab.skeleton import copy_without_values
 
 LIMIT = 3.0  # seconds that a trial may take
 ROUNDS = 11
@@ -40,7 +40,7 @@ def typical_block(model: nn.Module, *inputs: Any) -> Call | None:
     The tensors of `inputs` are on the device "meta", and nothing is computed. Returns None for a model that cannot be
     called there.
     """
-    hollow, counter = skeleton(model, "meta").train(), FlopCounterMode(display=False)
+    hollow, counter = copy_without_values(model, "meta").train(), FlopCounterMode(display=False)
     calls: dict[str, Call] = {}
 
     def keep(name: str) -> Any:

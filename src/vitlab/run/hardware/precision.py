@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from vitlab.errors import ConfigError
-from vitlab.measurements import Seconds, measured_once
+from vitlab.measurements import Seconds, measure_once
 from vitlab.run.hardware.block_timing import FEW, Call, Way, least_seconds, set_products, typical_block
 
 FLOAT32, BFLOAT16 = "32-true", "bf16-mixed"
@@ -62,7 +62,7 @@ def timed(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds | Non
     parameters = sum(parameter.numel() for parameter in call.module.parameters())
     named = ", ".join(f"{name} with products '{way.products or set_products(None)}'" for name, way in ways.items())
     subject = f"{described(call, batch_size)} of {parameters:,} parameters in {named}"
-    return measured_once(subject, list(ways), lambda: least_seconds(call, batch_size, ways))
+    return measure_once(subject, list(ways), lambda: least_seconds(call, batch_size, ways))
 
 
 def described(call: Call, batch_size: int) -> str:

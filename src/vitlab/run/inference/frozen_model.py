@@ -26,7 +26,7 @@ from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, joined
 from vitlab.machine import fastest_device
-from vitlab.out_of_memory import halved, refusing
+from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.building.autoconfig import look
 from vitlab.run.building.model import build_model, load_pretrained
 from vitlab.run.checks.preconditions import check_agreement, check_images
@@ -105,7 +105,7 @@ class FrozenModel:
         reduced = torch.autocast(self.device.type, torch.bfloat16) if is_bf16(cfg.precision) else nullcontext()
         quiet = not sys.stdout.isatty()
         told = track(batches, total=total, description=f"features of {split}", transient=True, disable=quiet)
-        with refusing(lambda: halved("batch_size", cfg.batch_size)), reduced:
+        with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), reduced:
             return joined(extract(self.model, told))
 
 

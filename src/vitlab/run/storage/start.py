@@ -25,7 +25,7 @@ from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, sav
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import told_by_first
 from vitlab.distributed.environment import other_rank, several_launched
-from vitlab.reports.run import result_of
+from vitlab.reports.run import read_result
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
 from vitlab.run.storage.newest_state import newest_state
 from vitlab.run.storage.provenance import versions
@@ -108,7 +108,7 @@ def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) ->
         found = own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
         if found is not None:
             take(found, break_lock=cfg.break_lock)
-            return Place(str(found), str(found), result_of(found) is not None)
+            return Place(str(found), str(found), read_result(found) is not None)
     elif cfg.resume is not None:
         folder = run_folder(cfg.resume).absolute()
         make(folder, False)  # a job of a sweep that has not begun yet has none
