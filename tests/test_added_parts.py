@@ -1,21 +1,27 @@
 """Parts that a user adds, each defined here as in a module of their own, registered as docs/architecture.md says."""
 
+import csv
 import json
+import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import FEW
+from PIL import Image
 from sklearn.metrics import roc_auc_score
 from tasks.test_multilabel import SMALL, task_of
 from torchmetrics.classification import MulticlassAUROC, MultilabelAUROC
 
+import vitlab
 from vitlab.config.build import allowed_targets
 from vitlab.loggers import RunLogger
 from vitlab.losses import evaluation_loss, kept_in_evaluation
 from vitlab.monitors import METRICS, Metric, better, format_metric
 from vitlab.tasks import Classification, MultilabelClassification
+from vitlab.tasks.predictions import COLUMNS
 
 # -- a metric: an entry in METRICS
 
@@ -145,3 +151,33 @@ def test_an_added_logger_is_built_closed_and_asked_for_its_upload(cli, monkeypat
     assert "train/loss" in SERVICE.sent[0][1]
     assert SERVICE.ended == [("vit_mu4_digits/run", 0, 0)]
     assert "upload     comet upload " in run.out
+
+
+# -- a column of predictions: a function in COLUMNS
+
+
+def entropy(probabilities):
+    """(B, K) -> (B,), in nats"""
+    return torch.special.entr(probabilities).sum(dim=1)
+
+
+def test_an_added_column_is_in_both_files_in_the_terminal_and_in_python(cli, monkeypatch):
+    monkeypatch.setitem(COLUMNS, "entropy", entropy)
+    options = [*FEW, "trainer.max_epochs=-1", "trainer.max_steps=2", "~callbacks.model_views"]
+    run = cli("train", *options, folder="run", pictures=True)
+    assert run.status == 0, run.err
+    scored = list(csv.DictReader((run.folder / "test_predictions.csv").read_text().splitlines()))
+    assert list(scored[0]) == ["index", "name", "true", "predicted", "probability", "loss", "entropy"]
+    assert all(0 < float(row["entropy"]) < math.log(10) for row in scored)
+    Path("new").mkdir()
+    for number in range(2):
+        Image.new("L", (8, 8), 100 * number).save(f"new/{number}.png")
+    said = cli("predict", "run=run", "images=new", "top_k=3", "output=said.csv")
+    assert said.status == 0, said.err
+    rows = list(csv.DictReader(Path("said.csv").read_text().splitlines()))
+    ranks = [f"{kind}_{rank}" for rank in (1, 2, 3) for kind in ("class", "probability")]
+    assert list(rows[0]) == ["image", *ranks, "entropy"]
+    assert f"entropy {float(rows[0]['entropy']):.4g}" in " ".join(said.out.split())
+    found = vitlab.load("run", device="cpu").predict("new", top_k=3)
+    for row, one in zip(rows, found, strict=True):
+        assert {key: str(value) for key, value in one.columns().items()} == {k: row[k] for k in (*ranks, "entropy")}

@@ -6,7 +6,7 @@ B images, C channels, H W image height and width, D features, h heads, T tokens 
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,25 +24,17 @@ from vitlab.models import encoder_of, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, load_pretrained
-from vitlab.run.inference.classification import best_names, classifier, names_for
+from vitlab.run.inference.classification import classifier, names_for
 from vitlab.run.inference.given_images import listed, pixels_of, prepared
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive, TextGeneration
+from vitlab.tasks.predictions import Prediction as Prediction
+from vitlab.tasks.predictions import rank_classes
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import attention_of
 
 Image: TypeAlias = str | Path | PillowImage.Image | np.ndarray | Tensor
 Images: TypeAlias = Image | Sequence[Image]
-
-
-class Prediction(NamedTuple):
-    """What a model says of an image: its most probable class, and `top`, the best classes with their probabilities, the
-    best first. `image` is the file, None for an image that came without one."""
-
-    image: Path | None
-    class_name: str
-    probability: float
-    top: tuple[tuple[str, float], ...]
 
 
 class Run:
@@ -125,9 +117,8 @@ class Run:
         if top_k < 1:
             raise ConfigError(f"top_k {top_k} is not at least 1")
         given, told = listed(images), classifier(self._task, names)
-        best = best_names(told.probabilities(self._computed(told, given, batch_size)), names, top_k)
         files = [image if isinstance(image, Path) else None for image in given]
-        return [Prediction(file, *top[0], top) for file, top in zip(files, best, strict=True)]
+        return list(rank_classes(told.probabilities(self._computed(told, given, batch_size)), names, top_k, files))
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:

@@ -16,6 +16,7 @@ from vitlab.data import TextDataModule
 from vitlab.data.targets import SeveralClasses, Texts
 from vitlab.distributed.gathering import gathered
 from vitlab.ranges import Count
+from vitlab.tasks.predictions import COLUMNS, DIGITS, further_columns
 
 
 class EvaluationReport(Callback):
@@ -43,8 +44,10 @@ class EvaluationReport(Callback):
         if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
         logits, loss = outputs["predictions"]
-        columns = kind_of(trainer).columns(batch.target, pl_module.probabilities(logits))
-        self.rows.append(torch.column_stack([batch.index.float(), loss.float(), columns]))  # stays on the device
+        kind, probabilities = kind_of(trainer), pl_module.probabilities(logits)
+        further = further_columns(probabilities).values() if kind.has_classes else ()
+        columns = [batch.index.float(), loss.float(), *further, kind.columns(batch.target, probabilities)]
+        self.rows.append(torch.column_stack(columns))  # stays on the device
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         parts = gathered([rows.cpu().numpy() for rows in self.rows])
@@ -52,16 +55,19 @@ class EvaluationReport(Callback):
             return
         table = np.concatenate(parts)
         table = table[table[:, 0].argsort()]
-        index, loss, labels = table[:, 0].astype(int), table[:, 1], table[:, 2:]
+        further = list(COLUMNS) if kind_of(trainer).has_classes else []
+        index, loss, more, labels = np.split(table, [1, 2, 2 + len(further)], axis=1)
+        index, loss = index[:, 0].astype(int), loss[:, 0]
         assert len(np.unique(index)) == len(index), "a test sample was scored twice"
         datamodule, kind = trainer.datamodule, kind_of(trainer)
         names, name = datamodule.class_names, datamodule.test_split
         split = datamodule.splits[name]
         asked = [[question] if (question := split.asked(i)) else [] for i in index.tolist()]
-        heads = ["index", "name", *(["question"] if any(asked) else []), *kind.heads(names), "loss"]
+        heads = ["index", "name", *(["question"] if any(asked) else []), *kind.heads(names), "loss", *further]
+        numbers = [[round(float(value), DIGITS) for value in row] for row in np.column_stack([loss, more])]
         rows = [
-            [int(i), split.name(int(i)), *question, *kind.words(row, names), round(float(value), 6)]
-            for i, question, row, value in zip(index, asked, labels, loss, strict=True)
+            [int(i), split.name(int(i)), *question, *kind.words(row, names), *own]
+            for i, question, row, own in zip(index, asked, labels, numbers, strict=True)
         ]
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)

@@ -27,7 +27,8 @@ NAMED = 3  # classes above a picture
 class LabelTable:
     """One kind of labels, as functions: of a batch's target and probabilities (B, K) the columns of its rows; of the
     class names the heads of those columns in a file, and of a row what stands there and above a picture; of all rows
-    which of K classes samples have and are said to have (or one text), the figure of the whole split, and its name."""
+    which of K classes samples have and are said to have (or one text), the figure of the whole split, and its name;
+    and whether the probabilities are those of classes."""
 
     columns: Callable[[Any, Tensor], Tensor]
     heads: Callable[[list[str]], list[str]]
@@ -36,6 +37,7 @@ class LabelTable:
     answers: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
     figure: Callable[[np.ndarray, list[str], str], Figure]
     figure_name: str
+    has_classes: bool = True
 
 
 # -- one class
@@ -147,7 +149,7 @@ def text_table(vocabulary: Vocabulary) -> LabelTable:
         return bar_figure(shares, [f"{length} character{'' if length == 1 else 's'}" for length in every], heading)
 
     heads = ["true", "written", "probability"]
-    return LabelTable(columns, lambda names: heads, words, title, answers, figure, "right_by_length")
+    return LabelTable(columns, lambda names: heads, words, title, answers, figure, "right_by_length", has_classes=False)
 
 
 ONE_CLASS = LabelTable(

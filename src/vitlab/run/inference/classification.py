@@ -1,20 +1,15 @@
 """Tell images apart by a finished run: by the classes it has learned, or by any names where it compares images with
 texts.
-
-B batch, K classes
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vitlab.errors import ConfigError
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive
-
-Best = tuple[tuple[str, float], ...]
 
 
 def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
@@ -51,10 +46,3 @@ def classifier(task: Any, names: Sequence[str]) -> Any:
             raise ConfigError(f"labels={list(names)}: the model reads {told}; give another name")
     with torch.no_grad():
         return task.zero_shot(names)
-
-
-def best_names(probabilities: Tensor, names: Sequence[str], top_k: int) -> list[Best]:
-    """Give the `top_k` most probable names of each image with their probabilities, the best first. (B, K) -> B"""
-    values, places = probabilities.topk(min(top_k, len(names)), dim=1)
-    both = zip(values.tolist(), places.tolist(), strict=True)
-    return [tuple((names[place], value) for value, place in zip(*row, strict=True)) for row in both]
