@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-all test-exhaustive lint format docs notebooks sweep evaluate lock clean
+.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -32,6 +32,10 @@ check: setup ## would it train, and what would it cost: make check ARGS="model=v
 
 test: setup ## every test but the slow ones (a few minutes)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not exhaustive" $(ARGS)
+
+test-room: setup ## the fast tests of one room after an edit, in seconds: make test-room ROOM=layers
+	@test -d "tests/$(ROOM)" -a -n "$(ROOM)" || { echo "no tests/$(ROOM); ROOM= is a folder of src/vitlab, as layers or data/images"; exit 2; }
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not gpu and not exhaustive" tests/$(ROOM) $(ARGS)
 
 test-all: setup ## every test, with coverage of src/
 	$(BIN)/coverage erase

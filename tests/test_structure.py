@@ -237,6 +237,57 @@ def test_a_docstring_begins_as_a_colleague_would():
     assert found == []
 
 
+# Words of drafts, each with the plain one. A phrase may be broken over lines; case counts only for names.
+PLAIN_WORDS = {
+    r"(?:goes|going|gone) on from": "resumes from",
+    r"gone on with": "resumed",
+    r"there is none of": "unknown",
+    r"looked at alone": "only … is inspected",
+    r"told of the other kind": "given the wrong kind of input",
+    r"leads? nowhere": "cannot be resolved",
+    r"is no name of": "is not a valid name",
+    r"never lay so": "never used this layout",
+    r"what of (?:it|them)\b": "the part that",
+    r"as they are to meet": "with positions applied",
+    r"these alone": "restricts",
+    r"has written so": "corrupted",
+    r"\bof one that is\b": "for models that",
+    r"told[ _]apart": "distinguished",
+    r"what there is of": "the available",
+    r"as it is told": "as configured",
+    r"changed_writing": "generation_options",
+    r"nursery": "fork server",
+    r"\bwork_off\b": "run_jobs",
+    r"\bUnscaled\b": "CancelScaling",
+    r"\bNoTurn\b": "NoRotary",
+    r"\bKeptMemory\b": "CachedMemory",
+    r"\bclass (?:Whole|Growing)\b": "NoCache, KVCache",
+    r"def (?:looking|demand|told|shown|given|named)\(": "a verb and its object",
+}
+PROSE_ALONE = {r"\bthat of\b": "repeat the noun", r"\bthose of\b": "repeat the noun", r"\bborn\b": "ready"}
+
+
+def texts_of(*patterns):
+    root = SRC.parent
+    return {path.relative_to(root): path.read_text(encoding="utf-8") for p in patterns for path in root.glob(p)}
+
+
+def places_of(phrases, texts):
+    """Places of the texts in which one of the phrases stands, each with what to say instead."""
+    for phrase, instead in phrases.items():
+        wanted = re.compile(phrase.replace(" ", r"\s+(?:#\s*)?"))
+        for path, text in texts.items():
+            lines = [text.count("\n", 0, found.start()) + 1 for found in wanted.finditer(text)]
+            yield from (f"{path}:{line}: {phrase}; say: {instead}" for line in lines)
+
+
+PAGES = ("docs/*.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "conf/**/*.yaml", "experiments/**/*.yaml")
+
+
+def test_pages_and_configs_use_plain_words():
+    assert list(places_of(PLAIN_WORDS | PROSE_ALONE, texts_of(*PAGES))) == []
+
+
 # -- the entries
 
 
