@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
 from vitlab.run.hardware.precision import plain_float32_products, speed_up_float32_products
 

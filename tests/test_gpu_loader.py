@@ -7,7 +7,7 @@ import torch
 from conftest import BARE, chosen
 from torch.utils.data import Dataset
 
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading.loader import Loader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]

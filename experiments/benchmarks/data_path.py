@@ -38,7 +38,7 @@ from torchvision.transforms import v2
 from vitlab.config.build import build
 from vitlab.config.home import CONF
 from vitlab.data.images import decoding
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.sources.folder import EXTENSIONS
 from vitlab.machine import cpu_capabilities, keep_freed_memory
 

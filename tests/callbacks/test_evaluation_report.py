@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 
 from vitlab.callbacks import EvaluationReport
-from vitlab.data.batches.batch import Batch, View
-from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.batches.batch import Batch, Sample, View
 from vitlab.data.targets import OneClass, multi_hot
 
 NAMES = ["ant", "bee", "cat"]

@@ -6,8 +6,8 @@ import torch
 
 from vitlab.callbacks import ReconstructionPicture
 from vitlab.callbacks.reconstruction_picture import triples
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.batches.preprocessing import Preprocessing
-from vitlab.data.batches.raw_batch import RawBatch
 
 
 def test_hidden_patches_are_gray_and_the_rest_is_the_image():

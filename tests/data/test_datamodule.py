@@ -25,9 +25,9 @@ from vitlab.data import (
     TokenBudget,
     WholeImage,
 )
+from vitlab.data.batches.batch import RawBatch, Unreadable
 from vitlab.data.batches.batch_size import divide_batch
-from vitlab.data.batches.raw_batch import RawBatch, Unreadable
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError, DataError
@@ -446,7 +446,7 @@ def test_images_of_different_sizes_are_finished_as_each_is_alone(split):
     images = {index: module.splits[split][0, index].image for index in range(len(module.splits[split]))}
     for batch in loader:
         done, grid = finished(module, batch), batch.view.grid
-        assert batch.view.patches.dtype == torch.uint8
+        assert batch.view.inputs.dtype == torch.uint8
         assert done.view.grid is grid
         assert done.view.inputs.shape == (len(batch.target), max(h * w for h, w in grid.grids), 48)
         assert grid.mask.sum(dim=1).tolist() == [h * w for h, w in grid.grids]

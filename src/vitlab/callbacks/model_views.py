@@ -8,8 +8,8 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.figures import save_figure
-from vitlab.data.batches.raw_batch import Sample
-from vitlab.data.order.key import Key
+from vitlab.data.batches.batch import Sample
+from vitlab.data.order.sampler import Key
 from vitlab.models import encoder_of
 from vitlab.ranges import Count
 from vitlab.tasks.supervised import Supervised

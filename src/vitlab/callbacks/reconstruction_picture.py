@@ -12,8 +12,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.data.batches.batch import Batch
-from vitlab.data.batches.raw_batch import Sample, collate
+from vitlab.data.batches.batch import Batch, Sample, collate
 from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
 from vitlab.ranges import Count

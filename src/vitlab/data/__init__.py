@@ -1,15 +1,20 @@
-"""Patched image data. The path of a sample, room by room:
+"""Images and texts as batches for the trainer.
 
-sources/    where images and targets come from
-targets/    what images are labelled with: a class, several, a text, another model's output, nothing
-pools/      what there is of each split; cache/ the same, decoded or made smaller once
-order/      which sample comes at which step
-images/     from its bytes to pixels, a crop and its augmentation, in uint8
-loading/    a split as a data set, worker processes; shards/ what they read where there are millions of files
-batches/    what a worker hands over, and on the device: normalise, mix, cut into patches
+The path of a training batch:
 
-image_datamodule.py is Lightning's view of it, text_datamodule.py that of texts; delivery.py brings batches to a
-device, checks.py says what cannot be.
+1. `image_datamodule.py`: `train_dataloader` puts the order, the split and the workers together
+2. `delivery.py`: `loader` prepares worker processes, which write into shared memory, or none
+3. `order/sampler.py`: `__iter__` of `TrainingOrder` yields the keys of each micro-batch, a function of (seed, step)
+4. `loading/dataset.py`: `__getitems__` of `ImageSplit` reads, crops and augments the images of a batch
+5. `images/decoding.py`: `opened` reads an image's header, `pixels` decodes it
+6. `images/random_crop.py`: `__call__` draws the boxes of a batch from counted random numbers
+7. `images/resampling.py`: `resampled` resizes a box of an image
+8. `batches/batch.py`: `collate` stacks them to a `RawBatch`, which is copied to the device
+9. `batches/preprocessing.py`: `finished` turns it into the `Batch` that the model takes: normalised, cut into patches
+
+Before that come `sources/`, `generated/` and `shards/`, where images and targets lie, `targets/`, what images are
+labelled with, `pools/`, what there is of each split, and `cache/`, the same decoded or made smaller once.
+`text_datamodule.py` does the same for texts without images.
 """
 
 from vitlab.data.batches.mixing import Mixing

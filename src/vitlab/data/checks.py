@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.batches.batch import Sample
 from vitlab.data.images.images import Images
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.pool import Pool

@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 
-from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.batches.batch import Sample
 from vitlab.data.images.moments import mean_and_std, moments_of
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.parallel import cut, in_order
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.errors import DataError
 
 MOST, AT_ONCE = 5000, 64  # images that are measured, evenly spaced

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from vitlab.data.batches.batch import Batch
+from vitlab.data.batches.batch import Batch, RawBatch
 from vitlab.data.batches.mixing import Mixing
 from vitlab.data.batches.preprocessing import Preprocessing
-from vitlab.data.batches.raw_batch import RawBatch
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache, CropBatch, DeviceImages
 from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets

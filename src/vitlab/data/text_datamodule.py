@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitlab.data.batches.batch import Batch, TextView
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import Batch, RawBatch, TextView
 from vitlab.data.checks import check_targets
 from vitlab.data.datamodule import DataModule
+from vitlab.data.loading.dataset import Split
 from vitlab.data.loading.loader import Loader
-from vitlab.data.loading.split import Split
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
+from vitlab.data.order.sampler import EvaluationOrder, Key, TrainingOrder
 from vitlab.data.pools.pool import TextPool
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import TextBatch, Texts

@@ -17,10 +17,9 @@ from vitlab.callbacks.figures import image_grid, write_figure
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
-from vitlab.data.batches.batch import Batch
-from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.batches.batch import Batch, Sample
 from vitlab.data.images.resampling import as_tensor
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.errors import ConfigError
 from vitlab.run.building.autoconfig import look
 from vitlab.run.building.parts import build_datamodule

@@ -18,7 +18,7 @@ from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.build import build
 from vitlab.config.found import with_found
 from vitlab.config.job import Job
-from vitlab.data.batches.raw_batch import Sample
+from vitlab.data.batches.batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
 from vitlab.data.glance import GRAY
 from vitlab.data.images.decoding import MODES
@@ -26,7 +26,7 @@ from vitlab.data.images.moments import mean_and_std
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import workers_for
 from vitlab.data.loading.parallel import cut, in_order
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
 from vitlab.run.building.autoconfig import look

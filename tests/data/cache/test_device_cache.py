@@ -10,11 +10,10 @@ from stand_in import datamodule_of, stand_in
 from torchvision.transforms import v2
 
 from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError

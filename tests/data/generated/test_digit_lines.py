@@ -7,7 +7,7 @@ from vitlab.data import DigitLines, Digits, DigitSums
 from vitlab.data.generated.digit_lines import line_of
 from vitlab.data.images.native_shape import LineCrop
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.splits import divide
 
 

@@ -6,7 +6,7 @@ from test_digit_lines import split_of
 
 from vitlab.data import Digits, Scenes, Synthetic
 from vitlab.data.generated.scenes import compositions, filled
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError, DataError

@@ -16,8 +16,7 @@ from vitlab.data.images.augmentation import GaussianBlur, RandomErasing, check_a
 from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import as_it_is
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError

@@ -15,7 +15,7 @@ from torchvision.transforms.v2 import functional as F
 
 from vitlab.data import CenterCrop, LineCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.loading.dataset import ImageSplit, evaluated_image
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
 from vitlab.seeding import counted_numbers

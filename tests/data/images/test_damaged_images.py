@@ -17,10 +17,10 @@ from pictures import stored
 from PIL import Image, ImageOps
 
 from vitlab.data import RandomResizedCrop, TokenBudget
-from vitlab.data.batches.raw_batch import Sample, Unreadable, collate
+from vitlab.data.batches.batch import Sample, Unreadable, collate
 from vitlab.data.images import decoding
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import Pool
 
 SECONDS = 5  # for one reading of a file

@@ -9,12 +9,11 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from vitlab.data import RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.raw_batch import Sample, Unreadable, collate
+from vitlab.data.batches.batch import Sample, Unreadable, collate
 from vitlab.data.images import decoding
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vitlab.config.command import as_refusal
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
 from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, batches_ahead, workers_for
 from vitlab.errors import ConfigError, DataError, StorageError

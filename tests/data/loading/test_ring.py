@@ -9,8 +9,7 @@ from vitlab.data import ShiftedCrop, TokenBudget
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader
 from vitlab.data.loading.ring import BatchesInRing
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import TrainingOrder
+from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
@@ -79,6 +78,6 @@ def test_images_of_different_sizes(tmp_path):
     order, batches = loader(split, 2, 4 * 16 * 48)
     for batch, keys in zip(batches, order, strict=True):
         right = split.__getitems__([Key(*key) for key in keys])
-        assert torch.equal(batch.view.patches, right.view.patches)
+        assert torch.equal(batch.view.inputs, right.view.inputs)
         assert batch.view.grid.grids == right.view.grid.grids
         assert torch.equal(batch.view.grid.mask, right.view.grid.mask)

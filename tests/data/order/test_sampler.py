@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from vitlab.data.order.key import Key
-from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder, class_shares
+from vitlab.data.order.sampler import EvaluationOrder, Key, TrainingOrder, class_shares
 
 
 class Sharing(NamedTuple):

@@ -14,7 +14,7 @@ from conftest import SRC, TINY, refuses, vit_options
 from two_processes import ENTRY, TWO
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.raw_batch import Sample, Unreadable
+from vitlab.data.batches.batch import Sample, Unreadable
 from vitlab.distributed import agreement
 from vitlab.measurements import FILE
 from vitlab.models import VisionTransformer, small_resnet

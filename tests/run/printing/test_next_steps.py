@@ -15,7 +15,7 @@ from reading import ASKED, READER, SIZES, TOWERS, WRITER, write_numbers
 from vitlab.config.home import CONF
 from vitlab.config.stated import changed_values, encoder_of
 from vitlab.data.duplicates import Overlap
-from vitlab.data.loading.split import Split
+from vitlab.data.loading.dataset import Split
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
 from vitlab.run.printing.hints import sentence

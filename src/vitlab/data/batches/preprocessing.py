@@ -6,9 +6,8 @@ B batch, C channels, H W image height and width, P patch_size, N patches
 import torch
 from torch import Tensor, nn
 
-from vitlab.data.batches.batch import Batch, View
+from vitlab.data.batches.batch import Batch, RawBatch, View
 from vitlab.data.batches.mixing import Mixing
-from vitlab.data.batches.raw_batch import MixedPatches, RawBatch
 from vitlab.layers import Grid, patchify
 
 
@@ -37,9 +36,9 @@ class Preprocessing(nn.Module):
         self.to(batch.index.device)
         return Batch(tuple(self.finished_view(view) for view in batch.views), batch.target, batch.index)
 
-    def finished_view(self, view: Tensor | MixedPatches) -> View:
-        if isinstance(view, MixedPatches):
-            return View(self.normalize_patches(view.patches), view.grid)
+    def finished_view(self, view: Tensor | View) -> View:
+        if isinstance(view, View):
+            return View(self.normalize_patches(view.inputs), view.grid)
         inputs, grid = self.cut(view)
         normalize = self.normalize if grid is None else self.normalize_patches
         return View(normalize(inputs), grid)

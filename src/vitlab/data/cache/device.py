@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from vitlab.data.batches.raw_batch import RawBatch, Unreadable, on_device
+from vitlab.data.batches.batch import RawBatch, Unreadable, on_device
 from vitlab.data.images.crop import Crops, whole
 from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import Pool
 from vitlab.errors import ConfigError
 from vitlab.out_of_memory import refuse_out_of_memory

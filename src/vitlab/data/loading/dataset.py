@@ -10,20 +10,47 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.data.batches.raw_batch import RawBatch, Sample, Unreadable, collate
+from vitlab.data.batches.batch import RawBatch, Sample, Unreadable, collate
 from vitlab.data.images.crop import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, opened
 from vitlab.data.images.images import Transform
 from vitlab.data.images.resampling import as_image, resampled
-from vitlab.data.loading.split import Split
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
+from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.targets import Targets
 from vitlab.errors import DataError
 from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
 
 Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
+
+
+class Split(Dataset):
+    """The samples `indices` (n,) of a pool."""
+
+    def __init__(self, pool: Pool, indices: np.ndarray):
+        self.pool, self.indices = pool, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def targets(self) -> Targets:
+        return self.pool.targets[self.indices]
+
+    def words(self, index: int, class_names: Sequence[str]) -> str:
+        """Say what a sample is labelled with."""
+        return self.pool.targets.words(int(self.indices[index]), class_names)
+
+    def asked(self, index: int) -> str:
+        """Give the question about a sample; "": there is none."""
+        return self.pool.targets.asked(int(self.indices[index]))
+
+    def name(self, index: int) -> str:
+        return readable(self.pool.name(int(self.indices[index])))
 
 
 class ImageSplit(Split):

@@ -10,7 +10,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitlab.data.batches.raw_batch import on_device
+from vitlab.data.batches.batch import on_device
 from vitlab.data.loading.cores import share_of_cores
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from vitlab.data.batches.raw_batch import RawBatch
+from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import SLOTS_IN_USE
-from vitlab.data.order.key import Key
+from vitlab.data.order.sampler import Key
 
 
 class BatchesInRing(Dataset):

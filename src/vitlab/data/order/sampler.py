@@ -4,13 +4,23 @@ n samples of a split, B global batch, K classes
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from vitlab.data.order.key import Key
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Share
 from vitlab.seeding import counted_seed
+
+
+class Key(NamedTuple):
+    """All that the augmentation of a sample depends on, besides the seed. `view` numbers the repetitions of an image in
+    one epoch; `image_size` is the size of the crop, 0: the crop's own."""
+
+    epoch: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a key has no use for
+    view: int = 0
+    image_size: int = 0
 
 
 class Order:

@@ -20,8 +20,8 @@ from vitlab.config.found import OPEN
 from vitlab.config.nodes import merged
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.data import DataModule
-from vitlab.data.batches.raw_batch import Sample
-from vitlab.data.order.key import Key
+from vitlab.data.batches.batch import Sample
+from vitlab.data.order.sampler import Key
 from vitlab.distributed.agreement import agreed
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.launcher import Launcher

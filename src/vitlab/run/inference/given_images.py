@@ -13,8 +13,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from vitlab.data import ImageDataModule
-from vitlab.data.batches.batch import View
-from vitlab.data.batches.raw_batch import Sample, collate
+from vitlab.data.batches.batch import Sample, View, collate
 from vitlab.data.images.decoding import DAMAGE, MODES, in_mode
 from vitlab.data.loading.dataset import evaluated_image
 from vitlab.data.pools.file_content import content
