@@ -18,7 +18,7 @@ from vitlab.config.build import build
 from vitlab.config.found import with_found
 from vitlab.config.stored_config import from_saved, portable
 from vitlab.data import Digits
-from vitlab.data.colours import measured_colours
+from vitlab.data.colours import measure_colours
 from vitlab.data.images.moments import mean_and_std, moments_of
 
 FOLDER = ["data=folder", "data.source.root=images", "data.source.index_root=index", "data.image_size=16"]
@@ -69,7 +69,7 @@ def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monk
     def never(*args):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("vitlab.data.image_datamodule.measured_colours", never)
+    monkeypatch.setattr("vitlab.data.image_datamodule.measure_colours", never)
     run = cli("train", "resume=run", "trainer.max_steps=5")
     assert run.status == 0, run.err
     assert yaml.safe_load(Path("run/config.yaml").read_text())["found"] == before
@@ -96,7 +96,7 @@ def test_one_of_mean_and_std_is_refused(cli, images):
     assert "data.mean and data.std go together" in run.err
 
 
-def test_measured_colours_are_those_of_the_pixels():
+def test_measure_colours_are_those_of_the_pixels():
     random = np.random.RandomState(0)
     from vitlab.data import WholeImage
     from vitlab.data.loading.dataset import ImageSplit
@@ -116,7 +116,7 @@ def test_measured_colours_are_those_of_the_pixels():
     )
     expected = [(pixels / 255).mean(axis=(0, 1, 2)), (pixels / 255).std(axis=(0, 1, 2))]
     for workers in (0, 1):
-        np.testing.assert_allclose(measured_colours(split, workers), expected, atol=1e-4)
+        np.testing.assert_allclose(measure_colours(split, workers), expected, atol=1e-4)
     one = split[0, 0].image
     np.testing.assert_allclose(mean_and_std(moments_of(one))[0], one.double().mean(dim=(1, 2)) / 255)
 

@@ -14,7 +14,7 @@ from vitlab.errors import DataError
 MOST, AT_ONCE = 5000, 64  # images that are measured, evenly spaced
 
 
-def measured_colours(split: ImageSplit, num_workers: int) -> tuple[list[float], list[float]]:
+def measure_colours(split: ImageSplit, num_workers: int) -> tuple[list[float], list[float]]:
     """Measure mean and standard deviation of each channel, of values in [0, 1], over at most `MOST` images of a split
     as it crops them, rounded to 4 digits. Raises DataError where no image can be read."""
     places = np.unique(np.linspace(0, len(split) - 1, MOST).round().astype(int))

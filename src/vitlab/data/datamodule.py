@@ -1,7 +1,8 @@
-"""What data of every kind have in common, as Lightning sees them: splits, an order that counts, a trainer's batches."""
+"""What data modules of images and of texts share: splits, a counted order, a trainer's batches."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
 
 import pytorch_lightning as pl
 
@@ -13,48 +14,41 @@ from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Targets, Texts
 from vitlab.errors import ConfigError
+from vitlab.ranges import Count, Seed
 from vitlab.vocabulary import Vocabulary
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DataModule(pl.LightningDataModule):
-    """What data of every kind has in common: splits, a trainer whose batches they are cut into, and an order that
-    counts. A kind opens its splits in `setup`, which gives `found` its values, and loads and finishes their batches.
-    """
+    """A source, divided into splits, whose samples come in a counted order as the batches of a trainer. A subclass
+    opens the splits in `setup`, adds to `found` what null in the config was resolved to, and loads and finishes
+    batches."""
 
+    things: ClassVar[str]  # what a sample is called in messages
     source: Any
-    images: Any
-    things: str  # what a sample is, for its user
-    splits: Mapping[str, Any]
-    training: Any  # the training split, as it is read
-    input_vocabulary: Vocabulary | None = None  # set where texts are read
+    global_batch_size: Count
+    device_batch_size: Count | None
+    seed: Seed
+    found: dict[str, Any] = field(default_factory=dict)
+    images: Any = field(init=False)
+    splits: Mapping[str, Any] = field(init=False, default_factory=dict)
+    training: Any = field(init=False)  # the training split, as training reads it
 
-    def __init__(
-        self,
-        *,
-        global_batch_size: int,
-        device_batch_size: int | None,
-        seed: int,
-        found: Mapping[str, Any] | None = None,
-    ):
+    def __post_init__(self) -> None:
         super().__init__()
-        self.global_batch_size = global_batch_size
-        self.device_batch_size = device_batch_size
-        self.seed = seed
-        self.num_steps = 0  # optimizer steps of the whole run, known from `plan` on
-        self.splits = {}
+        self.found = dict(self.found)
+        self.num_steps = 0  # optimizer steps of the whole run, set by `plan`
         self.fingerprint = ""
-        self.found: dict[str, Any] = dict(found or {})  # what null and auto have come to mean
         self.test_split = "test"
-        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # why, by place in the split
+        self.skipped: dict[str, dict[int, str]] = {split: {} for split in SPLITS}  # reasons, by place in the split
 
     # -- the trainer
 
     def attach(self, trainer: pl.Trainer, at_most: int | None = None, test_split: str = "test") -> int:
-        """Take rank, number of ranks and step from a trainer, and cut its steps into micro-batches of up to `at_most`
-        samples.
+        """Return how many samples a device takes at once, up to `at_most`, and set the trainer's accumulation.
 
-        `test_split` is what trainer.test scores. Returns the samples that a device takes at once. Raises ConfigError
-        for a batch that does not divide.
+        Rank, number of ranks and step come from this trainer from now on; `test_split` is what trainer.test scores.
+        Raises ConfigError for a batch that does not divide.
         """
         self.trainer, self.test_split = trainer, test_split
         if at_most is not None:
@@ -80,18 +74,23 @@ class DataModule(pl.LightningDataModule):
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Give the tokens that texts are written in; None where targets are no texts."""
+        """Return the vocabulary of the texts to be written; None where targets are not texts."""
         return self.targets.vocabulary if isinstance(self.targets, Texts) else None
 
+    @property
+    def input_vocabulary(self) -> Vocabulary | None:
+        """Return the vocabulary of the texts to be read; None where images are read."""
+        return None
+
     def vocabularies(self) -> dict[str, dict[str, Any] | None]:
-        """Give what texts are written in, and read in, as a checkpoint keeps it."""
+        """Return both vocabularies in the form that a checkpoint stores."""
         both = {"vocabulary": self.vocabulary, "input_vocabulary": self.input_vocabulary}
         return {key: None if vocabulary is None else vocabulary.state() for key, vocabulary in both.items()}
 
     @property
     def targets(self) -> Targets:
-        """Give what the training samples are labelled with."""
-        return self.splits["train"].targets
+        """Return the targets of the training samples."""
+        return cast(Targets, self.splits["train"].targets)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -104,11 +103,11 @@ class DataModule(pl.LightningDataModule):
         batches = self.steps_per_epoch * trainer.accumulate_grad_batches
         limit = trainer.limit_train_batches
         batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-        return -(-batches // trainer.accumulate_grad_batches)
+        return cast(int, -(-batches // trainer.accumulate_grad_batches))
 
     @property
     def num_image_sizes(self) -> int:
-        """Count the sizes that samples have in a training, one after the other."""
+        """Count the image sizes of a training run, one after the other."""
         return 1
 
     def _find_tokens(
@@ -117,8 +116,8 @@ class DataModule(pl.LightningDataModule):
         vocabulary: Vocabulary | None,
         keys: tuple[str, str] = ("vocab_size", "max_length"),
     ) -> None:
-        """Count the tokens of a vocabulary and of the longest text, by these `keys` of `data`, where the config leaves
-        them open."""
+        """Put the size of a vocabulary and the length of the longest text into `found`, under those `keys` of `data`
+        that are null."""
         if vocabulary is not None:
             given = {key: getattr(self, key) for key in keys}
             counted = zip(keys, (len(vocabulary), longest_text(texts, given[keys[1]], f"data.{keys[1]}")), strict=True)
@@ -144,7 +143,7 @@ class DataModule(pl.LightningDataModule):
         return self.evaluation_loader(self.test_split)
 
     def training_order(self, **more: Any) -> tuple[TrainingOrder, int]:
-        """Give the order from the trainer's step on, and the samples that a device takes at once."""
+        """Return the order from the trainer's step on, and how many samples a device takes at once."""
         trainer = self._trainer()
         size, accumulation = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = TrainingOrder(
@@ -160,7 +159,7 @@ class DataModule(pl.LightningDataModule):
         return order, size
 
     def evaluation_order(self, split: str) -> tuple[EvaluationOrder, int]:
-        """Give an order of every sample of a split once, and how many a device takes at once."""
+        """Return an order of every sample of a split once, and how many samples a device takes at once."""
         trainer = self._trainer()
         size, _ = divide_batch(self.global_batch_size, self.device_batch_size, trainer.world_size)
         order = EvaluationOrder(
@@ -199,4 +198,4 @@ def planned_steps(trainer: Any, steps_per_epoch: int) -> int:
         raise ConfigError(
             f"a run of {steps} steps trains nothing; set trainer.max_epochs or trainer.max_steps to at least 1"
         )
-    return steps
+    return cast(int, steps)

@@ -1,6 +1,7 @@
-"""Bring the batches of a split to a device: from worker processes, through a ring, or from what the device holds."""
+"""Bring the batches of a split to a device: from worker processes through a ring, or cut from images on the device."""
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,26 +19,28 @@ MOST_WORKERS, WORKERS_PER_CORE = 256, 16  # the larger holds: a run may have bee
 ON_BAD_IMAGE = ("error", "skip")
 
 
+@dataclass(kw_only=True)
 class Loading:
     """`num_workers` processes read, and each keeps `prefetch_batches` ready; None: chosen to suit the machine. A worker
     that is silent for `stall_timeout` seconds counts as stuck; 0: never. `on_bad_image`: "error" raises DataError for a
     file that cannot be read, "skip" leaves it out and counts it. Raises ConfigError for values out of range."""
 
-    def __init__(
-        self, *, num_workers: Natural | None, prefetch_batches: Count | None, stall_timeout: Unsigned, on_bad_image: str
-    ):
+    num_workers: Natural | None
+    prefetch_batches: Count | None
+    stall_timeout: Unsigned
+    on_bad_image: str
+
+    def __post_init__(self) -> None:
         most = max(MOST_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1))
-        if num_workers is not None and num_workers > most:
+        if self.num_workers is not None and self.num_workers > most:
             raise ConfigError(
-                f"data.loading.num_workers {num_workers} is not a number of processes from 0 to {most}; null: one for "
-                "each core"
+                f"data.loading.num_workers {self.num_workers} is not a number of processes from 0 to {most}; null: one "
+                "for each core"
             )
-        if on_bad_image not in ON_BAD_IMAGE:
-            raise ConfigError(f"data.loading.on_bad_image '{on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
-        self.num_workers = num_workers
-        self.prefetch_batches = prefetch_batches
-        self.stall_timeout = stall_timeout
-        self.on_bad_image = on_bad_image
+        if self.on_bad_image not in ON_BAD_IMAGE:
+            raise ConfigError(
+                f"data.loading.on_bad_image '{self.on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}"
+            )
 
     def loader(
         self,
@@ -50,14 +53,14 @@ class Loading:
         from_device: bool = False,
         in_this_process: bool = False,
     ) -> Loader:
-        """Load the batches of a split in this order, for one of `processes` on this machine; cut them out on the device
-        where `from_device` is true."""
+        """Load the batches of a split in this order, for one of `processes` on this machine; with `from_device`, they
+        are cut out of images on the device."""
         workers = 0 if in_this_process else workers_for(self.num_workers, processes)
         if from_device and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
             split, workers = CropsOnly.of(split), 0
         batch_bytes = batch_size * split.in_chans * sum(crop.image_size**2 for crop in split.crop.views())
         ready, fits = batches_ahead(self.prefetch_batches, workers, processes, batch_bytes)
-        dataset: Dataset = split
+        dataset: Dataset[Any] = split
         if workers and fits:
             dataset = BatchesInRing(split, num_workers=workers, ready=ready, batch_bytes=batch_bytes)
         return Loader(
@@ -69,5 +72,5 @@ class Loading:
         skipped."""
         if batch.unreadable and self.on_bad_image == "error":
             raise DataError(
-                f"cannot read {batch.unreadable[0]}; mend or remove the file, or set data.loading.on_bad_image=skip"
+                f"cannot read {batch.unreadable[0]}; repair or remove the file, or set data.loading.on_bad_image=skip"
             )

@@ -3,7 +3,7 @@
 B batch, C channels, H W image height and width, P patch_size, N patches, K classes
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache, CropBatch, DeviceImages
 from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets
-from vitlab.data.colours import measured_colours
+from vitlab.data.colours import measure_colours
 from vitlab.data.datamodule import DataModule
 from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import check_augmentation
@@ -27,12 +27,13 @@ from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import Answers, Classes
 from vitlab.errors import ConfigError, DataError
-from vitlab.ranges import Count, Length, Pixels, Positive, Real, Seed, VocabSize
+from vitlab.ranges import Count, Length, Pixels, Positive, Real, VocabSize
 from vitlab.seeding import counted_seed
 
 WorkerBatch = RawBatch | CropBatch
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImageDataModule(DataModule):
     """Patched batches of the splits train, val and test.
 
@@ -40,72 +41,51 @@ class ImageDataModule(DataModule):
     patches, or left as images when `patch_size` is null. The order and the augmentation of training samples are
     functions of (seed, epoch, index), mixing of (seed, step, micro-batch, rank). Evaluation scores every sample once.
 
-    `images`, `split`, `order`, `loading` and `cache` say what their rooms do; `augmentation` comes after the transform
-    of `images`; `resolution` changes the size that training crops have, by step. `found` is what was found of the data
-    before, by the keys of the config. Files that cannot be read and are left out stand in
-    `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    `images`, `split`, `order`, `loading` and `cache` are the options of their rooms; `augmentation` comes after the
+    transform of `images`; `resolution` changes the size of training crops by step. `found` holds what was found in the
+    data before, by the keys of the config. Unreadable files that are left out are listed in `skipped`. Raises
+    ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
     things = "images"
+    source: Source
+    image_size: Pixels
+    in_chans: Count
+    num_classes: Count | None
+    mean: list[Real] | None
+    std: list[Positive] | None
+    patch_size: Pixels | None
+    images: Images
+    split: Splits
+    order: Order
+    loading: Loading
+    cache: Cache
+    vocab_size: VocabSize | None = None  # of data with texts
+    max_length: Length | None = None
+    input_max_length: Length | None = None
+    augmentation: Transform | None = None
+    mixing: Mixing | None = None
+    resolution: ProgressiveResolution | None = None
+    splits: dict[str, ImageSplit] = field(init=False, default_factory=dict)  # reads the source's own images
+    training: ImageSplit = field(init=False)  # reads from the cache if there is one
 
-    def __init__(
-        self,
-        *,
-        source: Source,
-        image_size: Pixels,
-        in_chans: Count,
-        num_classes: Count | None,
-        mean: list[Real] | None,
-        std: list[Positive] | None,
-        patch_size: Pixels | None,
-        global_batch_size: Count,
-        device_batch_size: Count | None,
-        seed: Seed,
-        images: Images,
-        split: Splits,
-        order: Order,
-        loading: Loading,
-        cache: Cache,
-        vocab_size: VocabSize | None = None,  # of data with texts
-        max_length: Length | None = None,
-        input_max_length: Length | None = None,
-        augmentation: Transform | None = None,
-        mixing: Mixing | None = None,
-        resolution: ProgressiveResolution | None = None,
-        found: Mapping[str, Any] | None = None,
-    ):
-        super().__init__(
-            global_batch_size=global_batch_size, device_batch_size=device_batch_size, seed=seed, found=found
-        )
-        check_memory(in_chans, image_size)
-        images.check(source.in_chans, in_chans, patch_size)
-        if augmentation is not None:
-            check_augmentation("augmentation", augmentation, in_chans)
-        if mixing is not None:
-            check_mixing(images)
-        if (mean is None) != (std is None):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_memory(self.in_chans, self.image_size)
+        self.images.check(self.source.in_chans, self.in_chans, self.patch_size)
+        if self.augmentation is not None:
+            check_augmentation("augmentation", self.augmentation, self.in_chans)
+        if self.mixing is not None:
+            check_mixing(self.images)
+        if (self.mean is None) != (self.std is None):
             raise ConfigError("data.mean and data.std go together; give both, or set both to null: they are measured")
-        self.patch_size = patch_size
-        if mean is not None and std is not None:
-            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=in_chans, patch_size=patch_size)
-        self.source = source
-        self.image_size = image_size
-        self.in_chans = in_chans
-        self.num_classes = num_classes
-        self.vocab_size = vocab_size
-        self.max_length = max_length
-        self.input_max_length = input_max_length
-        self.images = images
-        self.split = split
-        self.order = order
-        self.loading = loading
-        self.cache = cache
-        self.train_transform = images.transform(augmentation)
-        self.mixing = mixing
-        self.resolution = resolution
-        self.splits: dict[str, ImageSplit] = {}  # reads the source's own images
-        self.training: ImageSplit  # from the cache if there is one
-        self.held = DeviceImages()
+        if self.mean is not None and self.std is not None:
+            self._set_preprocessing(self.mean, self.std)
+        self.train_transform = self.images.transform(self.augmentation)
+        self.device_images = DeviceImages()
+
+    def _set_preprocessing(self, mean: list[float], std: list[float]) -> None:
+        self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=self.in_chans, patch_size=self.patch_size)
 
     # -- what there is
 
@@ -146,9 +126,9 @@ class ImageDataModule(DataModule):
             self._find_tokens(questions, self.vocabulary, ("vocab_size", "input_max_length"))
         if not hasattr(self, "preprocessing"):
             workers = workers_for(self.loading.num_workers, processes=1)
-            mean, std = measured_colours(self.evaluated("train"), workers)
+            mean, std = measure_colours(self.evaluated("train"), workers)
             self.found |= {"mean": mean, "std": std}
-            self.preprocessing = Preprocessing(mean=mean, std=std, in_chans=self.in_chans, patch_size=self.patch_size)
+            self._set_preprocessing(mean, std)
 
     def _shares(self, target: Any) -> Tensor:
         assert self.num_classes is not None or not isinstance(self.targets, Classes)
@@ -184,7 +164,7 @@ class ImageDataModule(DataModule):
         return class_shares(counts, self.order.class_balance) if self.order.class_balance else counts
 
     def evaluated(self, split: str) -> ImageSplit:
-        """Give a split as evaluation sees it: the source's own images, whatever training reads."""
+        """Return a split as evaluation sees it: the source's own images, whatever training reads."""
         return self.splits[split].seen_through(self.images.eval_crop, None)
 
     # -- loaders
@@ -240,7 +220,7 @@ class ImageDataModule(DataModule):
         trainer = self._trainer()
         if isinstance(batch, CropBatch):
             split = self.training if trainer.training else self.splits[self._split_in_use()]
-            batch = self.held.cut(split, batch)
+            batch = self.device_images.cut(split, batch)
         if not trainer.training or self.mixing is None:
             return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches

@@ -1,9 +1,10 @@
-"""Texts that are read, and texts to be written of them, in batches for the trainer.
+"""Texts to be read, and a text to be written for each, in batches for the trainer.
 
-B batch, N tokens of the longest text read, M of the longest to be written
+B batch, N tokens of the longest text to be read, M of the longest to be written
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,52 +19,37 @@ from vitlab.data.order.sampler import EvaluationOrder, Key, TrainingOrder
 from vitlab.data.pools.pool import TextPool
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import TextBatch, Texts
-from vitlab.ranges import Count, Length, Seed, VocabSize
+from vitlab.ranges import Length, VocabSize
 from vitlab.vocabulary import Vocabulary
 
 
 class NoImages:
-    """What is asked of images, of data without any."""
+    """The properties of images that others ask for, where there are none."""
 
     num_views = 1
     mixed_sizes = False
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TextDataModule(DataModule):
-    """Batches of the splits train, val and test: texts to be read, and a text to be written of each.
+    """Batches of the splits train, val and test: texts to be read, and a text to be written for each.
 
-    Texts are numbered in this process, as they are needed. `input_vocab_size` and `input_max_length` are those of the
-    texts read. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
+    Texts are encoded in this process, as they are needed. `input_vocab_size` and `input_max_length` describe the texts
+    to be read. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
-    images = NoImages()
     things = "texts"
-
-    def __init__(
-        self,
-        *,
-        source: Any,
-        vocab_size: VocabSize | None,
-        max_length: Length | None,
-        input_vocab_size: VocabSize | None,
-        input_max_length: Length | None,
-        global_batch_size: Count,
-        device_batch_size: Count | None,
-        seed: Seed,
-        split: Splits,
-        found: Mapping[str, Any] | None = None,
-    ):
-        super().__init__(
-            global_batch_size=global_batch_size, device_batch_size=device_batch_size, seed=seed, found=found
-        )
-        self.source = source
-        self.vocab_size, self.max_length = vocab_size, max_length
-        self.input_vocab_size, self.input_max_length = input_vocab_size, input_max_length
-        self.split = split
-        self.splits: dict[str, TextSplit] = {}
+    vocab_size: VocabSize | None
+    max_length: Length | None
+    input_vocab_size: VocabSize | None
+    input_max_length: Length | None
+    split: Splits
+    images: NoImages = field(init=False, default_factory=NoImages)
+    splits: dict[str, "TextSplit"] = field(init=False, default_factory=dict)
+    training: "TextSplit" = field(init=False)
 
     @property
-    def input_vocabulary(self) -> Vocabulary | None:  # type: ignore[override]
+    def input_vocabulary(self) -> Vocabulary | None:
         return self.splits["train"].read.vocabulary
 
     def setup(self, stage: str | None = None) -> None:
@@ -99,7 +85,7 @@ class TextDataModule(DataModule):
 
 
 class TextSplit(Split):
-    """Texts of a pool; items of a whole batch -> RawBatch."""
+    """Texts of a pool. Items of a whole batch -> RawBatch."""
 
     pool: TextPool
 
@@ -113,12 +99,12 @@ class TextSplit(Split):
 
 
 def collated(read: Texts, target: TextBatch | None, index: np.ndarray) -> RawBatch:
-    """Collate texts to be read, with what is to be written of them where that is known."""
-    return RawBatch((read.collate(),), target, torch.from_numpy(index))  # type: ignore[arg-type]
+    """Collate texts to be read, with the texts to be written where these are known."""
+    return RawBatch((read.collate(),), target, torch.from_numpy(index))
 
 
 def finished(batch: RawBatch) -> Batch:
-    """Give what a model takes: tokens, and which of them are there."""
+    """Return what a model takes: tokens, and which of them are not padding."""
     codes, lengths = batch.view
     present = torch.arange(codes.shape[1], device=codes.device) < lengths[:, None]
     return Batch((TextView(codes, present),), batch.target, batch.index)

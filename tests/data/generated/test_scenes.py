@@ -82,7 +82,7 @@ def test_no_composition_and_no_picture_is_in_two_splits():
 
 def test_captions_of_one_meaning_say_the_same_and_others_do_not():
     source, kinds = scenes(), compositions(K)
-    ways = [source.ways(kind, kinds) for kind in range(K + len(kinds))]
+    ways = [source.captions(kind, kinds) for kind in range(K + len(kinds))]
     every = [way for some in ways for way in some]
     assert len(every) == len(set(every))
     assert ways[0] == ["red", "ruby", "a red", "a ruby"]
@@ -131,7 +131,7 @@ def test_a_word_gets_its_article():
     [
         ({"templates": ["a digit"]}, ConfigError, r"are not texts with one \{\} each"),
         ({"words": [["one"], []]}, ConfigError, "do not name two classes or more by a word each"),
-        ({"words": [["one"], ["one"], ["two"]]}, ConfigError, "name 'one' more than once; a word is of one class"),
+        ({"words": [["one"], ["one"], ["two"]]}, ConfigError, "name 'one' more than once; a word belongs to one class"),
         ({"words": WORDS[:4]}, ConfigError, "name 4 classes, and the pictures have 10"),
         (
             {"source": Synthetic(num_samples=200, num_classes=10, in_chans=1, image_size=8, noise=0.0)},

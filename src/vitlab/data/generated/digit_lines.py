@@ -1,4 +1,4 @@
-"""Lines of handwritten digits, to be read: composed on the spot of scikit-learn's, spaced and slanted, of any length.
+"""Lines of handwritten digits, to be read: composed of scikit-learn's digits, spaced and slanted, of any length.
 
 n lines, B batch, M characters of the longest, H W image height and width
 """
@@ -12,17 +12,14 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
-from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.pools.splits import divide
-from vitlab.data.sources.digits import Digits
+from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_numbers
+from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Texts
 from vitlab.ranges import Count, Range
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
 Height = Annotated[int, Range(least=8, most=1024)]  # a digit has 8 pixels
-VAL, TEST = 0.1, 0.2  # of the digits, and of the sums: a line of a split has only its own
 DIGITS = "0123456789"
 OF_A_LINE, OF_A_CHARACTER = 2, 7  # numbers that decide how it is drawn
 SIGNS = {  # as a hand would draw them in 8x8 pixels, each dark pixel by its row
@@ -35,13 +32,13 @@ ALIKE = 64  # lines of one length that data.order.shuffle_window holds together
 Glyphs = dict[str, np.ndarray]  # the pictures of each character, (m, 10, 10) uint8
 
 
-class DigitLines:
+class DigitLines(Source):
     """Lines of `min_length` to `max_length` digits, all lengths alike, in images of `height` pixels and their own
     width, a multiple of half the height.
 
     A line for training shows the same digits in each epoch, in another hand: it is composed of the numbers of (seed,
-    epoch, index), and each of its digits bent a little. The others are always the same. A test line is made of digits
-    that no training line has: they are those that data=digits tests on. Raises ValueError for sizes out of range.
+    epoch, index), and each of its digits bent a little. Other lines are always the same. A test line is made of digits
+    that no training line has: the test digits of data=digits. Raises ValueError for lengths that do not fit together.
     """
 
     in_chans = 1
@@ -53,38 +50,26 @@ class DigitLines:
             raise ValueError(f"min_length {min_length} is above max_length {max_length}")
         if self.longest is not None and max_length > self.longest:
             raise ValueError(f"max_length {max_length} of the numbers in a sum is more than {self.longest}")
-        self.class_names: list[str] = []
         self.counts = {"train": num_lines, "val": num_evaluated, "test": num_evaluated}
         self.min_length, self.max_length, self.height = min_length, max_length, height
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def open(self) -> dict[str, Pool]:
         vocabulary = CharacterVocabulary(self.characters)
-        parts = divide(Digits().open(), VAL, TEST)
         pools: dict[str, Pool] = {}
-        for split, (digits, places) in parts.items():
-            assert digits.pixels is not None
-            classes = digits.targets.values[places]
-            glyphs = {digit: digits.pixels[places[classes == k]] for k, digit in enumerate(DIGITS)} | signs()
+        for split, digits in digits_of_splits():
+            glyphs = dict(zip(DIGITS, digits, strict=True)) | signs()
             glyphs = {character: np.pad(pictures, BORDER) for character, pictures in glyphs.items()}
             shown, texts = self.lines(split)
             pools[split] = LinePool(shown, Texts(texts, vocabulary), glyphs, self.height, varied=split == "train")
         return pools
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
-        """What the lines of a split show, and what is to be written of them."""
-        numbers = self.numbers(split, 1 + self.max_length)
+        """Return the characters that the lines of a split show, and the texts to be written for them."""
+        numbers = fixed_numbers("digit lines", split, self.counts[split], 1 + self.max_length)
         lengths = self.min_length + (numbers[:, 0] * (self.max_length - self.min_length + 1)).astype(int)
         digits = (numbers[:, 1:] * 10).astype(int)
         texts = ["".join(map(str, row[:length])) for row, length in zip(digits, lengths, strict=True)]
         return texts, texts
-
-    def numbers(self, split: str, count: int) -> np.ndarray:
-        """What the lines of a split are drawn from, (n, count), always the same."""
-        counters = np.stack([np.full(self.counts[split], SPLITS.index(split)), np.arange(self.counts[split])], axis=1)
-        return counted_numbers("digit lines", counters, count)
 
 
 class DigitSums(DigitLines):
@@ -96,7 +81,7 @@ class DigitSums(DigitLines):
     longest = 3
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
-        numbers = self.numbers(split, 3)
+        numbers = fixed_numbers("digit lines", split, self.counts[split], 3)
         lengths = self.min_length + (numbers[:, :2] * (self.max_length - self.min_length + 1)).astype(int)
         summands = np.zeros_like(lengths)
         for a, b in np.unique(lengths, axis=0).tolist():
@@ -107,17 +92,16 @@ class DigitSums(DigitLines):
 
 
 def sums_of(split: str, first: int, second: int) -> np.ndarray:
-    """All pairs of numbers with so many digits that belong to a split. -> (pairs, 2)"""
+    """List all pairs of numbers with so many digits that belong to a split. -> (pairs, 2)"""
     least, most = ([0 if digits == 1 else 10 ** (digits - 1), 10**digits] for digits in (first, second))
     pairs = np.stack(np.meshgrid(np.arange(*least), np.arange(*most), indexing="ij"), axis=-1).reshape(-1, 2)
-    number = counted_numbers("digit sums", np.sort(pairs, axis=1), 1)[:, 0]
-    return pairs[np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)]
+    return pairs[belongs_to(split, "digit sums", np.sort(pairs, axis=1))]
 
 
 class LinePool(Pool):
-    """Lines of glyphs, drawn when they are asked for; `varied`: anew in every epoch, each glyph in another hand.
+    """Lines of glyphs, drawn when they are loaded; `varied`: anew in every epoch, each glyph in another hand.
 
-    Lines of one length are of one group, `ALIKE` of them: a batch of these is hardly filled up.
+    A group holds `ALIKE` lines of one length: a batch of these needs little padding.
     """
 
     def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: Height, *, varied: bool):
@@ -143,8 +127,8 @@ class LinePool(Pool):
         return [line_of(line._replace(glyphs=list(islice(glyphs, len(line.glyphs)))), self.height) for line in lines]
 
     def laid_out(self, i: int, numbers: np.ndarray) -> "Line":
-        """Lay a line out by `most` numbers: how it leans and is spaced, and of each character which picture, how wide
-        and high, how it leans and turns, how low it stands, and the room behind it."""
+        """Lay a line out by `most` random numbers: its slant and spacing, and for each character its picture, width,
+        height, lean, angle, height above the base, and the room behind it."""
         H, (slant, spacing, *others) = self.height, numbers.tolist()
         slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
         glyphs, left = [], H / 8
@@ -164,7 +148,7 @@ class LinePool(Pool):
 
 
 class Line(NamedTuple):
-    """Glyphs, how and where each is `drawn`, and how wide they are together, in pixels."""
+    """Glyphs, the arguments that each is `drawn` with, and their width together, in pixels."""
 
     glyphs: list[np.ndarray]
     places: list[tuple[float, ...]]

@@ -1,5 +1,4 @@
-"""Questions about handwritten digits: scenes of several, composed on the spot of scikit-learn's, and what is to be
-answered about them.
+"""Questions about handwritten digits: scenes of several of scikit-learn's digits, questions about them, and answers.
 
 n scenes, k glyphs, B batch
 """
@@ -11,16 +10,13 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
-from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.pools.splits import divide
-from vitlab.data.sources.digits import Digits
+from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_numbers
+from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Answers
 from vitlab.ranges import Count
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
-VAL, TEST = 0.1, 0.2  # of the digits, and of the compositions
 ACROSS, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
 CELLS = ACROSS * ACROSS
 KINDS = ("how_many", "largest", "smallest", "sum", "beside")
@@ -30,34 +26,27 @@ TOLD = 4 + 2 * CELLS  # numbers that decide what a scene holds and what is asked
 OF_A_GLYPH = 7  # numbers that decide how it is drawn
 
 
-class DigitQuestions:
+class DigitQuestions(Source):
     """Scenes of two to four digits in 2x2 cells, a question about each, and its answer: how many there are, the largest
     or smallest, their sum, or which one stands left of, right of, above or below another. In training there are scenes
     of one digit as well, without which learning takes several times as long to begin.
 
     A composition is which digits a scene holds, in any order. A scene for training shows the same composition and asks
-    the same in each epoch, in other pictures and another hand. Scenes of val and test are half of compositions that
-    training has ("seen"), half of such as no other split has ("held_out"), in pictures of no other split. Raises
-    ConfigError for numbers of scenes out of range.
+    the same in each epoch, in other pictures and another hand. Half of the scenes of val and test show compositions
+    that training has ("seen"), half show compositions that no other split has ("held_out"), in pictures of no other
+    split.
     """
 
     in_chans = 1
 
     def __init__(self, *, num_scenes: Count, num_evaluated: Count):
-        self.class_names: list[str] = []
         self.counts = {"train": num_scenes, "val": num_evaluated, "test": num_evaluated}
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         vocabulary = CharacterVocabulary(CHARACTERS)
-        parts = divide(Digits().open(), VAL, TEST)
         pools: dict[str, Pool] = {}
-        for split, (digits, places) in parts.items():
-            assert digits.pixels is not None
-            classes = digits.targets.values[places]
-            glyphs = [np.pad(digits.pixels[places[classes == k]], BORDER) for k in range(10)]
+        for split, digits in digits_of_splits():
+            glyphs = [np.pad(pictures, BORDER) for pictures in digits]
             scenes, held_out, numbers = self.scenes(split)
             asked = [question(scene, row) for scene, row in zip(scenes, numbers, strict=True)]
             kinds, questions, answers = zip(*asked, strict=True)
@@ -68,11 +57,10 @@ class DigitQuestions:
         return pools
 
     def scenes(self, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lay out the scenes of a split, always the same: the digit in each cell, row by row, or `EMPTY` (n, 4); whose
-        composition is held out (n,), and the numbers that decide what is asked (n, 3)."""
+        """Lay out the scenes of a split, always the same: the digit in each cell, row by row, or `EMPTY` (n, 4);
+        whether the composition is held out (n,), and the random numbers that choose the question (n, 2)."""
         n = self.counts[split]
-        counters = np.stack([np.full(n, SPLITS.index(split)), np.arange(n)], axis=1)
-        which, size, *_ = (numbers := counted_numbers("digit questions", counters, TOLD)).T
+        which, size, *_ = (numbers := fixed_numbers("digit questions", split, n, TOLD)).T
         held_out = (np.arange(n) % 2 == 1) & (split != "train")
         least = 1 if split == "train" else 2
         sizes = least + (size * (CELLS - least + 1)).astype(int)
@@ -88,13 +76,12 @@ class DigitQuestions:
 
 
 def compositions(split: str, count: int) -> np.ndarray:
-    """List all sets of so many digits, each as often as it occurs, that belong to a split; one alone is of training.
+    """List all sets of so many digits, with repetitions, that belong to a split; sets of one digit are for training.
     -> (compositions, count)"""
     every = np.array(list(combinations_with_replacement(range(10), count)))
     if count == 1:
         return every
-    number = counted_numbers("digit compositions", every, 1)[:, 0]
-    return every[np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)]
+    return every[belongs_to(split, "digit compositions", every)]
 
 
 def question(scene: np.ndarray, numbers: np.ndarray) -> tuple[str, str, str]:
@@ -122,8 +109,7 @@ def neighbours(scene: np.ndarray) -> list[tuple[str, str]]:
 
 
 class QuestionPool(Pool):
-    """Scenes (n, 4) of glyphs, drawn when they are asked for; `varied`: anew in every epoch, each glyph in another
-    hand."""
+    """Scenes (n, 4) of glyphs, drawn when loaded; `varied`: anew in every epoch, each glyph in another hand."""
 
     def __init__(self, scenes: np.ndarray, targets: Answers, glyphs: Sequence[np.ndarray], *, varied: bool):
         digest = hashlib.blake2b(targets.tobytes() + scenes.tobytes(), digest_size=8)
@@ -142,7 +128,7 @@ class QuestionPool(Pool):
         return list(self.drawn(indices, numbers[..., :OF_A_GLYPH], numbers[..., OF_A_GLYPH:]))
 
     def drawn(self, indices: Sequence[int], numbers: np.ndarray, hands: np.ndarray | None) -> np.ndarray:
-        """Draw scenes by the numbers of each cell (B, 4, 7), and, where they are given, in other hands.
+        """Draw scenes by the random numbers of each cell (B, 4, 7), in other hands if `hands` are given.
         -> (B, H, W) uint8"""
         scenes = self.scenes[list(indices)]
         filled = np.nonzero(scenes != EMPTY)
@@ -152,7 +138,7 @@ class QuestionPool(Pool):
         )
         if hands is not None:
             glyphs = in_another_hand(glyphs, hands[filled])
-        images = np.zeros((len(scenes), ACROSS * CELL, ACROSS * CELL), np.uint8)
+        images: np.ndarray = np.zeros((len(scenes), ACROSS * CELL, ACROSS * CELL), np.uint8)
         for glyph, which, cell, row in zip(glyphs, *filled, numbers[filled].tolist(), strict=True):
             _, wide, high, lean, angle, x, y = row
             size = between(wide, 1.3, 1.9), between(high, 1.5, 2.0)  # of 8 pixels, in a cell of 16

@@ -1,31 +1,26 @@
 """Numbers in English words, to be written in digits: "two hundred forty-one" is 241."""
 
-from vitlab.data.pools.pool import TextPool
+from typing import Annotated
+
+from vitlab.data.pools.pool import Pool, Source, TextPool
 from vitlab.data.targets import Texts
-from vitlab.ranges import Count
+from vitlab.ranges import Range
 from vitlab.vocabulary import CharacterVocabulary, WordVocabulary
 
 ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
 ONES += " eighteen nineteen"
 UNITS = tuple(ONES.split())
 TENS = ("", "", *["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
-MOST = 10**6
 
 
-class NumberWords:
-    """Each number from 0 up to `num_numbers` once, in one pool: its splits are carved, and so no number is in two of
-    them. Raises ValueError for none, and for more than a million."""
+class NumberWords(Source):
+    """Each number from 0 up to `num_numbers` once, in one pool: its splits are carved, so that no number is in two of
+    them."""
 
-    def __init__(self, *, num_numbers: Count):
-        if not 1 <= num_numbers <= MOST:
-            raise ValueError(f"num_numbers {num_numbers} is not from 1 to {MOST}")
-        self.class_names: list[str] = []
+    def __init__(self, *, num_numbers: Annotated[int, Range(least=1, most=10**6)]):
         self.num_numbers = num_numbers
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
-    def open(self) -> dict[str, TextPool]:
+    def open(self) -> dict[str, Pool]:
         words = WordVocabulary([*UNITS, *TENS[2:], "hundred", "thousand"])
         numbers = range(self.num_numbers)
         read = Texts([in_words(number) for number in numbers], words)
@@ -33,7 +28,7 @@ class NumberWords:
 
 
 def in_words(number: int) -> str:
-    """A number below a million, as one says it."""
+    """Return a number below a million in words."""
     if number < 20:
         return UNITS[number]
     if number < 100:

@@ -1,17 +1,18 @@
-"""Scenes composed on the spot of pictures with one class each, and captions that say what is there, how often, where.
+"""Scenes composed of pictures with one class each, and captions that say what is there, how often and where.
 
 n pictures or scenes, B batch, K classes, H W height and width of a picture, C channels
 """
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
 
+from vitlab.data.generated.splitting import TEST, VAL, belongs_to, fixed_numbers
 from vitlab.data.pools.pool import Pool, Source, Stored
-from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.targets import Captions, OneClass
 from vitlab.errors import ConfigError, DataError
@@ -19,57 +20,52 @@ from vitlab.ranges import Count, Share
 from vitlab.seeding import counted_numbers
 from vitlab.vocabulary import WordVocabulary
 
-VAL, TEST = 0.1, 0.2  # shares of the pictures, where the source does not divide them, and of the compositions
 COUNTS = {2: "two times", 3: "three times", 4: "four times"}
 CELLS = tuple(product(range(2), range(2)))  # rows and columns of a scene
 ROWS, COLUMNS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))  # cells beside each other, and one above the other
 PLACES = {"left of": (ROWS, "right of"), "above": (COLUMNS, "below")}  # and what the second is to the first
 DRAWN = 1 + len(CELLS)  # numbers that decide how a scene looks: where, and which pictures
-SAID = 4  # numbers that decide what a sample shows and how it is told
+SAID = 4  # numbers that decide what a sample shows and its caption
 
 
 class Composition(NamedTuple):
-    """Several pictures: their classes, the cells that they may take, and all the ways to say it, in which the names of
-    the classes are 0 and 1."""
+    """Several pictures: their classes, the cells that they may take, and all captions, in which the names of the
+    classes are {0} and {1}."""
 
     classes: tuple[int, ...]
     cells: tuple[tuple[int, ...], ...]
     phrases: tuple[str, ...]
 
 
-class Scenes:
+@dataclass(kw_only=True)
+class Scenes(Source):
     """Pictures of a `source` that has one class each, alone, and scenes of several of them: two beside or above each
     other, or one class two to four times.
 
-    Each class has one `words` or more, the first of which is its name. What stands alone is told by one of the
+    Each class has one `words` or more, the first of which is its name. The caption of a single picture is one of the
     `templates`, in which {} is its word. For training there are `num_scenes` samples, of which a share `alone` shows
     one picture; what a sample shows and its caption stay, its pictures and places are drawn anew in each epoch. val and
-    test show each of their pictures alone, and `num_evaluated` scenes; no composition of a split is one of another's.
+    test show each of their pictures alone, and `num_evaluated` scenes; no two splits share a composition.
     Raises ConfigError for values out of range, DataError for a source of other targets or number of classes.
     """
 
-    def __init__(
-        self,
-        *,
-        source: Source,
-        words: list[list[str]],
-        templates: list[str],
-        num_scenes: Count,
-        num_evaluated: Count,
-        alone: Share,
-    ):
-        if not templates or any(template.count("{}") != 1 for template in templates):
-            raise ConfigError(f"data.source.templates {templates} are not texts with one {{}} each")
-        if len(words) < 2 or not all(words):
-            raise ConfigError(f"data.source.words {words} do not name two classes or more by a word each")
-        every = [word for names in words for word in names]
+    source: Source
+    words: list[list[str]]
+    templates: list[str]
+    num_scenes: Count
+    num_evaluated: Count
+    alone: Share
+
+    def __post_init__(self) -> None:
+        if not self.templates or any(template.count("{}") != 1 for template in self.templates):
+            raise ConfigError(f"data.source.templates {self.templates} are not texts with one {{}} each")
+        if len(self.words) < 2 or not all(self.words):
+            raise ConfigError(f"data.source.words {self.words} do not name two classes or more by a word each")
+        every = [word for names in self.words for word in names]
         if twice := next((word for word in every if every.count(word) > 1), None):
-            raise ConfigError(f"data.source.words name '{twice}' more than once; a word is of one class")
-        self.source, self.words, self.templates = source, words, templates
-        self.class_names = [names[0] for names in words]
-        self.in_chans = source.in_chans
-        self.counts = {"train": num_scenes, "val": num_evaluated, "test": num_evaluated}
-        self.alone = alone
+            raise ConfigError(f"data.source.words name '{twice}' more than once; a word belongs to one class")
+        self.class_names = [names[0] for names in self.words]
+        self.in_chans = self.source.in_chans
 
     def prepare(self) -> None:
         self.source.prepare()
@@ -87,20 +83,19 @@ class Scenes:
                     f"{len(self.source.class_names)}"
                 )
             pictures, classes = pool.pixels[places], pool.targets.values[places]
-            shown = self.samples(split, classes, belong(kinds, split))
-            texts = [self.told(kind, kinds, row) for kind, row in shown]
+            shown = self.samples(split, classes, compositions_of(split, kinds))
+            texts = [self.caption(kind, kinds, row) for kind, row in shown]
             meanings = np.array([kind for kind, _ in shown], dtype=np.int64)
             captions = Captions(texts, vocabulary, meanings)
             pools[split] = ScenePool(captions, pictures, classes, kinds, varied=split == "train")
         return pools
 
     def samples(self, split: str, classes: np.ndarray, own: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """What each sample of a split means, a class or K and more for a composition, and numbers that say how it is
-        told, always the same. `own` compositions are the split's."""
+        """Choose what each sample of a split shows: a class, or K and more for a composition, and the numbers that its
+        caption is chosen by, always the same. `own` are the compositions of the split."""
         alone = 0 if split == "train" else len(classes)
-        count = alone + self.counts[split]
-        counters = np.stack([np.full(count, SPLITS.index(split)), np.arange(count)], axis=1)
-        numbers = counted_numbers("scenes", counters, SAID)
+        count = self.num_scenes if split == "train" else alone + self.num_evaluated
+        numbers = fixed_numbers("scenes", split, count, SAID)
         K = len(self.words)
         kinds = K + own[(numbers[:, 1] * len(own)).astype(int)]
         kinds[:alone] = classes[:alone]
@@ -108,13 +103,13 @@ class Scenes:
             kinds = np.where(numbers[:, 0] < self.alone, (numbers[:, 1] * K).astype(int), kinds)
         return list(zip(kinds.tolist(), numbers[:, 2:], strict=True))
 
-    def told(self, kind: int, kinds: Sequence[Composition], numbers: np.ndarray) -> str:
-        """Say a class or a composition in one of its ways."""
-        every = self.ways(kind, kinds)
+    def caption(self, kind: int, kinds: Sequence[Composition], numbers: np.ndarray) -> str:
+        """Choose one of the captions of a class or a composition."""
+        every = self.captions(kind, kinds)
         return every[int(numbers[0] * len(every))]
 
-    def ways(self, kind: int, kinds: Sequence[Composition]) -> list[str]:
-        """Give all captions of a class or a composition."""
+    def captions(self, kind: int, kinds: Sequence[Composition]) -> list[str]:
+        """Return all captions of a class or a composition."""
         if kind < len(self.words):
             return [filled(template, word) for template in self.templates for word in self.words[kind]]
         own = kinds[kind - len(self.words)]
@@ -129,7 +124,7 @@ class Scenes:
 
 
 def compositions(num_classes: int) -> list[Composition]:
-    """All of them: each two different classes beside and above each other, and each class two to four times."""
+    """List all compositions: each two different classes beside and above each other, each class two to four times."""
     found: list[Composition] = []
     for (place, (cells, other)), pair in product(PLACES.items(), product(range(num_classes), repeat=2)):
         if pair[0] != pair[1]:
@@ -140,10 +135,9 @@ def compositions(num_classes: int) -> list[Composition]:
     return found
 
 
-def belong(kinds: Sequence[Composition], split: str) -> np.ndarray:
-    """The places of the compositions that are a split's own. Raises DataError for none."""
-    numbers = counted_numbers("compositions", np.arange(len(kinds))[:, None], 1)[:, 0]
-    own = np.flatnonzero(np.digitize(numbers, (VAL, VAL + TEST)) == ("val", "test", "train").index(split))
+def compositions_of(split: str, kinds: Sequence[Composition]) -> np.ndarray:
+    """Return the places of the compositions that belong to a split. Raises DataError for none."""
+    own: np.ndarray = np.flatnonzero(belongs_to(split, "compositions", np.arange(len(kinds))[:, None]))
     if not len(own):
         raise DataError(
             f"no composition of so few classes is left for the {split} split; name more in data.source.words"
@@ -152,8 +146,8 @@ def belong(kinds: Sequence[Composition], split: str) -> np.ndarray:
 
 
 class ScenePool(Pool):
-    """Scenes of pictures (n, H, W) or (n, H, W, C), composed when they are asked for; `varied`: anew in every epoch.
-    What is not varied begins with each picture alone."""
+    """Scenes of pictures (n, H, W) or (n, H, W, C), composed when they are loaded; `varied`: anew in every epoch.
+    Otherwise the first samples show each picture alone."""
 
     def __init__(
         self,
@@ -173,14 +167,15 @@ class ScenePool(Pool):
 
     def load(self, i: int) -> np.ndarray:
         if not self.draws and i < len(self.pictures):
-            return self.pictures[i]
+            picture: np.ndarray = self.pictures[i]
+            return picture
         return self.scene(i, counted_numbers("fixed scene", np.array([[i]]), DRAWN)[0])
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
         return [self.scene(i, row) for i, row in zip(indices, numbers, strict=True)]
 
     def scene(self, i: int, numbers: np.ndarray) -> np.ndarray:
-        """One picture (H, W), or a scene of several (2·H, 2·W), of (draws,) numbers."""
+        """Compose one picture (H, W), or a scene of several (2·H, 2·W), from random numbers (draws,)."""
         targets: Captions = self.targets  # type: ignore[assignment]
         meaning, (where, *which) = int(targets.meanings[i]), numbers.tolist()
         if meaning < len(self.members):
@@ -195,7 +190,8 @@ class ScenePool(Pool):
         return scene
 
     def picture(self, k: int, number: float) -> np.ndarray:
-        return self.pictures[self.members[k][int(number * len(self.members[k]))]]
+        picture: np.ndarray = self.pictures[self.members[k][int(number * len(self.members[k]))]]
+        return picture
 
     def name(self, i: int) -> str:
         return f"scene {i}"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.targets import Classes, OneClass, SeveralClasses
 from vitlab.ranges import Count, Deviation, Pixels
 from vitlab.seeding import counted_numbers, counted_seed
@@ -13,7 +13,7 @@ from vitlab.seeding import counted_numbers, counted_seed
 MOST_WAVES = 3  # in an image of several
 
 
-class Synthetic:
+class Synthetic(Source):
     """Noisy waves whose direction is their class: class k of K runs at the angle π·k/K, phase and wave length vary.
 
     `num_samples` images (in_chans, image_size, image_size) in uint8, the classes in equal shares; the same ones for
@@ -30,9 +30,6 @@ class Synthetic:
         self.in_chans = in_chans
         self.image_size = image_size
         self.noise = noise
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         classes = np.arange(self.num_samples, dtype=np.int64) % len(self.class_names)
@@ -58,12 +55,12 @@ class WavePool(Pool):
     computed = True
 
     def __init__(self, source: Synthetic, targets: Classes):
-        num_classes = len(source.class_names)
-        sizes = (source.num_samples, num_classes, source.in_chans, source.image_size, source.noise)
+        num_classes, in_chans = len(source.class_names), int(source.in_chans or 0)
+        sizes = (source.num_samples, num_classes, in_chans, source.image_size, source.noise)
         kind = "" if isinstance(targets, OneClass) else "multilabel"
         super().__init__(targets, fingerprint=kind + str(sizes).replace(" ", ""))
         self.num_classes = num_classes
-        self.shape = (source.in_chans, source.image_size, source.image_size)
+        self.shape = (in_chans, source.image_size, source.image_size)
         self.noise = source.noise
 
     def load(self, i: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import hashlib
 
 import numpy as np
 
-from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Deviation, Pixels
@@ -26,7 +26,7 @@ OF_A_NOTE = 2 + HARMONICS  # numbers that decide how it sounds
 DRAWS = 1 + OF_A_NOTE * max(map(len, CHORDS.values()))
 
 
-class SyntheticTones:
+class SyntheticTones(Source):
     """`num_samples` sounds with noise, each a note or a chord above one of `num_roots` notes from the middle C on, as
     images (1, image_size, image_size) in uint8: time to the right, semitones upwards. The classes, a root and a chord,
     come in equal shares; loudness, tuning, overtones, decay and beginning vary. The same sounds for the same sizes.
@@ -46,9 +46,6 @@ class SyntheticTones:
         if not 24 <= image_size <= 48:
             raise ConfigError(f"data.image_size {image_size} is not from 24 to 48 semitones, in which all chords lie")
         self.num_samples, self.image_size, self.noise = num_samples, image_size, noise
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         classes = np.arange(self.num_samples, dtype=np.int64) % len(self.class_names)

@@ -5,7 +5,8 @@ B images, C channels, H W image height and width
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -28,11 +29,12 @@ from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
 Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
 
 
-class Split(Dataset):
+@dataclass(eq=False)
+class Split(Dataset[Any]):
     """The samples `indices` (n,) of a pool."""
 
-    def __init__(self, pool: Pool, indices: np.ndarray):
-        self.pool, self.indices = pool, indices
+    pool: Pool
+    indices: np.ndarray
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -42,43 +44,33 @@ class Split(Dataset):
         return self.pool.targets[self.indices]
 
     def words(self, index: int, class_names: Sequence[str]) -> str:
-        """Say what a sample is labelled with."""
+        """Return the label of a sample, for a reader."""
         return self.pool.targets.words(int(self.indices[index]), class_names)
 
     def asked(self, index: int) -> str:
-        """Give the question about a sample; "": there is none."""
+        """Return the question about a sample; "": there is none."""
         return self.pool.targets.asked(int(self.indices[index]))
 
     def name(self, index: int) -> str:
         return readable(self.pool.name(int(self.indices[index])))
 
 
+@dataclass(eq=False)
 class ImageSplit(Split):
     """The samples `indices` of a pool. Item (epoch, i) -> Sample, or Unreadable for a file that cannot be decoded;
-    items of a whole batch -> Batch.
+    items of a whole batch -> RawBatch.
 
     `crop` draws from numbers that are a function of (seed, epoch, i), `transform` (None: nothing) from torch's
     generator, which is seeded by them: the same sample in the same epoch is augmented the same way, in whichever worker
     or process, and from whichever cache. Raises DataError for an image with other than `in_chans` channels.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        indices: np.ndarray,
-        *,
-        image_mode: str | None,
-        in_chans: int,
-        crop: Crop,
-        transform: Transform | None,
-        seed: int,
-    ):
-        super().__init__(pool, indices)
-        self.image_mode = image_mode
-        self.in_chans = in_chans
-        self.crop = crop
-        self.transform = transform
-        self.seed = seed
+    _: KW_ONLY
+    image_mode: str | None
+    in_chans: int
+    crop: Crop
+    transform: Transform | None
+    seed: int
 
     def seen_through(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
         """Copy the data set with another crop and transform."""
@@ -94,7 +86,7 @@ class ImageSplit(Split):
 
     @property
     def groups(self) -> np.ndarray | None:
-        """Give the shard that each sample lies in (n,), where the pool has shards."""
+        """Return the number of each sample's shard (n,), where the pool has shards."""
         return None if self.pool.groups is None else self.pool.groups[self.indices]
 
     def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
@@ -126,12 +118,12 @@ class ImageSplit(Split):
         return [(crop, crop(sizes, self.numbers(keys, crop.draws, v, len(views)))) for v, crop in enumerate(views)]
 
     def numbers(self, keys: Sequence[Key], draws: int, view: int = 0, num_views: int = 1) -> np.ndarray:
-        """Give the numbers that the crops of a view are drawn from, (B, draws)."""
+        """Return the random numbers that the crops of a view are made from, (B, draws)."""
         counters = np.array([(self.seed, key.epoch, key.index, key.view * num_views + view) for key in keys])
         return counted_numbers("crop", counters, draws)
 
     def pictures(self, keys: Sequence[Key]) -> list[Picture | Exception]:
-        """Open the images of a batch and read their headers; give the reason where that fails."""
+        """Open the images of a batch and read their headers; an exception stands for one that cannot be read."""
         pictures: list[Picture | Exception] = []
         for stored in self.stored(keys):
             try:
@@ -141,7 +133,7 @@ class ImageSplit(Split):
         return pictures
 
     def stored(self, keys: Sequence[Key]) -> list[Stored | Exception]:
-        """Load images as the pool has them, or makes them for this epoch."""
+        """Load images as the pool stores them, or composes them for this epoch."""
         places = [int(self.indices[key.index]) for key in keys]
         if not self.pool.draws:
             return self.pool.load_many(places)
@@ -149,7 +141,7 @@ class ImageSplit(Split):
         return self.pool.compose(places, counted_numbers("composition", counters, self.pool.draws))
 
     def source_size(self, key: Key, picture: Picture | Exception) -> tuple[int, int]:
-        """Give height and width in the source, which a cache may hold smaller; (1, 1) for what cannot be read."""
+        """Return height and width in the source, which a cache may hold smaller; (1, 1) for an unreadable image."""
         if isinstance(picture, Exception):
             return 1, 1
         return self.pool.size(int(self.indices[key.index])) or picture.size
@@ -176,9 +168,10 @@ class ImageSplit(Split):
         assert self.transform is not None
         counters = (key.epoch, key.index, view) if view else (key.epoch, key.index)
         with seeded_cpu(counted_seed("augmentation", self.seed, *counters)):
-            held = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
-            changed = self.transform(held)
-        return F.pil_to_tensor(changed) if isinstance(changed, Image.Image) else changed
+            given = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
+            changed = self.transform(given)
+        changed = F.pil_to_tensor(changed) if isinstance(changed, Image.Image) else changed
+        return cast(Tensor, changed)
 
 
 def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tensor:
@@ -204,7 +197,8 @@ def crop_image(picture: Picture, size: np.ndarray, views: Views, k: int) -> list
 
 
 def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] | None:
-    """Give the height and width at which the whole image has as many pixels as its sharpest view needs; None: all."""
+    """Return the height and width at which the whole image has as many pixels as its sharpest view needs; None: all of
+    them."""
     if any(crop.exact for crop, _ in views):
         return None
     boxes, sizes = (np.array([getattr(crops, part)[k] for _, crops in views]) for part in ("boxes", "sizes"))

@@ -20,7 +20,7 @@ MOST_WORKERS = 16
 SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied
 
 
-class Loader(DataLoader):
+class Loader(DataLoader[Any]):
     """A DataLoader of whole batches whose order counts its own position: it has no state, and Lightning takes it as
     resumable. Batches come on `device` if that is a GPU. A worker that was killed, or is silent for `stall_timeout`
     seconds (0: for ever), is a DataError. Of batches in a ring (`BatchesInRing`) only the newest two hold.
@@ -28,7 +28,7 @@ class Loader(DataLoader):
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset[Any],
         order: TrainingOrder | EvaluationOrder,
         *,
         num_workers: int,
@@ -48,9 +48,9 @@ class Loader(DataLoader):
         self.held: Any = None
         super().__init__(
             dataset,
-            batch_sampler=order,  # type: ignore[arg-type]  # an iterable of lists of keys
+            batch_sampler=order,
             num_workers=num_workers,
-            collate_fn=as_it_is,  # type: ignore[arg-type]
+            collate_fn=as_it_is,
             pin_memory=device.type == "cuda",
             **with_workers,
         )
@@ -92,7 +92,7 @@ def start_worker(worker: int) -> None:
 @functools.cache
 def copy_stream(device: torch.device) -> torch.cuda.Stream:
     """Give the stream for copies to a device: one for all loaders, as memory taken on a stream is kept for it."""
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation for it
 
 
 def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
@@ -122,8 +122,8 @@ def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
 
 
 def workers_for(num_workers: int | None, processes: int) -> int:
-    """Choose how many workers read for one of `processes` on this machine; None: one for each core of its share (see
-    `share_of_cores`), up to 16."""
+    """Return the number of workers that read for one of `processes` on this machine; None: one for each core of its
+    share (see `share_of_cores`), up to 16."""
     if num_workers is not None:
         return num_workers
     return max(1, min(int(share_of_cores(processes) + 1e-6), MOST_WORKERS))

@@ -5,27 +5,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 Result = TypeVar("Result")
-WATCH = 0.5  # seconds between two looks at whether the parent lives
-
-
-class Pieces(Dataset):
-    """Item k is work(pieces[k])."""
-
-    def __init__(self, work: Callable[[Any], Any], pieces: Sequence[Any]):
-        self.work, self.pieces = work, pieces
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def __getitem__(self, k: int) -> Any:
-        return self.work(self.pieces[k])
+WATCH = 0.5  # seconds between two checks whether the parent lives
 
 
 def in_order(
@@ -37,12 +24,12 @@ def in_order(
     Workers end when this process does, even if it is killed.
     """
     total = done + sum(len(piece) for piece in pieces)
-    loader = DataLoader(
-        Pieces(work, pieces),
+    loader: DataLoader[Result] = DataLoader(
+        pieces,  # type: ignore[arg-type]  # a sequence is a map-style data set
         batch_size=None,
         num_workers=min(num_workers, len(pieces)),
-        collate_fn=as_it_is,
-        worker_init_fn=prepared,
+        collate_fn=work,  # type: ignore[arg-type]  # without batches it takes one item, in the worker
+        worker_init_fn=start_worker,
     )
     columns = (
         TextColumn("{task.description}"),
@@ -61,13 +48,9 @@ def in_order(
             progress.advance(task, len(piece))
 
 
-def as_it_is(result: Any) -> Any:
-    return result
-
-
-def prepared(worker: int) -> None:
-    """Make a worker use one thread, since many share the cores, and end with the process that started it. torch's own
-    watch ends a worker that waits for work, but not one whose large result nobody takes."""
+def start_worker(worker: int) -> None:
+    """Make a worker use one thread, since many share the cores, and end with the process that started it. torch itself
+    ends a worker that waits for work, but not one whose large result nobody takes."""
     torch.set_num_threads(1)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 

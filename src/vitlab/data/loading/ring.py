@@ -14,7 +14,7 @@ from vitlab.data.loading.loader import SLOTS_IN_USE
 from vitlab.data.order.sampler import Key
 
 
-class BatchesInRing(Dataset):
+class BatchesInRing(Dataset[RawBatch]):
     """An ImageSplit whose workers each write their batches into shared memory of their own, `ready` + 2 places of
     `batch_bytes` each. So the pixels of a batch stay valid until that many more have come from its worker. A batch that
     does not fit gets new memory."""
@@ -22,7 +22,8 @@ class BatchesInRing(Dataset):
     def __init__(self, split: ImageSplit, *, num_workers: int, ready: int, batch_bytes: int):
         self.split = split
         self.places = ready + SLOTS_IN_USE
-        self.ring = torch.empty(num_workers, self.places, batch_bytes, dtype=torch.uint8).share_memory_()
+        self.ring = torch.empty(num_workers, self.places, batch_bytes, dtype=torch.uint8)
+        self.ring.share_memory_()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         self.turn = 0
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ n samples of a split, B global batch, K classes
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,27 +24,30 @@ class Key(NamedTuple):
     image_size: int = 0
 
 
+@dataclass(kw_only=True)
 class Order:
     """Choose which samples come when, besides the seed.
 
-    `class_balance`: 1: each class comes as often as the others; 0.5: half way (square root); 0: as often as it is
-    there. `repeats`: times an image stands in a batch, augmented differently. `shuffle_window`: shards whose samples
+    `class_balance`: 1: each class comes as often as the others; 0.5: half way (square root); 0: as often as it has
+    samples. `repeats`: times an image stands in a batch, augmented differently. `shuffle_window`: shards whose samples
     are shuffled together; None: all. Raises ConfigError for the first and last together.
     """
 
-    def __init__(self, *, class_balance: Share, repeats: Count, shuffle_window: Count | None):
-        if class_balance and shuffle_window is not None:
+    class_balance: Share
+    repeats: Count
+    shuffle_window: Count | None
+
+    def __post_init__(self) -> None:
+        if self.class_balance and self.shuffle_window is not None:
             raise ConfigError(
-                f"data.order.class_balance {class_balance} draws from all shards, not from the few of "
-                f"data.order.shuffle_window {shuffle_window}; set one of them to 0 or null"
+                f"data.order.class_balance {self.class_balance} draws from all shards, not from the few of "
+                f"data.order.shuffle_window {self.shuffle_window}; set one of them to 0 or null"
             )
-        self.class_balance = class_balance
-        self.repeats = repeats
-        self.shuffle_window = shuffle_window
 
 
+@dataclass(eq=False)
 class TrainingOrder:
-    """Batches of keys for one rank, from the optimizer step that `position()` tells when iteration starts.
+    """Batches of keys for one rank, from the optimizer step that `position()` gives when iteration starts.
 
     Epoch e is a permutation of the n samples seeded by (seed, e). Its first steps_per_epoch · B entries are trained on;
     the tail, another one each epoch, is left out. A step's global batch is cut into `accumulation` micro-batches, and
@@ -54,44 +58,31 @@ class TrainingOrder:
     places of an epoch (see `class_shares`). The classes' turns are shuffled; a class's samples come in the order of the
     permutation, over and over: none comes a third time before all came twice.
 
-    `groups` (n,) numbers the shard each sample lies in: with a `window`, that many shards, drawn at random, are
-    shuffled together before the next ones come, so that few are read at a time. `repeats` takes each sample that many
-    times, with another augmentation each, and an epoch holds as many samples fewer (repeated augmentation: Hoffer et
-    al., 2020, arXiv:1901.09335); a step's first views all come before its second ones, and so on, as mixing pairs
-    neighbours. `image_size` tells a step's, 0 for the crop's own.
+    `groups` (n,) numbers the shard of each sample: with a `window`, that many shards, drawn at random, are shuffled
+    together before the next ones come, so that few are read at a time. `repeats` takes each sample that many times,
+    with another augmentation each, and an epoch holds as many samples fewer (repeated augmentation: Hoffer et al.,
+    2020, arXiv:1901.09335); a step's first views all come before its second ones, and so on, as mixing pairs
+    neighbours. `image_size` gives the size of the crops of a step, 0: the crop's own.
     """
 
-    def __init__(
-        self,
-        num_samples: int,
-        *,
-        global_batch_size: int,
-        accumulation: int,
-        rank: int,
-        world_size: int,
-        seed: int,
-        position: Callable[[], int],
-        groups: np.ndarray | None = None,
-        window: int | None = None,
-        repeats: int = 1,
-        classes: np.ndarray | None = None,
-        class_balance: float = 0.0,
-        image_size: Callable[[int], int] = lambda step: 0,
-    ):
-        self.num_samples = num_samples
-        self.global_batch_size = global_batch_size
-        self.accumulation = accumulation
-        self.rank = rank
-        self.world_size = world_size
-        self.seed = seed
-        self.position = position
-        self.groups = groups
-        self.window = window
-        self.repeats = repeats
-        self.classes = classes
-        self.class_balance = class_balance
-        self.image_size = image_size
-        self.steps_per_epoch = num_samples // global_batch_size
+    num_samples: int
+    _: KW_ONLY
+    global_batch_size: int
+    accumulation: int
+    rank: int
+    world_size: int
+    seed: int
+    position: Callable[[], int]
+    groups: np.ndarray | None = None
+    window: int | None = None
+    repeats: int = 1
+    classes: np.ndarray | None = None
+    class_balance: float = 0.0
+    image_size: Callable[[int], int] = lambda step: 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.num_samples // self.global_batch_size
 
     def __len__(self) -> int:
         """Count the micro-batches of a whole epoch."""
@@ -125,16 +116,16 @@ class TrainingOrder:
 
 
 def class_shares(counts: np.ndarray, class_balance: float) -> np.ndarray:
-    """How many of the n places of an epoch each class gets, (K,) int64, of classes with so many samples (K,).
+    """Count the places of each class among the n of an epoch, (K,) int64, from the samples of each class (K,).
 
     Proportional to nₖ^(1-b): 0 leaves the classes as they are, 1 makes them equal, 0.5 is the square root (Kang et al.,
     2020, arXiv:1910.09217, equation 1, with q = 1 - b). Each share is rounded down; the places that are left go, one
-    each, to the classes whose shares lost most by that (largest remainders), of equal ones to the class with more
-    samples, then to the first.
+    each, to the classes whose shares lost most by that (largest remainders); between equal ones, to the class with
+    more samples, then to the first.
     """
     weights = np.where(counts > 0, np.maximum(counts, 1.0) ** (1 - class_balance), 0.0)
-    quotas = (counts.sum() * weights / weights.sum()).round(9)  # what is whole but for the arithmetic is whole
-    shares = np.floor(quotas).astype(np.int64)
+    quotas = (counts.sum() * weights / weights.sum()).round(9)  # whole numbers despite rounding errors
+    shares: np.ndarray = np.floor(quotas).astype(np.int64)
     largest = np.lexsort((-counts, shares - quotas))
     shares[largest[: counts.sum() - shares.sum()]] += 1
     return shares
@@ -148,14 +139,14 @@ def balanced(order: np.ndarray, classes: np.ndarray, class_balance: float, rando
     turn = np.arange(len(order)) - np.repeat(np.cumsum(shares) - shares, shares)  # 0, 1, ... within each class
     drawn = grouped[np.repeat(np.cumsum(counts) - counts, shares) + turn % np.repeat(counts, shares)]
     turns = random.permutation(np.repeat(np.arange(len(counts)), shares))  # whose turn it is at each place
-    result = np.empty_like(drawn)
+    result: np.ndarray = np.empty_like(drawn)
     result[np.argsort(turns, kind="stable")] = drawn
     return result
 
 
 class EvaluationOrder:
-    """Every sample once: rank r of R takes samples r, r+R, r+2R … in batches, the last ones smaller, nothing padded.
-    Of `places`, where they are given, these alone."""
+    """Every sample once: rank r of R takes samples r, r+R, r+2R … in batches, the last one smaller, nothing padded.
+    `places` restricts which samples are taken."""
 
     def __init__(
         self, num_samples: int, *, batch_size: int, rank: int, world_size: int, places: Sequence[int] | None = None

@@ -1,11 +1,10 @@
-"""Describe what a source of images provides, before any split, order or transform.
+"""Describe what a source provides, before any split, order or transform.
 
 n images, H W image height and width, C channels
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -18,11 +17,11 @@ class Pool:
     """Labelled images that can be read in any order; subclasses say how. Workers receive it pickled.
 
     `targets` are of one kind in all pools of a source. `fingerprint` is a digest of what the pool holds. `groups` (n,)
-    int64 numbers the shard that each image lies in, for an order that reads few shards at a time; None where any order
-    costs the same. `pixels` (n, S, S) or (n, S, S, C) are those of all images, where they are at hand and of one size.
-    `unreadable` says why images are known not to be readable. A pool that makes its images anew in every epoch makes
-    each of so many `draws`; 0: an image is always the same. `computed`: images lie nowhere, and are made when they are
-    asked for.
+    int64 is the number of each image's shard, for an order that reads few shards at a time; None where any order costs
+    the same. `pixels` (n, S, S) or (n, S, S, C) holds all images, where they are in memory or mapped and of one size.
+    `unreadable` gives the reasons of images that are known to be unreadable. A pool that composes its images anew in
+    every epoch takes `draws` random numbers for each; 0: an image is always the same. `computed`: images are not
+    stored, but computed when they are loaded.
     """
 
     groups: np.ndarray | None = None
@@ -30,7 +29,7 @@ class Pool:
     unreadable: Mapping[int, str] = {}
     draws = 0
     computed = False
-    things = "images"  # what is in it, for its user
+    things = "images"  # what its samples are called in messages
 
     def __init__(self, targets: Targets, fingerprint: str):
         self.targets = targets
@@ -40,8 +39,7 @@ class Pool:
         return len(self.targets)
 
     def load(self, i: int) -> Stored:
-        """Read the i-th image as it is stored. An exception that `decoding.DAMAGE` lists means that it cannot be
-        read."""
+        """Read the i-th image as it is stored. Raises one of `decoding.DAMAGE` for one that cannot be read."""
         raise NotImplementedError
 
     def load_many(self, indices: Sequence[int]) -> list[Stored | Exception]:
@@ -56,15 +54,15 @@ class Pool:
         return stored
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
-        """The images of a batch, of numbers (B, draws) that are uniform in [0, 1)."""
+        """Compose the images of a batch from random numbers (B, draws), uniform in [0, 1)."""
         raise NotImplementedError
 
     def size(self, i: int) -> tuple[int, int] | None:
-        """Give the height and width that the i-th image had before a cache made it smaller; None where none did."""
+        """Return the height and width of the i-th image before a cache made it smaller; None where none did."""
         return None
 
     def name(self, i: int) -> str:
-        """Name the file or entry of the i-th image."""
+        """Return the name of the i-th image's file or entry."""
         raise NotImplementedError
 
 
@@ -81,14 +79,15 @@ class ArrayPool(Pool):
         self.label = label
 
     def load(self, i: int) -> np.ndarray:
-        return self.pixels[i]
+        pixels: np.ndarray = self.pixels[i]
+        return pixels
 
     def name(self, i: int) -> str:
         return f"{self.label} image {i}"
 
 
 class TextPool(Pool):
-    """Texts to `read`, and a text of each that is to be written."""
+    """Texts to `read`, and a text to be written for each."""
 
     things = "texts"
 
@@ -101,17 +100,27 @@ class TextPool(Pool):
         return str(self.read.values[i])
 
 
-class Source(Protocol):
-    """A data set: one pool for each split that it brings, of "train", "val" and "test"; "train" is always there.
+def digest_of_pixels(targets: Targets, pixels: np.ndarray, num_images: int) -> str:
+    """Return a fingerprint of targets, the shape of pixels (n, ...) and so many images of them, evenly spaced."""
+    digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
+    for i in np.unique(np.linspace(0, len(pixels) - 1, num_images).astype(int)):
+        digest.update(np.ascontiguousarray(pixels[i]).data)
+    return digest.hexdigest()
 
-    `class_names` is empty where targets are no classes. `in_chans` is the number of channels of its images as stored,
-    or None where files may differ. `open` may read an index but no image, and raises DataError when something is
-    missing. `prepare` downloads, in one process.
+
+class Source:
+    """A data set: one pool for each of its splits, of "train", "val" and "test"; "train" is always among them.
+
+    `class_names` is empty where targets are not classes. `in_chans` is the number of channels of its images as stored,
+    or None where files may differ.
     """
 
-    class_names: list[str]
-    in_chans: int | None
+    class_names: list[str] = []  # noqa: RUF012 - replaced, never changed
+    in_chans: int | None = None
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> None:
+        """Download what is missing, in one process; most sources have nothing to download."""
 
-    def open(self) -> dict[str, Pool]: ...
+    def open(self) -> dict[str, Pool]:
+        """Return the pools. It may read an index, but no image. Raises DataError when something is missing."""
+        raise NotImplementedError

@@ -3,24 +3,23 @@
 n images, H W height and width, C channels, K classes
 """
 
-import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vitlab.data.pools.labels import MOST_CLASSES
-from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.pools.pool import ArrayPool, Pool, Source, digest_of_pixels
 from vitlab.data.pools.split_names import SPLITS, check_splits
 from vitlab.data.targets import Targets, classes_in, stray
 from vitlab.errors import ConfigError, DataError
+from vitlab.machine import physical_memory
 
 LOOKED_AT = 4096  # images of which a fingerprint is made, evenly spaced
 CHANNELS = (1, 2, 3, 4)
 
 
-class Arrays:
+class Arrays(Source):
     """Pixels (n, H, W) or (n, H, W, C) in uint8 and classes (n,) in whole numbers from 0, or (n, K) in zeros and ones
     where an image may have several.
 
@@ -38,11 +37,6 @@ class Arrays:
             if file.suffix == ".npy" and split not in self.labels:
                 raise ConfigError(f"data.source.labels.{split} is missing; it names the .npy of the classes of {file}")
         self.given_names = class_names
-        self.class_names: list[str] = list(class_names or [])
-        self.in_chans: int | None = None
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         pools = {split: pool for split in SPLITS if (pool := self._pool(split)) is not None}
@@ -68,7 +62,7 @@ class Arrays:
         names = len(self.given_names)
         if columns not in (None, names):
             raise DataError(f"data.source.class_names has {names} names, and the labels have {columns} columns")
-        return list(self.given_names)
+        return self.given_names
 
     def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
         file = self.images.get(split)
@@ -107,10 +101,7 @@ class MappedPool(Pool):
     pixels: np.ndarray
 
     def __init__(self, file: Path, pixels: np.ndarray, targets: Targets):
-        digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
-        for i in np.unique(np.linspace(0, len(pixels) - 1, LOOKED_AT).astype(int)):
-            digest.update(np.ascontiguousarray(pixels[i]).data)
-        super().__init__(targets, digest.hexdigest())
+        super().__init__(targets, digest_of_pixels(targets, pixels, LOOKED_AT))
         self.file = file
         self.pixels = pixels
 
@@ -145,11 +136,12 @@ def unpacked(arrays: Any, key: str, archive: Path) -> np.ndarray:
     may unpack to any number."""
     if key not in arrays:
         raise DataError(f"{archive} has no array {key}; it has {', '.join(arrays) or 'none'}")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = physical_memory()
     try:
         size = arrays.zip.getinfo(f"{key}.npy").file_size
         if size <= memory:
-            return arrays[key]
+            array: np.ndarray = arrays[key]
+            return array
     except Exception as error:  # zipfile and numpy raise many kinds
         raise DataError(f"{archive} is damaged: {error}") from error
     raise DataError(

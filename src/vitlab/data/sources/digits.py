@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.pools.pool import ArrayPool, Pool, Source
 from vitlab.data.targets import OneClass
 from vitlab.errors import DataError
 
 
-class Digits:
+class Digits(Source):
     """One pool of 1,797 grayscale images; its splits are carved. The file is read directly: importing scikit-learn
     takes seconds, reading its 57 kB a fifth of one."""
 
@@ -22,9 +22,6 @@ class Digits:
 
     def __init__(self) -> None:
         self.class_names = [str(digit) for digit in range(10)]
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         spec = find_spec("sklearn")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.split_names import check_splits
 from vitlab.data.sources.folder_index import indexed
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, image_files
@@ -13,7 +13,7 @@ __all__ = ["EXTENSIONS", "Folder", "image_files"]
 USUAL = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}  # names of the splits' folders
 
 
-class Folder:
+class Folder(Source):
     """One class for each folder of the training images, in alphabetical order; the other splits hold the same classes
     or fewer.
 
@@ -26,14 +26,11 @@ class Folder:
     `in_chans` is None: files may differ, so data.images.mode says what they are converted to.
     """
 
-    in_chans = None
-
     def __init__(self, *, root: str, splits: dict[str, str | None] | None, index_root: str | None, allow_outside: bool):
         self.root = Path(root)
         self.splits = None if splits is None else check_splits(splits)
         self.index_root = index_root
         self.allow_outside = allow_outside
-        self.class_names: list[str] = []
 
     def prepare(self) -> None:
         """Nothing to download. The index is built here, by one process of a machine rather than by all."""

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from vitlab.data.pools import file_content
 from vitlab.data.pools.labels import numbered
-from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.pools.split_names import check_splits
 from vitlab.data.targets import OneClass, Targets, multi_hot, stray
 from vitlab.errors import ConfigError, DataError, in_one_line
@@ -18,7 +19,8 @@ from vitlab.errors import ConfigError, DataError, in_one_line
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
 
 
-class HuggingFace:
+@dataclass(kw_only=True)
+class HuggingFace(Source):
     """A data set of the hub, or a folder: of Parquet files, of images, or one that `save_to_disk` wrote.
 
     `name` is the hub's, or a path; `config` and `revision` are the hub's, null for its defaults. `splits` says what
@@ -28,25 +30,15 @@ class HuggingFace:
     `in_chans` is None: images may differ, so data.images.mode says what they are converted to.
     """
 
-    in_chans = None
+    name: str
+    config: str | None
+    revision: str | None
+    image_column: str
+    label_column: str
+    splits: dict[str, str | None]
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        config: str | None,
-        revision: str | None,
-        image_column: str,
-        label_column: str,
-        splits: dict[str, str | None],
-    ):
-        self.name = name
-        self.config = config
-        self.revision = revision
-        self.image_column = image_column
-        self.label_column = label_column
-        self.splits = check_splits(splits)
-        self.class_names: list[str] = []
+    def __post_init__(self) -> None:
+        self.present = check_splits(self.splits)
 
     def prepare(self) -> None:
         """Download what the cache does not have."""
@@ -56,7 +48,7 @@ class HuggingFace:
         loaded = self._load()
         from pyarrow import compute
 
-        tables = {split: self._table(loaded, split) for split in self.splits}
+        tables = {split: self._table(loaded, split) for split in self.present}
         labels = {split: table.with_format("arrow")[:][self.label_column] for split, table in tables.items()}
         self._refuse_nulls(labels)
         feature = tables["train"].features[self.label_column]
@@ -93,7 +85,7 @@ class HuggingFace:
         }
 
     def _targets(self, numbers: np.ndarray, lengths: list[int] | None) -> Targets:
-        """Give classes (n,), or the classes of all images one after the other and how many each has."""
+        """Return targets of classes (n,), or of the classes of all images in a row and how many each image has."""
         if lengths is None:
             return OneClass(numbers)
         rows = np.split(numbers, np.cumsum(lengths)[:-1])
@@ -105,7 +97,7 @@ class HuggingFace:
                 raise DataError(f"{self.name}: {column.null_count} images of {self.splits[split]} have no label")
 
     def _load(self) -> Any:
-        """Load the data set's splits, by name."""
+        """Load the splits of the data set, by name."""
         try:
             import datasets
         except ImportError as error:
@@ -124,10 +116,10 @@ class HuggingFace:
         return loaded if isinstance(loaded, dict) else {"train": loaded}
 
     def _table(self, loaded: Any, split: str) -> Any:
-        """Give one split's two columns, the images as they are stored."""
+        """Return the two columns of a split, the images as they are stored."""
         import datasets
 
-        called = self.splits[split]
+        called = self.present[split]
         if called not in loaded:
             raise DataError(
                 f"data.source.splits.{split}: {self.name} has no split {called}; it has {', '.join(loaded)}"
@@ -193,4 +185,5 @@ def content(image: dict[str, Any] | None) -> bytes:
     """Read the file that a table holds, or names."""
     if image is None:
         raise ValueError("the table holds no image in this row")
-    return file_content.content(image["path"]) if image["bytes"] is None else image["bytes"]
+    held: bytes | None = image["bytes"]
+    return file_content.content(image["path"]) if held is None else held

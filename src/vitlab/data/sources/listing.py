@@ -9,7 +9,7 @@ import numpy as np
 
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.labels import numbered
-from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.sources.tables import check_ending, check_filled, place_of, read_table, rows_of_splits
 from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
 from vitlab.data.targets import Answers, OneClass, SeveralTexts, Targets, Texts, multi_hot
@@ -20,7 +20,7 @@ OUTSIDE = (os.sep, os.path.join(os.pardir, ""))
 LABEL = "label"  # the column that says it, unless another is named
 
 
-class Listing:
+class Listing(Source):
     """One image for each row of `file` (.csv, .tsv or .parquet); the columns are named by `path_column`, `label_column`
     and `split_column` (null: every row is for training). Relative paths lie below `root` (null: the folder of the
     table), and no path leads out of it, unless `allow_outside`. A file that stands in several rows has the same label
@@ -84,10 +84,6 @@ class Listing:
         self.allow_outside = allow_outside
         self.allow_two_labels = allow_two_labels
         self.given_names = class_names
-        self.class_names: list[str] = list(class_names or [])
-
-    def prepare(self) -> None:
-        """Nothing to download."""
 
     def open(self) -> dict[str, Pool]:
         table = read_table(self.file, self.columns)

@@ -3,14 +3,13 @@
 n patches
 """
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vitlab.data.pools.pool import Pool
+from vitlab.data.pools.pool import Pool, digest_of_pixels
 from vitlab.data.targets import OneClass, Targets
 from vitlab.errors import DataError
 
@@ -27,11 +26,7 @@ class PatchPool(Pool):
     def __init__(self, file: Path, targets: Targets):
         self.file = file
         self.opened: tuple[int, Any] = (0, None)  # the process that opened the file, and x
-        pixels = self._pixels()
-        digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
-        for i in np.unique(np.linspace(0, len(pixels) - 1, LOOKED_AT).astype(int)):
-            digest.update(np.ascontiguousarray(pixels[i]).data)
-        super().__init__(targets, digest.hexdigest())
+        super().__init__(targets, digest_of_pixels(targets, self._pixels(), LOOKED_AT))
 
     def _pixels(self) -> Any:
         if self.opened[0] != os.getpid():
@@ -44,7 +39,8 @@ class PatchPool(Pool):
         return {**self.__dict__, "opened": (0, None)}
 
     def load(self, i: int) -> np.ndarray:
-        return self._pixels()[int(i)]
+        pixels: np.ndarray = self._pixels()[int(i)]
+        return pixels
 
     def name(self, i: int) -> str:
         return f"{self.file} image {i}"

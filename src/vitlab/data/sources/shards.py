@@ -10,7 +10,7 @@ import numpy as np
 
 from vitlab.atomic_files import digest_of, write_whole
 from vitlab.data.images.decoding import DamagedImage
-from vitlab.data.pools.pool import Pool, Stored
+from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
 from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
 from vitlab.data.targets import classes_in
@@ -19,18 +19,15 @@ from vitlab.invocation import typed
 from vitlab.machine import make_cache_folder
 
 
-class Shards:
+class Shards(Source):
     """The splits below `root`, a path or a URL that fsspec knows (s3://, gs://, hf://, https://, ...).
 
     Credentials are those of the storage's own package (for s3 that is s3fs), which must be installed. The index of a
     remote set is kept in $XDG_CACHE_HOME/vitlab, or ~/.cache/vitlab. `in_chans` is None: images may differ.
     """
 
-    in_chans = None
-
     def __init__(self, *, root: str):
         self.root = root.rstrip("/") if "://" in root else root
-        self.class_names: list[str] = []
 
     def prepare(self) -> None:
         """Fetch the index, so that the processes of one machine find it."""

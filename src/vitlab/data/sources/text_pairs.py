@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vitlab.data.pools.pool import TextPool
+from vitlab.data.pools.pool import Pool, Source, TextPool
 from vitlab.data.sources.tables import Column, Layout, check_ending, check_filled, place_of, read_table, rows_of_splits
 from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
 from vitlab.data.targets import Texts
@@ -76,7 +76,7 @@ class TextColumn:
         return vocabulary, found
 
 
-class TextPairs:
+class TextPairs(Source):
     """A pair for each row of `file` (.csv, .tsv or .parquet): a text to be read in the column of `input`, one to be
     written in that of `target`. `val_file` and `test_file` are of the same form, or `split_column` says which rows are
     train, val and test; else all are for training, and what is carved from them keeps rows that read the same together.
@@ -118,12 +118,8 @@ class TextPairs:
         self.found: dict[str, Any] = {"header": self.layout.header} if header is None else {}
         self.allow_two_targets, self.allow_overlap = allow_two_targets, allow_overlap
         self.repeated = ""
-        self.class_names: list[str] = []
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
-    def open(self) -> dict[str, TextPool]:
+    def open(self) -> dict[str, Pool]:
         parts = self._parts()
         if "train" not in parts or not len(parts["train"].rows):
             raise DataError(f"{self.files['file']} lists no texts to train on")
@@ -132,7 +128,7 @@ class TextPairs:
         for key, side in self.sides.items():
             vocabularies[key], found = side.vocabulary(key, parts)
             self.found |= {} if found is None else {FOUND[key]: found}
-        pools = {}
+        pools: dict[str, Pool] = {}
         for split, part in parts.items():
             both = [Texts(part.texts[key], vocabularies[key], sources[split]) for key in self.sides]
             pools[split] = TextPool(*both)

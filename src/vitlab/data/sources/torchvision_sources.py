@@ -12,7 +12,7 @@ import numpy as np
 from filelock import FileLock
 
 from vitlab.data.pools.file_pool import FilePool
-from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.pools.pool import ArrayPool, Pool, Source
 from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
 from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.data.targets import OneClass
@@ -81,7 +81,7 @@ LAYOUTS = {
 }
 
 
-class TorchvisionSource:
+class TorchvisionSource(Source):
     """The official splits of a torchvision data set; what it does not divide is one pool, train.
 
     `dataset` is the class's name in torchvision.datasets, or CLEVRDistance. Files lie below `root`, where torchvision
@@ -99,7 +99,6 @@ class TorchvisionSource:
         needs = self.layout.needs
         if needs is not None and find_spec(needs) is None:
             raise ConfigError(f"data.source.dataset {dataset} needs the package {needs}; pip install {needs}")
-        self.class_names: list[str] = []
 
     def prepare(self) -> None:
         if self._complete():

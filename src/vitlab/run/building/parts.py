@@ -35,7 +35,7 @@ def build_callbacks(cfg: DictConfig) -> list[pl.Callback]:
 def build_datamodule(cfg: DictConfig, found: Mapping[str, Any] | None = None) -> DataModule:
     """Build the data, with all that is done to training images; `found` stands in cfg already."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
-    return build(cfg.data, "data", **options, found=found)
+    return build(cfg.data, "data", **options, found=dict(found or {}))
 
 
 def build_task(
