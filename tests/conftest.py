@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import omegaconf.base
 import pytest
-from hydra._internal.sources_registry import SourcesRegistry
+from hydra._internal.sources_registry import SourcesRegistry  # private: files are read once in all tests
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 from PIL import Image

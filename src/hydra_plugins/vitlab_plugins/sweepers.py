@@ -26,7 +26,6 @@ OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.
 @dataclass
 class GridConf:
     _target_: str = "hydra_plugins.vitlab_plugins.sweepers.Grid"
-    _convert_: str = "all"  # to plain types, which are written to sweep.json
     params: dict[str, Any] = field(default_factory=dict)  # what varies; the command line wins: optimizer.lr: 1e-3,1e-4
 
 

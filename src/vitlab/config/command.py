@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, not_begun
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
+from vitlab.config.build import construct
 from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
-from vitlab.config.nodes import as_written, flatten, without
+from vitlab.config.nodes import as_written, flatten, plain, without
 from vitlab.config.redaction import Redaction
 from vitlab.config.refusals import as_refusal
 from vitlab.distributed.environment import begin_process, other_rank
@@ -100,7 +100,7 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
         if is_sweep(cfg):
             check_sweep(cfg, own, name)
             raise_again()
-            return instantiate(cfg.hydra.sweeper).sweep(cfg, config_loader())
+            return construct(plain(cfg.hydra.sweeper), "hydra.sweeper").sweep(cfg, config_loader())
         OmegaConf.set_struct(own, True)
         check_start(own, name)
         return task(own)

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.config.annotations import dotted
 from vitlab.config.arguments import TEXTS
 from vitlab.config.composition import compose, config_loader, hydra_of
-from vitlab.config.nodes import without
+from vitlab.config.nodes import as_written, without
 
 FLAGS = ("--cfg", "--help", "--multirun")
 SCRIPT = """_vitlab() {
@@ -54,12 +53,9 @@ def of_config(command: str, words: list[str]) -> list[str]:
                 return []
             parent = key.rpartition(".")[0]
             node = OmegaConf.select(cfg, parent, throw_on_missing=False) if parent else cfg
-            names = [str(name) for name in node if not str(name).startswith("_")] if OmegaConf.is_dict(node) else []
+            values = as_written(node) if isinstance(node, DictConfig) else {}
             groups = [] if parent else [f"{group}=" for group in config_loader().list_groups("") if group != "hydra"]
-            found = [*groups, *(f"{dotted(parent, name)}{ending(node, name)}" for name in names)]
+            ends = {name: "." if isinstance(value, dict) else "=" for name, value in values.items()}
+            keys = [dotted(parent, name) + end for name, end in ends.items() if not name.startswith("_")]
+            found = [*groups, *keys]
     return sorted(one for one in set(found) if one.startswith(word))
-
-
-def ending(node: Any, name: str) -> str:
-    """Give what follows a key: its own keys, or its value."""
-    return "." if OmegaConf.is_dict(node._get_node(name)) else "="

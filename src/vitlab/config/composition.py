@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import hydra
 from hydra import initialize_config_dir, version
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -19,6 +20,8 @@ from vitlab.config.home import CONF, OF_THE_USER
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
 
+# Hydra 1.3 can also behave as earlier ones did; later ones have one behaviour, and warn of the option
+VERSION_BASE: dict[str, Any] = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 READ = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweeper", "hydra.searchpath", "hydra.mode")  # keys of Hydra
 CHECKED_LATER = ("hydra/sweeper", "hydra/launcher")  # of a sweep
 OF_LIGHTNING = ("hydra.job.name", "hydra.output_subdir")  # its launcher gives these to the processes that it starts
@@ -28,12 +31,12 @@ OF_LIGHTNING = ("hydra.job.name", "hydra.output_subdir")  # its launcher gives t
 def hydra_of(command: str, config_dir: str | None = None) -> Iterator[None]:
     """Initialize Hydra for one command, which finds configs in `config_dir`, too. Any other user of Hydra in this
     process finds it afterwards as it was."""
-    hydra, config, runtime = GlobalHydra.instance(), HydraConfig.instance(), JobRuntime.instance()
-    theirs, their_config, their_base, their_job = hydra.hydra, config.cfg, version.getbase(), runtime.conf.get("name")
-    hydra.clear()
+    state, config, runtime = GlobalHydra.instance(), HydraConfig.instance(), JobRuntime.instance()
+    theirs, their_config, their_base, their_job = state.hydra, config.cfg, version.getbase(), runtime.conf.get("name")
+    state.clear()
     OF_THE_USER[:] = [] if config_dir is None else [os.path.abspath(config_dir)]
     try:
-        with initialize_config_dir(str(CONF), job_name=command, version_base="1.3"):
+        with initialize_config_dir(str(CONF), job_name=command, **VERSION_BASE):
             yield
     finally:
         GlobalHydra.instance().hydra, config.cfg = theirs, their_config

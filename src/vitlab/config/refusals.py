@@ -42,8 +42,6 @@ def as_refusal(error: Exception) -> VitlabError | None:
         refusal.status = error.status
         return refusal
     if isinstance(error, HydraException):
-        if isinstance(error.__cause__, VitlabError):  # which a sweeper raised
-            return as_refusal(error.__cause__)
         return ConfigError(hydra_sentence(error))
     if isinstance(error, OmegaConfBaseException):
         return ConfigError(omegaconf_sentence(error))

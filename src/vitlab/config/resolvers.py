@@ -4,7 +4,9 @@ import hashlib
 import os
 import re
 import sys
+from typing import Any
 
+import omegaconf
 from omegaconf import OmegaConf
 
 from vitlab.config.help_texts import keys_of, options
@@ -61,5 +63,7 @@ RESOLVERS = (
     before_crop,
     together,
 )
+OLD_NAME = omegaconf.__version__.startswith("2.3.")  # where register_resolver is another, older function
+register: Any = OmegaConf.register_new_resolver if OLD_NAME else OmegaConf.register_resolver
 for resolver in RESOLVERS:
-    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+    register(resolver.__name__, resolver, replace=True)
