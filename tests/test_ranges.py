@@ -1,16 +1,22 @@
 """Every number that a YAML sets has a range, and what is out of it is refused before anything is built."""
 
+import functools
 import typing
 from collections.abc import Sequence
 
 import pytest
 import torch
+import yaml
 from omegaconf import OmegaConf
 from pytorch_lightning import Trainer
+from test_configs import unresolved
+from test_misspelt_keys import whole
 
 from vitlab.config.annotations import accepts, check_types, describe, hints_of, members
-from vitlab.config.build import allowed_targets, build, import_target
+from vitlab.config.build import allowed_targets, build, find_nodes, import_target
 from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.keys import WEIGHTS
+from vitlab.config.nodes import as_plain, as_written, flatten, node_of
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 
@@ -94,3 +100,64 @@ def test_whole_numbers_become_fractions_where_these_are_taken():
         "gradient_clip_val": float,
         "max_epochs": int,
     }
+
+
+# -- what a constructor makes of any value
+
+IMAGES = {"data.image_size": 32, "data.in_chans": 3, "data.num_classes": 2}  # where a YAML leaves them open
+TEXTS = {"data.vocab_size": 13, "data.max_length": 6, "data.input_vocab_size": 33, "data.input_max_length": 8}
+EDGES = [-1, 0, float("nan"), 1e9, "", [], None]
+
+
+@functools.cache
+def nodes_of_yamls():
+    """A node for each constructor that an option of ours names, its references resolved in the default config."""
+    contents = {file: yaml.safe_load(file.read_text()) or {} for file in CONF.glob("*/*.yaml")}
+    default, found = as_written(unresolved("train")), {}
+    for file in sorted(contents):
+        group = file.parent.name
+        if group != "hydra" and not file.stem.startswith("_"):
+            cfg = OmegaConf.create(default | {group: whole(file, contents)})
+            for key, value in (IMAGES | TEXTS).items():
+                if OmegaConf.select(cfg, key, throw_on_missing=False) is None:
+                    OmegaConf.update(cfg, key, value)
+            for key in [key for key, value in flatten(as_written(cfg[group])) if value == "???"]:
+                OmegaConf.update(cfg[group], key, "somewhere.tsv")
+            found |= {node["_target_"]: node for _, node in find_nodes(as_plain(cfg[group]), group)}
+    return {target: without_weights(node) for target, node in found.items()}
+
+
+def without_weights(node):
+    """A node of plain types without the keys that no constructor sees."""
+    if isinstance(node, dict):
+        return {key: without_weights(value) for key, value in node.items() if key not in WEIGHTS}
+    return [without_weights(item) for item in node] if isinstance(node, list) else node
+
+
+def holds_number(hint):
+    return typing.get_origin(hint) is typing.Annotated or any(
+        holds_number(one) for part in typing.get_args(hint) if hint not in (None, ...) for one in members(part)
+    )
+
+
+def outcome(node):
+    """What comes of building a node: None, or its refusal. Models have no memory; what a run gives is left out."""
+    runtime = {"num_steps": 100} if node["_target_"].startswith("vitlab.optim.") else {}
+    try:
+        with torch.device("meta"):
+            build(node_of(node), "key", **runtime)
+    except ConfigError as refusal:
+        return str(refusal)
+    return None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_number_is_refused_in_a_sentence_or_builds(target, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    node = nodes_of_yamls().get(target) or pytest.skip("only a recipe or a command names it")
+    for name in [name for name, hint in hints_of(import_target(target, target)).items() if holds_number(hint)]:
+        for value in EDGES:
+            refusal = outcome({**node, name: value})
+            assert refusal is None or ("\n" not in refusal and refusal.startswith("key")), (name, value, refusal)
+        for value in ("", float("nan")):  # no number of ours
+            assert outcome({**node, name: value}), (name, value)

@@ -229,9 +229,10 @@ def test_a_recipe_monitors_what_its_task_gives(name):
     cfg = recipe(name)
     task = get_object(cfg.task._target_)
     monitors = {node.monitor for node in cfg.callbacks.values() if "monitor" in node}
-    assert monitors | {cfg.monitor} <= set(
-        task.monitors(SimpleNamespace(num_classes=cfg.data.get("num_classes"), has_classes=True))
+    made = SimpleNamespace(
+        num_classes=cfg.data.get("num_classes"), has_classes=True, labels=getattr(task, "labels", None)
     )
+    assert monitors | {cfg.monitor} <= set(task.monitors(made))
 
 
 def test_the_teacher_is_the_published_one():

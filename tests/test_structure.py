@@ -184,7 +184,9 @@ def test_hydra_stays_where_configs_are_composed_and_read():
 
 def test_private_names_of_hydra_stay_in_few_files():
     """They change without notice. The one file may: its tests would be twice as slow."""
-    private = re.compile(r"hydra\._internal|omegaconf\._(?!_)|Singleton|\b_(get_node|get_full_key|metadata|is_missing)\b")
+    private = re.compile(
+        r"hydra\._internal|omegaconf\._(?!_)|Singleton|\b_(get_node|get_full_key|metadata|is_missing)\b"
+    )
     files = [*FILES, *(file for file in Path(__file__).parent.rglob("*.py") if file != Path(__file__))]
     found = {file.name for file in files if private.search(file.read_text(encoding="utf-8"))}
     assert found == {"conftest.py"}

@@ -8,6 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from vitlab.config.composition import VERSION_BASE
 from vitlab.config.frozen import Composer, as_yaml, asked_for, own_keys, secret_words
 from vitlab.config.home import CONF
 from vitlab.config.recipe import fit
@@ -19,7 +20,7 @@ COMMON = ["model=vit_mu4", "trainer=cpu", "~callbacks.model_views"]
 @pytest.fixture
 def sweep():
     """sweep(words): the config that a sweep starts from, and what loads it."""
-    with initialize_config_dir(str(CONF), version_base="1.3", job_name="train"):
+    with initialize_config_dir(str(CONF), job_name="train", **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
 
         def made(*words):
