@@ -200,7 +200,7 @@ def test_lightning_stays_where_training_is_organised():
 
 
 def test_what_one_rank_does_alone_uses_no_model_of_all_of_them():
-    """A sharded model computes where all ranks call it; a callback asks for `Task.for_first_rank`."""
+    """A sharded model computes where all ranks call it; a callback asks for `Task.task_on_rank_zero`."""
     for file in (SRC / "vitlab" / "callbacks").glob("*.py"):
         text = file.read_text(encoding="utf-8")
         assert not ("is_global_zero" in text and re.search(r"\.model\b", text)), file

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES
-from vitlab.callbacks.per_class import per_class, tell
+from vitlab.callbacks.per_class import per_class, write_per_class_table
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -32,7 +32,7 @@ def test_few_classes_are_told_and_many_are_not(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     true, said = np.eye(3, dtype=bool)[[0, 0, 1]], np.eye(3, dtype=bool)[[0, 1, 1]]
     names = ["cat", "Brachypelma_hamorii_mexican_redknee_tarantula_of_a_name_that_is_long", "nobody"]
-    tell(per_class(true, said), names, tmp_path / "test_per_class.csv")
+    write_per_class_table(per_class(true, said), names, tmp_path / "test_per_class.csv")
     with open(tmp_path / "test_per_class.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0] == {"class": "cat", "images": "2", "precision": "1.0", "recall": "0.5", "f1": "0.666667"}
@@ -43,5 +43,6 @@ def test_few_classes_are_told_and_many_are_not(tmp_path, capsys, monkeypatch):
     assert ["2", "100.00%", "50.00%", "66.67%"] in cells
     assert max(map(len, told.splitlines())) <= 80
     many = [f"class {k}" for k in range(21)]
-    tell(per_class(np.eye(21, dtype=bool), np.eye(21, dtype=bool)), many, tmp_path / "many.csv")
+    eye = np.eye(21, dtype=bool)
+    write_per_class_table(per_class(eye, eye), many, tmp_path / "many.csv")
     assert capsys.readouterr().out == ""

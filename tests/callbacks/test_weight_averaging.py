@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from vitlab.callbacks import EMA, SWA, ChecksRun, LatestState
-from vitlab.distributed.sharding import fill, whole
+from vitlab.distributed.sharding import fill, unshard_tensor
 from vitlab.errors import ConfigError
 
 AVERAGES = {
@@ -186,7 +186,7 @@ class Sharded(Line):
             fully_shard(layer, mesh=mesh)
 
     def weight(self):
-        return whole(self.layer.weight).detach().clone()
+        return unshard_tensor(self.layer.weight).detach().clone()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -23,11 +23,11 @@ TOLD = {
 @pytest.mark.parametrize("case", TOLD)
 def test_a_process_knows_whether_it_is_the_first_and_whether_it_was_launched(monkeypatch, case):
     told, other, launched = TOLD[case]
-    for name in (*environment.RANKS, *environment.OF_A_LAUNCHER):
+    for name in (*environment.RANKS, *environment.LAUNCHER_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    assert (environment.other_rank(), environment.launched()) == (other, launched)
+    assert (environment.is_other_rank(), environment.has_launcher()) == (other, launched)
 
 
 def test_asking_costs_no_library():

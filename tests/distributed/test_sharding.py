@@ -12,8 +12,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from vitlab.callbacks.latest_state import check_finite
-from vitlab.distributed.fully_sharded import FullySharded, gather
-from vitlab.distributed.sharding import fill, whole, whole_state
+from vitlab.distributed.fully_sharded import FullySharded, unshard_weights
+from vitlab.distributed.sharding import fill, unshard_state, unshard_tensor
 from vitlab.errors import NonFiniteError
 
 
@@ -26,10 +26,10 @@ def mesh():
 def test_a_sharded_tensor_becomes_a_plain_one_and_a_plain_one_stays(mesh):
     value = torch.randn(5, 3)
     sharded = distribute_tensor(value, mesh, [Shard(0)])
-    assert type(whole(sharded)) is torch.Tensor
-    assert torch.equal(whole(sharded), value)
-    assert whole(value) is value
-    state = whole_state({"a": sharded, "b": value, "extra": "words"})
+    assert type(unshard_tensor(sharded)) is torch.Tensor
+    assert torch.equal(unshard_tensor(sharded), value)
+    assert unshard_tensor(value) is value
+    state = unshard_state({"a": sharded, "b": value, "extra": "words"})
     assert torch.equal(state["a"], value)
     assert state["b"] is value
     assert state["extra"] == "words"
@@ -42,7 +42,7 @@ def test_a_tensor_is_filled_in_place_whether_it_is_sharded_or_not(mesh):
         own = distribute_tensor(torch.zeros(5, 3), mesh, [Shard(0)])
         fill(own, given)
         assert isinstance(own, DTensor)
-        assert torch.equal(whole(own), value)
+        assert torch.equal(unshard_tensor(own), value)
     plain = torch.zeros(5, 3)
     fill(plain, value)
     assert torch.equal(plain, value)
@@ -77,7 +77,7 @@ def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alo
     model, values = Tied(), torch.randn(2, 3)
     expected = model(values).detach()
     strategy.shard(model)
-    gather(model)  # as in an evaluation
+    unshard_weights(model)  # as in an evaluation
     with torch.inference_mode():
         copied = strategy.copy_unsharded(model)
     assert type(copied) is Tied
@@ -106,7 +106,7 @@ from torch.distributed.fsdp import fully_shard
 from types import SimpleNamespace
 from vitlab.callbacks import EMA
 from vitlab.callbacks.latest_state import check_finite
-from vitlab.distributed.sharding import own_parameters, whole
+from vitlab.distributed.sharding import own_parameters, unshard_tensor
 from vitlab.errors import NonFiniteError
 
 rank = int(sys.argv[2])
@@ -126,7 +126,7 @@ ema.on_train_start(trainer, model)
 norms = []
 for trainer.global_step in (1, 2, 3):
     model(torch.ones(4, 5)).square().mean().backward()
-    norms.append(float(whole(nn.utils.clip_grad_norm_(model.parameters(), 1.0))))
+    norms.append(float(unshard_tensor(nn.utils.clip_grad_norm_(model.parameters(), 1.0))))
     optimizer.step()
     optimizer.zero_grad()
     ema.on_train_batch_end(trainer, model, None, None, 0)
@@ -140,7 +140,8 @@ with torch.no_grad():
     own = float(model(torch.ones(1, 5)))
 check_finite(model, 3)
 own_parts = own_parameters(model)["0.weight"].detach()
-(whole(own_parts) if rank < 0 else own_parts.to_local())[: 1 if rank < 1 else 0] = float("nan")  # in the first's part
+part = unshard_tensor(own_parts) if rank < 0 else own_parts.to_local()
+part[: 1 if rank < 1 else 0] = float("nan")  # in the first's part
 try:
     check_finite(model, 4)
     refused = False

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.targets import Captions, SeveralTexts, Texts
-from vitlab.distributed.sharding import whole
+from vitlab.distributed.sharding import unshard_tensor
 from vitlab.errors import ConfigError, DataError
 from vitlab.layers import patchify
 from vitlab.losses import Pairs, softmax_contrastive
@@ -193,7 +193,7 @@ def test_the_scale_stays_at_most_100(sharded, monkeypatch):
         task.training_losses(batch_of([0, 1, 3])).mean().backward()
         task.optimizer_step()
         assert isinstance(task.model.logit_scale, DTensor) == sharded
-        assert whole(task.model.logit_scale).item() == pytest.approx(MOST)
+        assert unshard_tensor(task.model.logit_scale).item() == pytest.approx(MOST)
         with torch.no_grad():
             assert task(batch_of([0])).scale.item() == pytest.approx(100)
 

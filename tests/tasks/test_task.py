@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from vitlab.checkpoints import file
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.targets import OneClass
-from vitlab.distributed.sharding import whole
+from vitlab.distributed.sharding import unshard_tensor
 from vitlab.errors import ConfigError
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import VisionTransformer, torchvision_model
@@ -224,7 +224,7 @@ def test_gradients_of_a_sharded_model_are_clipped_to_their_whole_norm():
         assert norms[0] > 10
         assert norms[1] == pytest.approx(norms[0], rel=1e-6)
         for parameter, own in zip(task.parameters(), sharded.parameters(), strict=True):
-            torch.testing.assert_close(whole(own.grad), parameter.grad)
+            torch.testing.assert_close(unshard_tensor(own.grad), parameter.grad)
 
 
 def test_parts_learn_whose_parameters_a_strategy_has_replaced():

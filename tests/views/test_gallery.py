@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import OF_IMAGES, VIEWS, Likely, gallery, reading_figure, trained_for
+from vitlab.views import OF_IMAGES, VIEWS, Likely, describe_training, gallery, reading_figure
 from vitlab.views.mosaic import of_all, pick
 from vitlab.views.weight_figures import filters_figure
 
@@ -85,11 +85,11 @@ def test_a_model_without_positions_has_none_to_show():
 
 def test_a_figure_says_of_which_file_it_is_and_what_the_model_makes_of_it():
     model, image = VisionTransformer(**vit_options(image_size=16)), torch.rand(1, 1, 16, 16)
-    title = "photo_with_a_long_name.jpg\nsaid cat 60.0%, dog 25.0%\n" + trained_for(0)
+    title = "photo_with_a_long_name.jpg\nsaid cat 60.0%, dog 25.0%\n" + describe_training(0)
     ((_, figure),) = gallery(model, image, image, [title], ["attention"])
     assert "photo_with_a_long_name.jpg" in words(figure)
     assert "no step of training" in words(figure)
-    assert trained_for(1520) == "weights after 1,520 training steps"
+    assert describe_training(1520) == "weights after 1,520 training steps"
 
 
 def test_views_of_the_weights_want_no_images():

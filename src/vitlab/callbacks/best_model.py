@@ -3,7 +3,7 @@
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
@@ -14,20 +14,18 @@ from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
 from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.writer import Writer
-from vitlab.distributed.sharding import whole_state
+from vitlab.distributed.sharding import unshard_state
 from vitlab.errors import CheckpointError
 
 
 class BestModel(Callback):
     """Keeps checkpoints/best.ckpt: weights (averaged ones, with EMA or SWA), the score, and what rebuilds the run.
 
-    `monitor` is a metric of the task; `mode` "min" or "max" says which way is better. A tie keeps the earlier model. A
-    large one is written while training goes on, as the latest state is, and before any state that names it.
+    `monitor` is a metric of the task; `mode` says whether its lowest or highest value is best. A tie keeps the
+    earlier model. A large one is written while training continues, before any state that names it.
     """
 
-    def __init__(self, *, monitor: str, mode: str):
-        if mode not in ("min", "max"):
-            raise ValueError(f"mode '{mode}' is not one of: min, max")
+    def __init__(self, *, monitor: str, mode: Literal["min", "max"]):
         self.monitor = monitor
         self.sign = 1 if mode == "max" else -1
         self.score: float | None = None
@@ -99,9 +97,9 @@ class BestModel(Callback):
         for callback in trainer.callbacks:
             if isinstance(callback, WeightAverage):
                 weights.update(callback.averages)
-        return whole_state(weights)
+        return unshard_state(weights)
 
 
 def background_of(trainer: pl.Trainer) -> Background:
-    """Give the thread that writes the latest state."""
+    """Return the thread that writes the latest state."""
     return next(callback.background for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))

@@ -14,8 +14,6 @@ class EarlyStopping(callbacks.EarlyStopping):
     killed after it had stopped does not train on. `patience` counts validations without a better value of `monitor`."""
 
     def __init__(self, *, monitor: str, mode: str, patience: Natural, check_on_train_epoch_end: bool):
-        if patience < 0:
-            raise ValueError(f"patience {patience} is negative")
         super().__init__(monitor, mode=mode, patience=patience, check_on_train_epoch_end=check_on_train_epoch_end)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

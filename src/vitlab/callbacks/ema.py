@@ -25,7 +25,7 @@ class EMA(WeightAverage):
     def due(self, step: int) -> bool:
         return step > self.start_step
 
-    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
+    def can_continue(self, step: int, state: dict[str, Any]) -> bool:
         return self.due(step)
 
     def share(self, step: int) -> float:

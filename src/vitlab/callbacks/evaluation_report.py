@@ -11,10 +11,10 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable, text_table
-from vitlab.callbacks.per_class import per_class, tell
+from vitlab.callbacks.per_class import per_class, write_per_class_table
 from vitlab.data import TextDataModule
 from vitlab.data.targets import SeveralClasses, Texts
-from vitlab.distributed.gathering import gathered
+from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.ranges import Count
 from vitlab.tasks.predictions import COLUMNS, DIGITS, further_columns
 
@@ -44,22 +44,22 @@ class EvaluationReport(Callback):
         if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
         logits, loss = outputs["predictions"]
-        kind, probabilities = kind_of(trainer), pl_module.probabilities(logits)
+        kind, probabilities = label_table_of(trainer), pl_module.probabilities(logits)
         further = further_columns(probabilities).values() if kind.has_classes else ()
         columns = [batch.index.float(), loss.float(), *further, kind.columns(batch.target, probabilities)]
         self.rows.append(torch.column_stack(columns))  # stays on the device
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        parts = gathered([rows.cpu().numpy() for rows in self.rows])
+        parts = gather_from_all_ranks([rows.cpu().numpy() for rows in self.rows])
         if not trainer.is_global_zero or not parts:
             return
         table = np.concatenate(parts)
         table = table[table[:, 0].argsort()]
-        further = list(COLUMNS) if kind_of(trainer).has_classes else []
+        further = list(COLUMNS) if label_table_of(trainer).has_classes else []
         index, loss, more, labels = np.split(table, [1, 2, 2 + len(further)], axis=1)
         index, loss = index[:, 0].astype(int), loss[:, 0]
         assert len(np.unique(index)) == len(index), "a test sample was scored twice"
-        datamodule, kind = trainer.datamodule, kind_of(trainer)
+        datamodule, kind = trainer.datamodule, label_table_of(trainer)
         names, name = datamodule.class_names, datamodule.test_split
         split = datamodule.splits[name]
         asked = [[question] if (question := split.asked(i)) else [] for i in index.tolist()]
@@ -73,7 +73,7 @@ class EvaluationReport(Callback):
         write_csv(path, heads, rows)
         answers = kind.answers(labels, len(names))
         if names:
-            tell(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
+            write_per_class_table(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
         if not isinstance(datamodule, TextDataModule):
@@ -92,7 +92,8 @@ class EvaluationReport(Callback):
                 logger.log_table(key=f"{name}_worst_predictions_table", columns=heads, data=[rows[i] for i in worst])
 
 
-def kind_of(trainer: pl.Trainer) -> LabelTable:
+def label_table_of(trainer: pl.Trainer) -> LabelTable:
+    """Return what the report says of the labels of this trainer's data."""
     targets = trainer.datamodule.targets
     if isinstance(targets, Texts):
         assert targets.vocabulary is not None

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Callback
 from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.targets import OneClass
-from vitlab.distributed.gathering import gathered
+from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, few_of_each_class, joined, nearest_neighbours, ridge
 from vitlab.ranges import Count, Positive, Seed
@@ -28,8 +28,7 @@ class FeatureProbe(Callback):
 
     `k` neighbours vote, with `temperature`; `l2` regularizes the regression. The weights are those that validation
     sees, averages among them, in its precision. Training is what it would be without. Each of several ranks takes its
-    share of the images, then all of them have all features and compute the same figures. Raises ValueError for numbers
-    out of range.
+    share of the images, then all of them have all features and compute the same figures.
     """
 
     def __init__(
@@ -129,4 +128,4 @@ class FeatureProbe(Callback):
         )
         with trainer.precision_plugin.forward_context():
             parts = extract(pl_module.model, batches)
-        return joined(gathered(parts))
+        return joined(gather_from_all_ranks(parts))

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.atomic_files import writing_whole
-from vitlab.views import shown
+from vitlab.views import channels_last
 
 LETTERS = 20  # letters that fit above a picture in a grid
 RIGHT, WRONG = "tab:green", "tab:red"
@@ -58,7 +58,7 @@ def image_grid(
         height, width = (1.25 * side / max(image.shape[1:]) for side in image.shape[1:])
         middle, bottom = 1.4 * (column + 0.5), top + (row + 1) * cell
         sides = (middle - width / 2, middle + width / 2, bottom, bottom - height)
-        axes.imshow(shown(image).cpu().numpy(), extent=sides)
+        axes.imshow(channels_last(image).cpu().numpy(), extent=sides)
         above = bottom - height - 0.04
         axes.text(middle, above, title, ha="center", va="bottom", fontsize=7, color=colour)
     axes.set(xlim=(0, 1.4 * columns), ylim=(top + rows * cell, 0), aspect="auto")

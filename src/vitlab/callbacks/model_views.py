@@ -14,7 +14,7 @@ from vitlab.models import encoder_of
 from vitlab.ranges import Count
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import Task
-from vitlab.views import VIEWS, evaluating, gallery, likely, pick, trained_for, why_no_relevance
+from vitlab.views import VIEWS, describe_training, evaluating, gallery, likely, pick, why_no_relevance
 
 
 class ModelViews(Callback):
@@ -26,7 +26,7 @@ class ModelViews(Callback):
         self.num_images = num_images
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        task = pl_module.for_first_rank()
+        task = pl_module.task_on_rank_zero()
         if task is not None:
             self.draw(trainer, task)
 
@@ -47,7 +47,7 @@ class ModelViews(Callback):
         images = torch.stack([sample.image for sample in samples])
         preprocessing = datamodule.preprocessing.to(task.device)
         inputs = preprocessing.normalize(images.to(task.device))
-        trained = trained_for(best_step(trainer))
+        trained = describe_training(best_step(trainer))
         titles = [f"{Path(split.name(sample.index)).name}\n{trained}" for sample in samples]
         views, classes = set(VIEWS), None
         if isinstance(task, Supervised) and why_no_relevance(model) is None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from vitlab.atomic_files import write_csv
 from vitlab.monitors import format_metric
 
-TOLD = 20  # classes, of so many at most a table is printed too
+MOST_PRINTED = 20  # classes; of more, no table is printed
 FIGURES = ("precision", "recall", "f1")
 
 
@@ -33,14 +33,14 @@ def per_class(true: np.ndarray, said: np.ndarray) -> dict[str, np.ndarray]:
         }
 
 
-def tell(figures: dict[str, np.ndarray], names: list[str], path: Path) -> None:
+def write_per_class_table(figures: dict[str, np.ndarray], names: list[str], path: Path) -> None:
     """Write a table of the classes, and print it if there are few."""
     rows = [[name, *(values[k] for values in figures.values())] for k, name in enumerate(names)]
     kept = [
         [name, int(images), *(None if np.isnan(v) else round(float(v), 6) for v in of)] for name, images, *of in rows
     ]
     write_csv(path, ["class", *figures], kept)
-    if len(names) > TOLD:
+    if len(names) > MOST_PRINTED:
         return
     table = Table("class", *figures, title=path.stem.replace("_", " "), title_justify="left")
     for name, images, *of in kept:
@@ -49,8 +49,3 @@ def tell(figures: dict[str, np.ndarray], names: list[str], path: Path) -> None:
     for column in table.columns[1:]:
         column.no_wrap, column.justify = True, "right"
     Console(markup=False).print(table)
-
-
-def rounded(value: float) -> float | None:
-    """For a file; None of what is not known."""
-    return None if np.isnan(value) else round(float(value), 6)

@@ -47,7 +47,7 @@ class ReconstructionPicture(Callback):
         self.draw(trainer, pl_module, trainer.datamodule.test_split)
 
     def draw(self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str, when: str = "") -> None:
-        task: MaskedAutoencoding | None = pl_module.for_first_rank()
+        task: MaskedAutoencoding | None = pl_module.task_on_rank_zero()
         if task is None:
             return
         datamodule = trainer.datamodule

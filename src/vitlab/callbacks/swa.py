@@ -33,7 +33,7 @@ class SWA(WeightAverage):
     def due(self, step: int) -> bool:
         return step >= self.first_step and (step - self.first_step) % self.every_n_steps == 0
 
-    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
+    def can_continue(self, step: int, state: dict[str, Any]) -> bool:
         return step >= self.first_step == state.get("first_step")
 
     def state_dict(self) -> dict[str, Any]:

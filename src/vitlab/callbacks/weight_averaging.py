@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 
-from vitlab.distributed.sharding import fill, own_parameters, whole_state
+from vitlab.distributed.sharding import fill, own_parameters, unshard_state
 from vitlab.errors import ConfigError
 from vitlab.tasks import LinearProbe
 from vitlab.tasks.task import Task
@@ -33,7 +33,7 @@ class WeightAverage(Callback):
         self.aside: dict[str, Tensor] = {}  # the weights, while averages are in their place
 
     def due(self, step: int) -> bool:
-        """Whether the weights after `step` optimizer steps, from 1, enter the average."""
+        """Whether the weights after `step` optimizer steps (from 1) enter the average."""
         raise NotImplementedError
 
     def share(self, step: int) -> float:
@@ -41,7 +41,7 @@ class WeightAverage(Callback):
         does."""
         raise NotImplementedError
 
-    def goes_on(self, step: int, state: dict[str, Any]) -> bool:
+    def can_continue(self, step: int, state: dict[str, Any]) -> bool:
         """Whether the average of a run that was saved after `step` steps, with this callback's `state`, can be
         continued. A run that is made longer may have to begin at another step, and then what was averaged before is
         dropped."""
@@ -140,8 +140,8 @@ class WeightAverage(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         state = checkpoint["state_dict"]
-        checkpoint["state_dict"] = whole_state({**state, **self.averages})
-        checkpoint["current_model_state"] = whole_state({**state, **self.aside})
+        checkpoint["state_dict"] = unshard_state({**state, **self.averages})
+        checkpoint["current_model_state"] = unshard_state({**state, **self.aside})
         checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self.count)}
 
     def on_load_checkpoint(
@@ -149,7 +149,7 @@ class WeightAverage(Callback):
     ) -> None:
         state = checkpoint["callbacks"].get(self.state_key)
         self.aside = checkpoint.get("current_model_state", {})
-        if self.aside and state and self.goes_on(checkpoint["global_step"], state):
+        if self.aside and state and self.can_continue(checkpoint["global_step"], state):
             self.count = int(checkpoint["averaging_state"]["n_averaged"])
 
 

@@ -25,7 +25,7 @@ from vitlab.config.keys import check_keys, check_known, check_needed, check_node
 from vitlab.config.nodes import as_written, flatten, plain, without
 from vitlab.config.redaction import Redaction
 from vitlab.config.refusals import as_refusal
-from vitlab.distributed.environment import begin_process, other_rank
+from vitlab.distributed.environment import begin_process, is_other_rank
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.interruption import end_at_once, raise_again
 
@@ -57,7 +57,7 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
                 print(shown(cfg, arguments.cfg, arguments.package, arguments.resolve), end="")
             else:
                 with Redaction(without(cfg, ("hydra",))).printing(), leaving(), refusals():
-                    if note and not other_rank():
+                    if note and not is_other_rank():
                         print(note)
                     run(task, cfg, name)
 

@@ -1,4 +1,4 @@
-"""Tell the other processes what the first has decided, before they can talk to each other."""
+"""Share decisions of rank zero with all ranks, before the process group exists."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from vitlab.distributed.environment import other_rank, several_launched, started_by_us
+from vitlab.distributed.environment import has_other_launched_processes, is_other_rank, is_started_by_this_run
 
 KEY = "vitlab/{}/{}/{}"
 NUMBERS = itertools.count()  # counts decisions, equally on all processes
@@ -15,41 +15,41 @@ STORES: list[Any] = []  # open for as long as the process lives: the others read
 WAIT = timedelta(minutes=10)
 
 
-def told_by_first(name: str, decide: Callable[[], Any]) -> Any:
-    """Decide on the first process, and give all that were launched beside it (torchrun, srun, by hand) what it has
-    decided, in plain types. Processes that another one of the run has started are told by their command line."""
+def broadcast_from_rank_zero(name: str, decide: Callable[[], Any]) -> Any:
+    """Return, on every launched process (by torchrun, srun or by hand), what `decide` returns on rank zero. The value
+    is of plain types. Processes that rank zero starts itself get such values by their command line instead."""
     key = KEY.format(name, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), next(NUMBERS))
-    if other_rank():
+    if is_other_rank():
         return json.loads(store().get(key))
     decision = decide()
     store().set(key, json.dumps(decision))
     return decision
 
 
-def agreed(name: str, decide: Callable[[], Any]) -> Any:
-    """Give every process of a run what its first one decides, in plain types: to those launched beside it as above, and
-    to those that it starts itself, later, by their environment."""
+def decide_on_rank_zero(name: str, decide: Callable[[], Any]) -> Any:
+    """Return, on every process of a run, what `decide` returns on rank zero. The value is of plain types. Launched
+    processes get it through the store, processes that rank zero starts later by their environment."""
     variable = f"VITLAB_{name.upper()}"
-    if started_by_us() or (other_rank() and not several_launched()):
+    if is_started_by_this_run() or (is_other_rank() and not has_other_launched_processes()):
         return json.loads(os.environ[variable])
-    decision = told_by_first(name, decide) if several_launched() else decide()
+    decision = broadcast_from_rank_zero(name, decide) if has_other_launched_processes() else decide()
     os.environ[variable] = json.dumps(decision)
     return decision
 
 
 def store() -> Any:
-    """The store at the address of the run: torchrun's agent has one, else the first process opens it, and torch finds
-    it there when the processes come together."""
+    """Return the key-value store at the run's address. torchrun's agent has opened it, else rank zero does; torch finds
+    it there when the process group begins."""
     from torch.distributed import TCPStore
 
     if not STORES:
-        address, port = address_of_the_run()
-        of_the_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        address, port = run_address()
+        is_opened_by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         STORES.append(
             TCPStore(
                 address,
                 port,
-                is_master=not other_rank() and not of_the_agent,
+                is_master=not is_other_rank() and not is_opened_by_agent,
                 timeout=WAIT,
                 wait_for_workers=False,
                 multi_tenant=True,
@@ -58,7 +58,8 @@ def store() -> Any:
     return STORES[0]
 
 
-def address_of_the_run() -> tuple[str, int]:
+def run_address() -> tuple[str, int]:
+    """Return the host and port of rank zero."""
     if "SLURM_NTASKS" in os.environ and "MASTER_PORT" not in os.environ:
         from pytorch_lightning.plugins.environments import SLURMEnvironment
 

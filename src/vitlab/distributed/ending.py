@@ -24,9 +24,9 @@ def end_with(first: int) -> None:
 
 def leave(status: int, lost: list[str]) -> None:
     """End the process from another thread than the one that waits in a collective operation."""
-    print(f"\nDistributedError: {ENDED.format(in_brackets(lost))}", file=sys.stderr, flush=True)
+    print(f"\nDistributedError: {ENDED.format(format_in_brackets(lost))}", file=sys.stderr, flush=True)
     os._exit(status)
 
 
-def in_brackets(named: list[str]) -> str:
+def format_in_brackets(named: list[str]) -> str:
     return f" ({', '.join(named)})" if named else ""

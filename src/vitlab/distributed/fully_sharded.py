@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
-from vitlab.distributed.sharding import fill, own_part, tensors_of, whole, whole_state
+from vitlab.distributed.sharding import fill, own_part, tensors_of, unshard_state, unshard_tensor
 from vitlab.ranges import Count, Positive
 from vitlab.skeleton import copy_without_values
 
@@ -28,15 +28,10 @@ class FullySharded(ModelParallelStrategy):
     Blocks are gathered one by one in forward and backward pass, in float32: with bf16-mixed the products alone are in
     bfloat16, as with DDP, and gradients are added up in float32. For an evaluation each device gathers the whole model
     once, so that one rank may have more batches than another. A checkpoint is the file that one process would write, so
-    that any number of devices can go on with it, sharded or not. Raises ValueError for a timeout or number of copies
-    that is not above 0.
+    that any number of devices can go on with it, sharded or not.
     """
 
     def __init__(self, *, copies: Count, timeout_minutes: Positive):
-        if not timeout_minutes > 0:
-            raise ValueError(f"timeout_minutes {timeout_minutes} is not above 0")
-        if copies < 1:
-            raise ValueError(f"copies {copies} is not at least 1")
         super().__init__(save_distributed_checkpoint=False, timeout=timedelta(minutes=timeout_minutes))
         self.copies = copies
         self.mesh: DeviceMesh | None = None
@@ -85,7 +80,7 @@ class FullySharded(ModelParallelStrategy):
     def copy_unsharded(self, model: nn.Module) -> nn.Module | None:
         """Return, on the first rank, a copy of a sharded model that holds all of its weights; None on the others, which
         call it too. The device needs room for one whole model: nothing stays gathered, as for an evaluation."""
-        share_again(model)
+        reshard_weights(model)
         with torch.inference_mode(False), torch.no_grad():  # views differentiate it
             copied = (
                 copy_without_values(self.templates[model], str(self.root_device)).eval()
@@ -94,7 +89,7 @@ class FullySharded(ModelParallelStrategy):
             )
             filled = dict(tensors_of(copied)) if copied is not None else {}
             for name, part in tensors_of(model):
-                value = whole(part)  # on all ranks
+                value = unshard_tensor(part)  # on all ranks
                 if copied is not None:
                     filled[name].copy_(value)
         return copied
@@ -103,12 +98,12 @@ class FullySharded(ModelParallelStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.lightning_module is not None
-        return whole_state(self.lightning_module.state_dict())
+        return unshard_state(self.lightning_module.state_dict())
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """Gather the optimizer's state, by the numbers of the parameters, as one process has it."""
         state = getattr(optimizer, "_optimizer", optimizer).state_dict()
-        return {**state, "state": {number: whole_state(values) for number, values in state["state"].items()}}
+        return {**state, "state": {number: unshard_state(values) for number, values in state["state"].items()}}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
@@ -130,29 +125,27 @@ class FullySharded(ModelParallelStrategy):
         """Give each device its part of what was kept of each parameter; the rest, as a count, is the same on all."""
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            state = {number: parts(values, parameters[number]) for number, values in saved["state"].items()}
+            state = {
+                number: {name: own_part(value, parameters[number]) for name, value in values.items()}
+                for number, values in saved["state"].items()
+            }
             optimizer.load_state_dict({**saved, "state": state})
 
 
 def units(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model, each of which is gathered by itself."""
+    """List the blocks of a model, each of which is gathered by itself."""
     lists = [found for name, found in model.named_modules() if name.split(".")[-1] in LISTS]
     return [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]
 
 
-def parts(values: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
-    """What this rank holds of the whole values that were kept of a parameter."""
-    return {name: own_part(value, parameter) for name, value in values.items()}
-
-
-def gather(module: nn.Module) -> None:
-    """Keep all weights of a sharded module on each device until its state is asked for or `share_again`."""
+def unshard_weights(module: nn.Module) -> None:
+    """Keep all weights of a sharded module on each device until its state is asked for or `reshard_weights`."""
     for part in sharded_parts(module):
         part.set_reshard_after_forward(False, recurse=False)
         part.unshard()
 
 
-def share_again(module: nn.Module) -> None:
+def reshard_weights(module: nn.Module) -> None:
     """Leave each device its share, as in training."""
     for number, part in enumerate(sharded_parts(module)):
         part.reshard()

@@ -1,4 +1,4 @@
-"""Gather on all ranks what each of them holds a part of."""
+"""Gather Python objects from all ranks."""
 
 from typing import Any, TypeVar
 
@@ -7,8 +7,8 @@ import torch
 Part = TypeVar("Part")
 
 
-def gathered(parts: list[Part]) -> list[Part]:
-    """Join the parts of all ranks, those of the first rank first; every rank calls it."""
+def gather_from_all_ranks(parts: list[Part]) -> list[Part]:
+    """Return the parts of all ranks in one list, in the order of the ranks; every rank calls it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return parts
     of_ranks: list[Any] = [None] * torch.distributed.get_world_size()

@@ -95,8 +95,8 @@ class Launcher(_SubprocessScriptLauncher):
             leave(self._reason_of_others(), lost)
 
 
-def need_no_others(trainer: Any) -> None:
-    """From now on, let this process work alone: it no longer matters whether others end."""
+def stop_waiting_for_others(trainer: Any) -> None:
+    """Let this process finish alone: from now on it no longer matters whether others end."""
     NOTICED.set()
     if isinstance(trainer.strategy.launcher, Launcher):
         trainer.strategy.launcher.finishing.set()

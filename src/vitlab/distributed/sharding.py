@@ -8,13 +8,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 
-def whole(value: Any) -> Any:
-    """Gather a tensor on all ranks, each of which calls it; a tensor that is not sharded is returned as it is."""
+def unshard_tensor(value: Any) -> Any:
+    """Return the whole of a sharded tensor on all ranks, each of which calls it; any other value as it is."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def whole_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: whole(value) for name, value in state.items()}
+def unshard_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state dict whose tensors are whole; every rank calls it."""
+    return {name: unshard_tensor(value) for name, value in state.items()}
 
 
 def fill(own: Tensor, value: Tensor) -> None:
@@ -24,8 +25,8 @@ def fill(own: Tensor, value: Tensor) -> None:
 
 def own_part(value: Any, like: Tensor) -> Any:
     """Take this rank's part of a whole value shaped as a sharded tensor; return any other value as it is."""
-    whole = isinstance(value, Tensor) and not isinstance(value, DTensor)
-    if not (isinstance(like, DTensor) and whole and value.shape == like.shape):
+    is_whole = isinstance(value, Tensor) and not isinstance(value, DTensor)
+    if not (isinstance(like, DTensor) and is_whole and value.shape == like.shape):
         return value
     return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 

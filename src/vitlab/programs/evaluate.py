@@ -9,7 +9,7 @@ from vitlab.config.nodes import plain
 from vitlab.config.redaction import check_kept
 from vitlab.data import DataModule
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.distributed.environment import other_rank
+from vitlab.distributed.environment import is_other_rank
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.run.building.trainer import build_trainer, watching_ranks
@@ -48,7 +48,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     own = datamodule.vocabularies()
     if own != {key: saved.checkpoint["run"].get(key) for key in own}:
         raise DataError("the texts of the data are in another vocabulary than the run was trained on")
-    if other_rank():
+    if is_other_rank():
         return score(cfg, saved, datamodule, saved.folder)
     with place.made() as folder:
         return score(cfg, saved, datamodule, folder)

@@ -34,7 +34,7 @@ from vitlab.run.checks.preconditions import check_images
 from vitlab.run.printing.console import write_json
 from vitlab.run.printing.hints import named
 from vitlab.run.storage.output import RUNS, output_folder
-from vitlab.views import shown
+from vitlab.views import channels_last
 
 AT_ONCE = 64  # images that a worker reads for one answer
 SHOWN = 10  # lines of a list
@@ -230,7 +230,7 @@ def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: di
     names = list(classes)
     for place, (target, image) in enumerate(samples, start=1):
         axes = below.add_subplot(lines, columns, place)
-        axes.imshow(shown(image).numpy())
+        axes.imshow(channels_last(image).numpy())
         axes.set_title(names[target], fontsize=7)
         axes.set_axis_off()
     return figure

@@ -29,6 +29,7 @@ from vitlab.views import (
     OF_IMAGES,
     VIEWS,
     Likely,
+    describe_training,
     evaluating,
     gallery,
     likely,
@@ -37,7 +38,6 @@ from vitlab.views import (
     reading_figure,
     similarity_figure,
     texts_figure,
-    trained_for,
     why_no_relevance,
 )
 from vitlab.vocabulary import Vocabulary
@@ -98,7 +98,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     task.to(device)
     classes = likeliest_classes(task, inputs, saved.checkpoint["run"]["class_names"]) if read else None
-    trained = trained_for(int(saved.checkpoint["global_step"]))
+    trained = describe_training(int(saved.checkpoint["global_step"]))
     said = [f"said {', '.join(map(str, one))}" for one in classes] if classes else []
     titles = ["\n".join([path.name, *said[i : i + 1], trained]) for i, path in enumerate(chosen)]
     files = written(place, gallery(model, inputs, images / 255, titles, views, classes))

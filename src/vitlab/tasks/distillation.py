@@ -30,7 +30,7 @@ class Distillation(Classification):
 
     The class token of a DistilledVisionTransformer learns from the labels, its distillation token from the teacher; the
     one head of another model learns from both. `teacher` is None where nothing is learned any more. In training
-    teacher_acc1 tells how often the teacher is right. Raises ValueError for another mode, and for λ or τ out of range.
+    teacher_acc1 tells how often the teacher is right. Raises ValueError for another mode.
     """
 
     def __init__(

@@ -5,10 +5,10 @@ from typing import Any
 import pytorch_lightning as pl
 
 
-def placed_loops(trainer: pl.Trainer, global_step: int, steps_per_epoch: int) -> dict[str, Any]:
-    """Give Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the
+def build_loop_state(trainer: pl.Trainer, global_step: int, steps_per_epoch: int) -> dict[str, Any]:
+    """Return Lightning's progress counters for a run that has done exactly `global_step` optimizer steps, with the
     validations that were due by then."""
-    fit_loop = trainer.fit_loop.state_dict()
+    fit_loop: dict[str, Any] = trainer.fit_loop.state_dict()
     epoch, step = divmod(global_step, steps_per_epoch)
     accumulation = trainer.accumulate_grad_batches
 

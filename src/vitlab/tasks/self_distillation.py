@@ -30,7 +30,7 @@ class SelfDistillation(Task):
     1 - `center_momentum` with each batch, and sharpened by its temperature.
 
     Evaluation compares the two on the whole image. `entropy` is that of the teacher's outputs over log K: near 0 or 1
-    in all images they have collapsed. Raises ValueError for another model, and settings out of range.
+    in all images they have collapsed. Raises ValueError for another model.
     """
 
     compares_views = True
@@ -70,7 +70,7 @@ class SelfDistillation(Task):
         self.teacher.eval()
         return self
 
-    def whole_models(self) -> list[nn.Module]:
+    def shardable_models(self) -> list[nn.Module]:
         return [self.model, self.teacher]
 
     def on_train_start(self) -> None:

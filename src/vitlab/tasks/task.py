@@ -18,14 +18,14 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
-from vitlab.distributed.fully_sharded import FullySharded, gather, share_again
+from vitlab.distributed.fully_sharded import FullySharded, reshard_weights, unshard_weights
 from vitlab.distributed.sharding import own_parameters
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.ranges import Seed
 from vitlab.seeding import counted_seed, seed_device
-from vitlab.tasks.loop_state import placed_loops
+from vitlab.tasks.loop_state import build_loop_state
 from vitlab.tasks.training_data import TrainingData
 
 STAGES = ("fit", "val", "test")
@@ -133,14 +133,14 @@ class Task(pl.LightningModule):
     def configure_model(self) -> None:
         """Leave each device its share of the weights, with a strategy that shards them."""
         if isinstance(self.trainer.strategy, FullySharded):
-            for model in self.whole_models():
+            for model in self.shardable_models():
                 self.trainer.strategy.shard(model)
 
-    def whole_models(self) -> list[nn.Module]:
+    def shardable_models(self) -> list[nn.Module]:
         """The models that are called as a whole, and so can be sharded."""
         return [self.model]
 
-    def for_first_rank(self) -> "Task | None":
+    def task_on_rank_zero(self) -> "Task | None":
         """Return, on the first rank, this task for work that no other rank takes part in: where its model is sharded, a
         copy with the whole model, and nothing else. Return None on the other ranks, which call it too. It is called
         when all batches of an evaluation are done."""
@@ -234,10 +234,10 @@ class Task(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Evaluate on all ranks with the first one's statistics, which are the ones that are kept."""
         share_buffers(self)
-        gather(self)
+        unshard_weights(self)
 
     def on_test_epoch_start(self) -> None:
-        gather(self)
+        unshard_weights(self)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> STEP_OUTPUT:
         return self._evaluation_step(batch, "val")
@@ -254,7 +254,7 @@ class Task(pl.LightningModule):
         return outputs
 
     def on_validation_epoch_end(self) -> None:
-        share_again(self)
+        reshard_weights(self)
         self._close_evaluation("val", "val")
 
     def on_test_epoch_end(self) -> None:
@@ -342,7 +342,7 @@ class Task(pl.LightningModule):
                     setattr(metric, key, getattr(metric, key) + value.to(metric.device))
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.trained_steps_per_epoch()
-            checkpoint["loops"]["fit_loop"] = placed_loops(self.trainer, checkpoint["global_step"], steps)
+            checkpoint["loops"]["fit_loop"] = build_loop_state(self.trainer, checkpoint["global_step"], steps)
 
 
 class FiniteMean(MeanMetric):

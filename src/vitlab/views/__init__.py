@@ -4,9 +4,9 @@ from vitlab.views.capture import attention_of, evaluating, pooling_of
 from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
-from vitlab.views.likely import Likely, likely, trained_for
+from vitlab.views.likely import Likely, describe_training, likely
 from vitlab.views.modalities import modalities_figure
-from vitlab.views.mosaic import pick, shown
+from vitlab.views.mosaic import channels_last, pick
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
 from vitlab.views.reading import reading_figure, texts_figure
 from vitlab.views.relevance import relevance, why_no_relevance
@@ -18,7 +18,9 @@ __all__ = [
     "VIEWS",
     "Likely",
     "attention_of",
+    "channels_last",
     "cosine_similarity",
+    "describe_training",
     "embedding_filters",
     "embedding_similarity",
     "evaluating",
@@ -35,9 +37,7 @@ __all__ = [
     "relevance",
     "rollout",
     "rotary_similarity",
-    "shown",
     "similarity_figure",
     "texts_figure",
-    "trained_for",
     "why_no_relevance",
 ]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vitlab.layers import Grid
 from vitlab.views.distance import patch_distances
-from vitlab.views.mosaic import Scale, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick, shown
+from vitlab.views.mosaic import Scale, channels_last, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick
 
 HEAT = "inferno"
 MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
@@ -31,7 +31,7 @@ def small(image: Tensor) -> Tensor:
         image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True)[0].clamp(0, 1)
     else:
         image = F.interpolate(image[None], size=size, mode="nearest-exact")[0]
-    return shown(image)
+    return channels_last(image)
 
 
 def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
@@ -40,6 +40,13 @@ def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
     heat = F.interpolate(values.unflatten(-1, grid), size=grey.shape, mode="nearest-exact")  # (L, h, H', W')
     opacity = 0.3 + 0.65 * np.asarray(scale.norm(heat.numpy()))[..., None]
     return opacity * scale.colours(heat) + (1 - opacity) * (0.15 + 0.85 * grey.numpy()[..., None])
+
+
+def beside_images(images: list[Tensor], values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
+    """Put each image before its heat maps (B, h, N). -> (B, 1 + h, H', W', 3)"""
+    heat = [over(image, maps[None], grid, scale) for image, maps in zip(images, values, strict=True)]
+    plain = np.stack([small(image).numpy() for image in images])[:, None]
+    return np.concatenate([plain, np.concatenate(heat)], axis=1)
 
 
 def attention_figure(
@@ -63,7 +70,7 @@ def attention_figure(
     parts = figure.add_gridspec(2, 1, height_ratios=[2, height])
     above, below = figure.add_subfigure(parts[0]), figure.add_subfigure(parts[1])
     picture, words = above.subplots(1, 2, width_ratios=[2.2, width - 2.2])
-    picture.imshow(shown(image).numpy())
+    picture.imshow(channels_last(image).numpy())
     count = f"{of_all(L, MOST_LAYERS, 'layer')}, {of_all(h, MOST_HEADS, 'head')}"
     lines = [title, f"attention of {whose}", count, "1 is what each token would get if all got the same"]
     wrapped = [part for line in "\n".join(lines).splitlines() for part in wrap(line, int((width - 2.2) / LETTER))]
@@ -82,10 +89,8 @@ def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: s
     last = rolled[:, -1]  # the one that counts: earlier ones may go beyond its colours
     norm = Normalize(float(last.min()), float(last.max()), clip=True)
     scale = Scale(norm, HEAT, "times the patches' mean\n(range of the last layer)")
-    heat = [over(image, values[None], grid, scale) for image, values in zip(images, rolled, strict=True)]
-    plain = np.stack([small(image).numpy() for image in images])[:, None]
     return mosaic_figure(
-        np.concatenate([plain, np.concatenate(heat)], axis=1),
+        beside_images(images, rolled, grid, scale),
         titles,
         ["image", *numbers(layers)],
         title=f"attention rollout: what {whose} has gathered of each patch",
@@ -99,11 +104,9 @@ def relevance_figure(images: list[Tensor], values: Tensor, grid: Grid, *, titles
     multiples of the patches' mean, over the image."""
     values = values / values.mean(dim=-1, keepdim=True).clamp_min(1e-30)
     scale = Scale(PowerNorm(0.5, 0, max(3.0, float(values.max())), clip=True), HEAT, "times the patches' mean")
-    heat = [over(image, found[None], grid, scale) for image, found in zip(images, values, strict=True)]
-    plain = np.stack([small(image).numpy() for image in images])[:, None]
     ranks = ["the likeliest", "the second"][: values.shape[1]]
     return mosaic_figure(
-        np.concatenate([plain, np.concatenate(heat)], axis=1),
+        beside_images(images, values, grid, scale),
         titles,
         ["image", *ranks],
         title="relevance: which patches speak for a class\n(attention weighted by the gradient of its logit)",

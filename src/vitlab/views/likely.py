@@ -35,6 +35,6 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
 
 
-def trained_for(steps: int) -> str:
+def describe_training(steps: int) -> str:
     """Whether weights have learned anything, in words."""
     return f"weights after {steps:,} training steps" if steps else "weights as they started: no step of training"

@@ -27,10 +27,11 @@ class Scale(NamedTuple):
 
     def colours(self, values: Tensor) -> np.ndarray:
         """(...) -> (..., 3) in [0, 1]"""
-        return colormaps[self.cmap](self.norm(values.numpy()))[..., :3]
+        colours: np.ndarray = colormaps[self.cmap](self.norm(values.numpy()))
+        return colours[..., :3]
 
 
-def shown(image: Tensor) -> Tensor:
+def channels_last(image: Tensor) -> Tensor:
     """Arrange channels for drawing: (C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown,
     of 4 the first three."""
     image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)

@@ -257,10 +257,10 @@ def test_images_of_several_sizes_are_judged_by_the_largest():
 
 def test_processes_of_a_run_are_told_what_the_first_has_found(monkeypatch):
     monkeypatch.delenv("VITLAB_PRECISION", raising=False)
-    monkeypatch.setattr(agreement, "several_launched", lambda: False)
-    assert agreement.agreed("precision", lambda: ["bf16-mixed", None]) == ["bf16-mixed", None]
-    monkeypatch.setattr(agreement, "started_by_us", lambda: True)
-    assert agreement.agreed("precision", lambda: pytest.fail("decided anew")) == ["bf16-mixed", None]
+    monkeypatch.setattr(agreement, "has_other_launched_processes", lambda: False)
+    assert agreement.decide_on_rank_zero("precision", lambda: ["bf16-mixed", None]) == ["bf16-mixed", None]
+    monkeypatch.setattr(agreement, "is_started_by_this_run", lambda: True)
+    assert agreement.decide_on_rank_zero("precision", lambda: pytest.fail("decided anew")) == ["bf16-mixed", None]
 
 
 RANKS = """

@@ -4,7 +4,7 @@ import os
 import socket
 from pathlib import Path
 
-from vitlab.distributed.gathering import gathered
+from vitlab.distributed.gathering import gather_from_all_ranks
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
@@ -19,7 +19,7 @@ def share_of_cores(processes: int) -> float:
     The processes tell each other their cores, where they have begun to work together: every one of them calls this.
     """
     own = allowed_cores()
-    told = gathered([(socket.gethostname(), own)])
+    told = gather_from_all_ranks([(socket.gethostname(), own)])
     beside = [cores for host, cores in told if host == socket.gethostname()]
     if len(beside) != processes:  # they have not begun: those that are to be started here will be bound like this one
         beside = [own] * processes

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 
 from vitlab.config.build import build, import_target
 from vitlab.config.nodes import plain
-from vitlab.distributed.launcher import need_no_others
+from vitlab.distributed.launcher import stop_waiting_for_others
 from vitlab.loggers import MetricsCSV, RunLogger
 from vitlab.run.storage.start import Start
 
@@ -40,7 +40,7 @@ def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
         yield
         exit_code = 0
     finally:
-        need_no_others(trainer)
+        stop_waiting_for_others(trainer)
         for logger in trainer.loggers:
             if isinstance(logger, RunLogger):
                 logger.close(exit_code)

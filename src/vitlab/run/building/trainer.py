@@ -22,7 +22,7 @@ from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.data import DataModule
 from vitlab.data.batches.batch import Sample
 from vitlab.data.order.sampler import Key
-from vitlab.distributed.agreement import agreed
+from vitlab.distributed.agreement import decide_on_rank_zero
 from vitlab.distributed.data_parallel import register
 from vitlab.distributed.launcher import Launcher
 from vitlab.distributed.signals import Signals
@@ -87,7 +87,7 @@ def settle_precision(trainer: pl.Trainer, model: nn.Module, datamodule: DataModu
     device, inner = trainer.strategy.root_device, getattr(model, "encoder", None)
     read = inner if isinstance(inner, VisionTransformer | TextEncoder) else model
     inputs = words_for(read) if isinstance(read, TextEncoder) else images_of(datamodule)
-    choice = Choice(*agreed("precision", lambda: find_precision(read, inputs, batch_size, device)))
+    choice = Choice(*decide_on_rank_zero("precision", lambda: find_precision(read, inputs, batch_size, device)))
     if choice.precision == BFLOAT16:
         plain_float32_products()
         trainer.strategy.precision_plugin = MixedPrecision(BFLOAT16, device.type)

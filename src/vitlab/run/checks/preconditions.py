@@ -9,7 +9,7 @@ from torch import nn
 from vitlab.checkpoints.run_folder import check_room
 from vitlab.data import DataModule
 from vitlab.data.targets import Answers, Classes
-from vitlab.distributed.environment import launched
+from vitlab.distributed.environment import has_launcher
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import ConfigError
 from vitlab.tasks import Answering, Task
@@ -181,7 +181,7 @@ def check_copies(trainer: pl.Trainer) -> None:
 
 def check_launched(node: DictConfig) -> None:
     """Raise ConfigError for a trainer of several machines that nobody has started on each of them."""
-    if node.get("num_nodes", 1) > 1 and not launched():
+    if node.get("num_nodes", 1) > 1 and not has_launcher():
         raise ConfigError(
             f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "
             f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES -m vitlab train ...; or "

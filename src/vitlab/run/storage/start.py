@@ -23,8 +23,8 @@ from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, saved_config
 from vitlab.data import DataModule
-from vitlab.distributed.agreement import told_by_first
-from vitlab.distributed.environment import other_rank, several_launched
+from vitlab.distributed.agreement import broadcast_from_rank_zero
+from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
 from vitlab.reports.run import read_result
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
 from vitlab.run.storage.newest_state import newest_state
@@ -85,12 +85,12 @@ def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
     """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
     the end is removed, with those above it that were made. Raises VitlabError for one that is in use, or that holds a
     run already."""
-    if PLACE in os.environ and other_rank():
+    if PLACE in os.environ and is_other_rank():
         yield Place(*json.loads(os.environ[PLACE]))
         return
     with made_folders() as make:
-        if several_launched():
-            place = Place(*told_by_first("folder", lambda: find_place(cfg, job, make)))
+        if has_other_launched_processes():
+            place = Place(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
         else:
             place = find_place(cfg, job, make)
         os.environ[PLACE] = json.dumps(place)  # for the processes that are started beside this one
@@ -144,7 +144,7 @@ def resume_or_new(cfg: DictConfig, job: Job, place: Place) -> Start:
     before, folder = checkpoint.get("run", {}), Path(place.folder)
     kept = Redaction(cfg, composed)
     own = find_identity(cfg, before, folder, kept)
-    if place.resume is not None and not other_rank():
+    if place.resume is not None and not is_other_rank():
         check_folder(folder, own)
     return Start(
         cfg,
