@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
@@ -132,12 +133,16 @@ def check_start(cfg: DictConfig, name: str) -> None:
 
 
 def check_output(cfg: DictConfig) -> None:
-    """Raise ConfigError for an output that would replace what the command reads."""
+    """Raise ConfigError for an output that would replace what the command reads, or a file in the folder of its
+    data."""
     output = cfg.get("output")
     if not output or not cfg.get("overwrite") or not os.path.exists(output):
         return
     for key, value in flatten(as_written(cfg)):
-        if key != "output" and isinstance(value, str) and os.path.realpath(value) == os.path.realpath(output):
+        if key == "output" or not isinstance(value, str):
+            continue
+        read, place = Path(os.path.realpath(value)), Path(os.path.realpath(output))
+        if read == place or (key.startswith("data.") and read.is_dir() and read in place.parents):
             raise ConfigError(f"output={output} would replace what {key}={value} reads; name another place")
 
 

@@ -49,6 +49,7 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary, output)
     paths = find_images(named(cfg, "images"))
+    output.check_apart(paths)
     device = fastest_device()
     speed_up_float32_products(device)
     datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)

@@ -79,6 +79,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
     paths = find_images(cfg.images) if of_images else []
+    place.check_apart(paths)
     model = encoder_of(task.model)
     if model is None:
         given = " with question=" if isinstance(task, Answering) else ""
@@ -123,6 +124,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
     """Draw where the model looks in each image while it writes, and, where it is asked, while it reads the question;
     how image and text look at each other where they are one sequence. Raises as `visualize`."""
     paths = find_images(named(cfg, "images"))
+    place.check_apart(paths)
     device = fastest_device()
     datamodule, writer = saved.datamodule(), asked(cfg, task.to(device).eval())
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
@@ -184,6 +186,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     if cfg.images is None:
         raise ConfigError(f"the view {SIMILARITIES} needs images=<file, folder or glob>")
     paths = find_images(cfg.images)
+    place.check_apart(paths)
     texts = saved.checkpoint["run"]["class_names"]
     if cfg.texts is None and not texts:
         raise ConfigError(f"run={cfg.run} has learned from texts, and no names of classes; set texts=<a file of lines>")

@@ -79,6 +79,28 @@ def test_what_a_command_reads_is_not_replaced(tmp_path, key):
         check_output(cfg)
 
 
+@pytest.mark.parametrize("listed", ["photos/one.png", "photos/link.png", "photos/../photos/one.png"])
+def test_an_image_among_those_that_are_read_is_not_replaced(run, listed):
+    (run.parent / "photos").mkdir()
+    (run.parent / "photos" / "one.png").write_text("kept")
+    (run.parent / "photos" / "link.png").symlink_to("one.png")
+    (run.parent / "same").symlink_to("photos")
+    files = [Path("photos/other.png"), Path(listed)]
+    with pytest.raises(ConfigError, match="would replace"):
+        file("same/one.png", overwrite=True).check_apart(files)
+    with pytest.raises(ConfigError, match="photos holds photos"):
+        folder("same", overwrite=True).check_apart(files)
+    file("photos/predictions.csv").check_apart(files)
+
+
+def test_a_file_in_the_folder_of_the_data_is_not_replaced(tmp_path):
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.png").write_text("kept")
+    cfg = OmegaConf.from_dotlist([f"output={tmp_path}/cat/1.png", "overwrite=true", f"data.source.root={tmp_path}"])
+    with pytest.raises(ConfigError, match="would replace what data"):
+        check_output(cfg)
+
+
 def test_a_command_writes_into_its_own_folder_of_a_run(run):
     assert str(file("run/predict/mine.csv").make()) == "run/predict/mine.csv"
     with pytest.raises(ConfigError, match="exists"):
@@ -107,9 +129,9 @@ def test_what_exists_needs_overwrite(run):
         output_folder("mine.csv", "export", home=Path("runs"), overwrite=True)
 
 
-@pytest.mark.parametrize("kind", ["device", "pipe", "socket"])
+@pytest.mark.parametrize("kind", ["device", "stdout", "pipe", "socket"])
 def test_devices_and_pipes_are_never_replaced(run, kind):
-    place = {"device": "/dev/full", "pipe": "pipe", "socket": "socket"}[kind]
+    place = {"device": "/dev/full", "stdout": "/dev/stdout", "pipe": "pipe", "socket": "socket"}[kind]
     if kind == "pipe":
         os.mkfifo(place)
     elif kind == "socket":
@@ -195,3 +217,15 @@ def test_the_best_model_is_not_replaced_by_a_table(cli, tmp_path, digits_run):
     done = cli("predict", f"run={digits_run}", "images=x.png", "output=/dev/full")
     assert refuses(done, "device or pipe")
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+@pytest.mark.parametrize("command", ["predict", "visualize"])
+def test_an_image_that_a_pattern_names_is_not_replaced(cli, tmp_path, digits_run, command):
+    for name in ("a.png", "b.png"):
+        Image.new("L", (8, 8)).save(tmp_path / name)
+    before = (tmp_path / "b.png").read_bytes()
+    output = "b.png" if command == "predict" else "."
+    done = cli(command, f"run={digits_run}", "images='*.png'", f"output={output}", "overwrite=true")
+    assert refuses(done, "which the command reads")
+    assert (tmp_path / "b.png").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png"}

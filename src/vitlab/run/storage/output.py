@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,9 @@ from vitlab.errors import ConfigError, StorageError
 from vitlab.invocation import path_from_here
 
 RUNS = Path("runs")  # where commands without a run write
+
+
+DEVICES = Path("/dev")  # where a link, as stdout, may lead to an ordinary file
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,19 @@ class Output:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return self.path
         return path_from_here(make_new(self.home) / self.path.relative_to(self.home))
+
+    def check_apart(self, files: Iterable[Path]) -> None:
+        """Raise ConfigError for a place that is one of the files the command reads, or the folder of one."""
+        own = Path(os.path.realpath(self.path.parent), self.path.name)
+        own = own.resolve() if own.is_dir() else own
+        for file in files:
+            places = {Path(os.path.realpath(file)), Path(os.path.realpath(file.parent), file.name)}
+            if own in places:
+                raise ConfigError(
+                    f"output={self.path} would replace {file}, which the command reads; name another file"
+                )
+            if own in {place.parent for place in places}:
+                raise ConfigError(f"output={self.path} holds {file}, which the command reads; name another folder")
 
     @contextmanager
     def made(self) -> Iterator[Path]:
@@ -82,7 +98,7 @@ def check_place(given: str, command: str) -> None:
     path = Path(os.path.realpath(Path(given).parent)) / Path(given).name  # a link to a file would be replaced itself
     path = path.resolve() if path.is_dir() else path
     kind = path.stat().st_mode if path.exists() else stat.S_IFREG
-    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or path.parent == DEVICES:
         raise ConfigError(f"output={given} is a device or pipe, which would be replaced; name a file")
     for folder in (path, *path.parents):
         if is_run(folder) and path.relative_to(folder).parts[:1] != (command,):
