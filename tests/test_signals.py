@@ -75,6 +75,9 @@ def test_it_is_saved_and_gone_on_with_row_for_row(cli, tmp_path, sent, monkeypat
     signal.signal(number, before)
     sent(None)
     assert stopped.status == 128 + number, stopped.err
+    advice = stopped.out.splitlines()[-1]
+    assert advice == "stopped, state saved; go on: python src/train.py resume=run".replace("src", str(SRC))
+    assert advice in (tmp_path / "run" / "train.log").read_text()
     assert not list(tmp_path.glob("run/hpc_ckpt*"))
     assert cli("train", "resume=run", tiny=False).status == 0
     assert same_states(whole, tmp_path / "run")

@@ -4,7 +4,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from vitlab.callbacks.interruption import Interrupted
+from vitlab.checkpoints.run_folder import has_state
+from vitlab.config.arguments import as_typed
 from vitlab.config.refusals import as_refusal
+from vitlab.invocation import path_from_here, typed
 from vitlab.run.storage.start import Start
 
 LOG = logging.getLogger(__name__)
@@ -23,6 +27,13 @@ class WithoutSecrets(logging.Formatter):
         return self.kept.text(super().format(record))
 
 
+def say_how_to_resume(start: Start) -> str:
+    """Return the line that ends a run which a signal has stopped."""
+    if not has_state(start.folder):
+        return "stopped, and no state is saved"
+    return f"stopped, state saved; go on: {typed('train')} {as_typed('resume', str(path_from_here(start.folder)))}"
+
+
 @contextmanager
 def logged(start: Start, first_process: bool) -> Iterator[None]:
     """While the run is at work, write to its train.log what vitlab logs, and warnings of libraries."""
@@ -36,6 +47,11 @@ def logged(start: Start, first_process: bool) -> Iterator[None]:
     ours.setLevel(logging.INFO)
     try:
         yield
+    except Interrupted:
+        line = say_how_to_resume(start)
+        print(line, flush=True)
+        LOG.info(line)
+        raise
     except Exception as error:
         refusal = as_refusal(error)
         LOG.info("%s: %s", type(refusal or error).__name__, refusal or error, exc_info=None if refusal else error)
