@@ -125,6 +125,33 @@ def test_a_recipe_that_says_no_package_is_refused(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        (
+            "callbacks/mine.yaml",
+            "defaults: [default]\nbest: {_target_: vitlab.callbacks.BestModel}",
+            "callbacks.best lacks what BestModel needs: monitor, mode",
+        ),
+        (
+            "schedule/mine.yaml",
+            "_target_: vitlab.optim.cosine\nwarmup_ratio: 0.1",
+            "schedule lacks what cosine needs: warmup_steps, final_ratio; add it to its YAML, or set "
+            "+schedule.warmup_steps=VALUE",
+        ),
+        (
+            "schedule/mine.yaml",
+            "_target_: vitlab.optim.cosine\n_partial_: true\nwarmup_ratio: 0.1\nwarmup_steps: null",
+            "schedule lacks what cosine needs: final_ratio",
+        ),
+    ],
+)
+def test_a_key_that_is_missing_in_a_users_yaml_is_named(cli, tmp_path, file, content, told):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(content)
+    refused(cli("train", f"--config-dir={tmp_path}", f"{file.split('/')[0]}=mine", "logger=none", tiny=False), told)
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         ("globl_batch_size: 1", ["did you mean global_batch_size?"]),

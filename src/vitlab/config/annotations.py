@@ -50,6 +50,21 @@ def check_names(target: Callable[..., Any], node: Iterable[str], key: str) -> No
         raise unknown_key(key, unknown[0], known, target)
 
 
+def check_complete(target: Callable[..., Any], given: Iterable[str], key: str) -> None:
+    """Raise ConfigError, naming the keys of a node, for what a target needs and is not `given`."""
+    needed = [
+        name
+        for name, parameter in (keywords(target) or {}).items()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    missing = sorted(set(needed) - set(given), key=needed.index)
+    if missing:
+        raise ConfigError(
+            f"{key} lacks what {target.__name__} needs: {', '.join(missing)}; add it to its YAML, or set "
+            f"+{key}.{missing[0]}=VALUE"
+        )
+
+
 def check_types(target: Callable[..., Any], node: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the values of a node as its target takes them. Raises ConfigError for one of another type."""
     hints = hints_of(target)

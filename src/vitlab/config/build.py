@@ -9,7 +9,7 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import DictConfig
 
-from vitlab.config.annotations import NODE_KEYS, check_node, check_types
+from vitlab.config.annotations import NODE_KEYS, check_complete, check_node, check_types
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.nodes import plain
 from vitlab.config.refusals import first_line
@@ -50,6 +50,8 @@ def construct(value: Any, key: str, **runtime: Any) -> Any:
     made = functools.partial(target, *taken.get("_args_", ()), **parts)
     if taken.get("_partial_") and not runtime:
         return made
+    if "_args_" not in taken:
+        check_complete(target, {*parts, *runtime}, key)
     try:
         return made(**runtime)
     except Exception as error:  # whatever a constructor of ours or another library makes of a value
