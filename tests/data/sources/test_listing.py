@@ -38,6 +38,11 @@ def listing(file, **changes):
     return Listing(file=str(file), **settings | changes)
 
 
+def test_two_classes_have_two_names():
+    with pytest.raises(ConfigError, match="holds 'cat' 2 times"):
+        listing("table.csv", class_names=["cat", "dog", "cat"])
+
+
 @pytest.fixture
 def table(tmp_path):
     """table(suffix, column=values, ...): writes a table."""

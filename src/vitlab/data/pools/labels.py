@@ -1,10 +1,22 @@
 """Turn labels as a data set writes them into class names and their numbers."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
+
+from vitlab.errors import ConfigError
 
 MOST_CLASSES = 10_000_000  # classes numbered from 0, each of which gets a name, whether it occurs or not
 INTEGER = re.compile(r"-?[0-9]{1,18}")  # longer ones are names
+
+
+def check_distinct(names: Iterable[str] | None) -> None:
+    """Raise ConfigError for a name of two classes."""
+    for name, count in Counter(names or ()).items():
+        if count > 1:
+            raise ConfigError(
+                f"data.source.class_names holds '{name}' {count} times; give each class a name of its own"
+            )
 
 
 def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.pools.labels import MOST_CLASSES
+from vitlab.data.pools.labels import MOST_CLASSES, check_distinct
 from vitlab.data.pools.pool import ArrayPool, Pool, Source, digest_of_pixels
 from vitlab.data.pools.split_names import SPLITS, check_splits
 from vitlab.data.targets import Targets, classes_in, stray
@@ -36,6 +36,7 @@ class Arrays(Source):
                 raise ConfigError(f"data.source.images.{split} {file} is neither .npy nor .npz")
             if file.suffix == ".npy" and split not in self.labels:
                 raise ConfigError(f"data.source.labels.{split} is missing; it names the .npy of the classes of {file}")
+        check_distinct(class_names)
         self.given_names = class_names
 
     def open(self) -> dict[str, Pool]:

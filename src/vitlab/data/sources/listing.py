@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools.file_pool import FilePool
-from vitlab.data.pools.labels import numbered
+from vitlab.data.pools.labels import check_distinct, numbered
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.sources.tables import check_ending, check_filled, place_of, read_table, rows_of_splits
 from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
@@ -83,6 +83,7 @@ class Listing(Source):
         self.separator = label_separator
         self.allow_outside = allow_outside
         self.allow_two_labels = allow_two_labels
+        check_distinct(class_names)
         self.given_names = class_names
 
     def open(self) -> dict[str, Pool]:
