@@ -1,5 +1,6 @@
 """A file of a run that is damaged, or whose place a folder has, is named in one sentence."""
 
+import os
 import shutil
 
 import pytest
@@ -27,6 +28,15 @@ def test_a_folder_in_place_of_a_file_is_refused_before_the_work(cli, run, name):
         assert refused.status == 4, refused.err
         assert refuses(refused, f"run/{name} is ")
     assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [("train", "resume=run"), ("evaluate", "run=run")])
+def test_a_pipe_in_place_of_the_identity_is_refused(cli, run, words):
+    (run / ".identity").unlink()
+    os.mkfifo(run / ".identity")
+    refused = cli(*words, tiny=False)
+    assert refused.status == 4
+    assert refuses(refused, "run/.identity is a pipe or a device")
 
 
 def test_a_damaged_lock_is_refused_until_it_is_broken(cli, run):

@@ -97,8 +97,10 @@ def not_begun(run: str | Path) -> Path | None:
 
 
 def read_marks(folder: Path) -> dict[str, Any]:
-    """Return what the folder stores about the identity of its run. Raises CheckpointError for a damaged file."""
+    """Return what the folder stores about the identity of its run. Raises CheckpointError for a damaged file, and
+    for a folder or pipe in its place."""
     path = folder / IDENTITY
+    check_files(folder, [IDENTITY])
     try:
         marks = json.loads(path.read_bytes()) if path.exists() else {}
     except (OSError, ValueError):
