@@ -2,8 +2,11 @@
 
 import re
 
-# line breaks, terminal commands and marks of text direction, which names of files and classes may contain
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# in names of files and classes: line breaks, terminal commands, marks of text direction, and letters that nobody sees
+# (but for joiners, which some scripts need)
+CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 MAX_LETTERS = 2000
 FROM_A_WORKER = "Caught "  # torch puts it before the traceback of a worker's error
 
