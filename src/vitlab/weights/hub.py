@@ -3,6 +3,7 @@
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from vitlab.errors import CheckpointError
 
@@ -12,44 +13,47 @@ WAIT = 2  # seconds, for a first answer of a server
 def fetch(repository: str, names: tuple[str, ...], revision: str | None = None) -> Path:
     """Fetch the first of the files that the repository has. Raises CheckpointError when it cannot be had."""
     for name in names:  # all of them in the cache, before the network is asked for one
-        path = cached(repository, name, revision)
+        path = find_cached(repository, name, revision)
         if path is not None:
             return path
     for name in names:
-        path = find_cached(repository, name, revision)
+        path = download(repository, name, revision)
         if path is not None:
             return path
     raise CheckpointError(f"{repository} on the Hugging Face hub has no {' or '.join(names)}")
 
 
-def cached(repository: str, name: str, revision: str | None) -> Path | None:
-    """Find a file in the cache; None where it is not there."""
+def import_library() -> Any:
+    """Import huggingface_hub. Raises CheckpointError where it is not installed."""
     try:
         import huggingface_hub
     except ImportError as error:
         raise CheckpointError("names on the hub need huggingface_hub: pip install huggingface_hub") from error
+    return huggingface_hub
+
+
+def find_cached(repository: str, name: str, revision: str | None) -> Path | None:
+    """Find a file in the cache; None where it is not there."""
     try:
-        path = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+        path = import_library().try_to_load_from_cache(repository, name, revision=revision)
     except ValueError as error:
         raise CheckpointError(f"{repository} is no name on the Hugging Face hub; give hf:ORG/NAME") from error
     return Path(path) if isinstance(path, str) else None
 
 
-def find_cached(repository: str, name: str, revision: str | None) -> Path | None:
+def download(repository: str, name: str, revision: str | None) -> Path | None:
     """Fetch a file; None where the repository has none of that name."""
+    library = import_library()
+    from huggingface_hub import constants
+    from huggingface_hub.errors import EntryNotFoundError
+
     try:
-        import huggingface_hub
-        from huggingface_hub import constants
-        from huggingface_hub.errors import EntryNotFoundError
-    except ImportError as error:
-        raise CheckpointError("names on the hub need huggingface_hub: pip install huggingface_hub") from error
-    try:
-        known = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision)
+        known = library.try_to_load_from_cache(repository, name, revision=revision)
         if known is not None and not isinstance(known, str):  # known not to exist
             return None
         if not constants.HF_HUB_OFFLINE:  # online, the library tries several times
             reach(constants.ENDPOINT, f"{name} of {repository}")
-        return Path(huggingface_hub.hf_hub_download(repository, name, revision=revision))
+        return Path(library.hf_hub_download(repository, name, revision=revision))
     except EntryNotFoundError as error:
         if type(error).__name__ != "LocalEntryNotFoundError":
             return None
