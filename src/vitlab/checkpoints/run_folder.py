@@ -55,13 +55,6 @@ def find_model(run: str | Path) -> Path:
     return path
 
 
-def is_model_of_run(path: Path) -> bool:
-    """Whether a checkpoint is the model of its run, or lies in no run's folder."""
-    with suppress(CheckpointError):
-        return find_model(run_folder(path)) == path
-    return path.parent.name != CHECKPOINTS
-
-
 def has_ended_without_best(folder: Path) -> bool:
     """Whether a run has ended without keeping a best model, such as a run without validation."""
     try:

@@ -31,20 +31,21 @@ def take(folder: Path, *, break_lock: bool) -> None:
     content = file.read()
     holder = parsed(content)
     here = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S")}
+    problem = None
     if not locked(file):
-        file.close()
-        raise CheckpointError(f"{folder} is in use by {described(holder)}; wait for it, or stop it")
-    if content and not holder and not break_lock:
-        file.close()
-        raise CheckpointError(
+        problem = f"{folder} is in use by {described(holder)}; wait for it, or stop it"
+    elif content and not holder and not break_lock:
+        problem = (
             f"{folder / LOCK} is damaged, and nobody can tell who uses the folder; if nobody does, add break_lock=true"
         )
-    if holder and holder.get("host") != here["host"] and not break_lock:
-        file.close()
-        raise CheckpointError(
+    elif holder and holder.get("host") != here["host"] and not break_lock:
+        problem = (
             f"{folder} was taken by {described(holder)}, and from here nobody can tell whether it still runs; if it "
             "does not, add break_lock=true"
         )
+    if problem is not None:
+        file.close()
+        raise CheckpointError(problem)
     if holder and holder.get("pid") != here["pid"]:
         print(f"{folder} was left locked by {described(holder)}, which is gone: it is taken over", flush=True)
     file.truncate(0)
