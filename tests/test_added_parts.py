@@ -9,19 +9,30 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FEW
+import torch.nn.functional as F
+from conftest import FEW, vit_options
 from PIL import Image
+from PIL.Image import Resampling
 from sklearn.metrics import roc_auc_score
 from tasks.test_multilabel import SMALL, task_of
 from torchmetrics.classification import MulticlassAUROC, MultilabelAUROC
 
 import vitlab
 from vitlab.config.build import allowed_targets
+from vitlab.errors import ConfigError
+from vitlab.layers import ATTENTION_POSITIONS, POSITIONS, Grid, NoPosition, Position, RotaryPosition, places
+from vitlab.layers.written_attention import masked
 from vitlab.loggers import RunLogger
 from vitlab.losses import evaluation_loss, kept_in_evaluation
+from vitlab.models import VisionTransformer
 from vitlab.monitors import METRICS, Metric, better, format_metric
+from vitlab.programs.export import write
 from vitlab.tasks import Classification, MultilabelClassification
 from vitlab.tasks.predictions import COLUMNS
+from vitlab.weights.export_proof import check_export
+from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.huggingface_export import to_huggingface
+from vitlab.weights.timm_export import open_timm, to_timm
 
 # -- a metric: an entry in METRICS
 
@@ -151,6 +162,78 @@ def test_an_added_logger_is_built_closed_and_asked_for_its_upload(cli, monkeypat
     assert "train/loss" in SERVICE.sent[0][1]
     assert SERVICE.ended == [("vit_mu4_digits/run", 0, 0)]
     assert "upload     comet upload " in run.out
+
+
+# -- a position: a class, and a line in each of the tables of positions
+
+
+class ALiBi(NoPosition):
+    """Scores fall with the distance between two patches, at a slope for each head (Press et al., 2022,
+    arXiv:2108.12409; for images as in MAE-like models: Fuller et al., 2022, arXiv:2210.13512)."""
+
+    def __init__(self, *, embed_dim: int, num_heads: int, grid: Grid, num_prefix_tokens: int):
+        super().__init__()
+        self.grid, self.num_prefix_tokens = grid, num_prefix_tokens
+        self.register_buffer("slopes", 2.0 ** -(8 * torch.arange(1, num_heads + 1) / num_heads), persistent=False)
+
+    def bias(self, attn_mask, grid):
+        row, column = (place.float() for place in places(grid or self.grid, self.slopes.device))
+        distance = ((row[:, None] - row) ** 2 + (column[:, None] - column) ** 2).sqrt()  # (N, N)
+        bias = -self.slopes[:, None, None] * distance  # (h, N, N)
+        bias = F.pad(bias, (self.num_prefix_tokens, 0) * 2)[None]
+        return bias if attn_mask is None else masked(bias, attn_mask)
+
+
+class FasterRotary(RotaryPosition):
+    """Another function than the one that it inherits from, with the same tensors."""
+
+    temperature = 50.0
+
+
+@pytest.fixture
+def positions(monkeypatch):
+    for name, kind in (("alibi", ALiBi), ("faster", FasterRotary)):
+        monkeypatch.setitem(POSITIONS, name, Position)
+        monkeypatch.setitem(ATTENTION_POSITIONS, name, kind)
+
+
+@pytest.mark.usefixtures("positions")
+@pytest.mark.parametrize("position", ["alibi", "faster"])
+@pytest.mark.parametrize("export", [to_timm, to_huggingface])
+def test_an_added_position_is_exported_nowhere_until_it_says_where(position, export):
+    model = VisionTransformer(**vit_options(position=position))
+    with pytest.raises(ConfigError, match=rf"has no {position} positions \(model\.position\): .* try the other format"):
+        export(model, ["a"] * 10, Preprocessing([0.5], [0.2], None, 3))
+
+
+@pytest.mark.usefixtures("positions")
+def test_a_false_declaration_is_found_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(FasterRotary, "exports", RotaryPosition.exports, raising=False)
+    torch.manual_seed(0)
+    model = VisionTransformer(**vit_options(position="faster")).eval()
+    torch.nn.init.normal_(model.head.weight)
+    made = to_timm(model, [f"class {k}" for k in range(10)], Preprocessing([0.5], [0.2], None, Resampling.BICUBIC))
+    write(tmp_path, made)
+    twin = VisionTransformer(**vit_options(position="faster"))
+    with pytest.raises(ConfigError, match="computes with position rotary, and the model with faster"):
+        check_export(tmp_path, made, model, twin, open_timm)
+
+
+@pytest.mark.usefixtures("positions")
+def test_a_run_with_an_added_position_trains_and_loads_as_any_other(cli):
+    options = [*FEW, "model.position=alibi", "trainer.max_epochs=-1", "trainer.max_steps=2"]
+    run = cli("train", *options, folder="run")
+    assert run.status == 0, run.err
+    finer = cli("train", *options, "model.pretrained=run", "data.image_size=16", folder="finer")
+    assert finer.status == 0, finer.err
+    assert "1 resized" not in finer.out
+    other = cli("train", *options, "model.pretrained=run", "model.position=relative", folder="other")
+    assert other.status == 4
+    assert "position alibi" in other.err
+    exported = cli("export", "run=run", "output=out")
+    assert exported.status == 2
+    assert "alibi positions (model.position)" in exported.err
+    assert not Path("out").exists()
 
 
 # -- a column of predictions: a function in COLUMNS

@@ -79,7 +79,7 @@ def test_the_mathematics_needs_torch_alone(room):
 
 
 def test_weights_need_few_libraries():
-    allowed = {"torch", "numpy", "rich", "safetensors", "huggingface_hub", "timm"}
+    allowed = {"torch", "numpy", "rich", "safetensors", "huggingface_hub", "timm", "transformers"}
     assert packages_in("vitlab/weights/") == allowed
 
 

@@ -6,11 +6,12 @@ from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
+from vitlab.layers.exports import exported_options
 from vitlab.layers.key_value_cache import Growing, KeptMemory, Memory, Whole
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
 from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
-from vitlab.layers.mlp import MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
+from vitlab.layers.mlp import ACTIVATIONS, MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
 from vitlab.layers.patches import Grid, patchify, places, unpatchify
@@ -34,6 +35,7 @@ from vitlab.layers.token_embedding import TokenEmbedding
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
 __all__ = [
+    "ACTIVATIONS",
     "ATTENTION_POSITIONS",
     "DROP_PATH_SHAPES",
     "MLP",
@@ -89,6 +91,7 @@ __all__ = [
     "attention_weights",
     "auto_attention",
     "causal_mask",
+    "exported_options",
     "fused_attention",
     "hidden_patches",
     "mixed_grids",

@@ -5,11 +5,13 @@ B batch, N tokens, D embed_dim, h heads, d head width (D/h)
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.layers.exports import WITH_TABLES, Exports
 from vitlab.layers.mixed_grids import Grids
 from vitlab.layers.written_attention import attention_weights, causal_mask, checked, joined, written_attention
 
@@ -68,7 +70,10 @@ class Unscaled(nn.Module):
 
 
 class NoPosition(nn.Module):
-    """Attention that does not know where its tokens lie; relative and rotary positions take its place."""
+    """Attention that does not know where its tokens lie; relative and rotary positions take its place. `exports`: which
+    models of other libraries compute such positions; each class declares its own."""
+
+    exports: ClassVar[Exports] = {"timm_vit": {}, **WITH_TABLES}
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor]:
         """Queries and keys (B, h, N, d), as they are to meet."""

@@ -5,6 +5,7 @@ B batch, N tokens, D embed_dim
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -63,13 +64,24 @@ class SwiGLU(nn.Module):
         return self.drop2(self.fc2(self.drop1(F.silu(gate) * value)))
 
 
+class Activation(NamedTuple):
+    """What makes a nonlinearity, and what timm and Hugging Face call it; None where a library does not have it."""
+
+    make: Callable[[], nn.Module]
+    timm: str | None = None
+    hugging_face: str | None = None
+
+
+ACTIVATIONS = {
+    "gelu": Activation(nn.GELU, "gelu", "gelu"),
+    "gelu_tanh": Activation(partial(nn.GELU, approximate="tanh"), "gelu_tanh", "gelu_pytorch_tanh"),
+    "quick_gelu": Activation(QuickGELU, "quick_gelu", "quick_gelu"),
+    "gelu_10": Activation(ClippedGELU, None, "gelu_10"),
+    "silu": Activation(nn.SiLU, "silu", "silu"),  # Elfwing et al., 2017, arXiv:1702.03118
+    "relu": Activation(nn.ReLU, "relu", "relu"),  # the original Transformer's
+}
 MLPS: dict[str, Callable[..., nn.Module]] = {
-    "gelu": MLP,
-    "gelu_tanh": partial(MLP, activation=partial(nn.GELU, approximate="tanh")),
-    "quick_gelu": partial(MLP, activation=QuickGELU),
-    "gelu_10": partial(MLP, activation=ClippedGELU),
-    "silu": partial(MLP, activation=nn.SiLU),  # Elfwing et al., 2017, arXiv:1702.03118
-    "relu": partial(MLP, activation=nn.ReLU),  # the original Transformer's
+    **{name: partial(MLP, activation=activation.make) for name, activation in ACTIVATIONS.items()},
     "swiglu": SwiGLU,
 }
 

@@ -19,11 +19,11 @@ from vitlab.layers.written_attention import attention_weights, padding_mask
 
 
 class Pooling(nn.Module):
-    """What a kind says of itself: timm's name for it, what it `reads` and whose attention is drawn beside it, in words,
-    whether it needs a class token, whether the last norm usually comes after it, and whether it `chooses` among the
-    patches by attention of its own, which `looks` gives then."""
+    """What a kind says of itself: timm's name for it (None: timm does not have it), what it `reads` and whose attention
+    is drawn beside it, in words, whether it needs a class token, whether the last norm usually comes after it, and
+    whether it `chooses` among the patches by attention of its own, which `looks` gives then."""
 
-    timm_name: str
+    timm_name: str | None = None
     reads: str
     whose_attention = "the patches, on average (no class token is read)"
     needs_class_token = False

@@ -7,11 +7,13 @@ h w grid, N patches (h·w), P prefix tokens (class token, registers), T tokens (
 """
 
 from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitlab.layers.exports import WITH_TABLES, Exports
 from vitlab.layers.mixed_grids import Grids, for_tokens
 from vitlab.layers.patches import Grid, places
 
@@ -35,15 +37,32 @@ def resample(
     return image.permute(0, 2, 3, 1).flatten(1, 2).to(table.dtype)
 
 
+ADDED_ROWS: Exports = {
+    "timm_vit": {"pos_embed": "learn"},
+    "timm_eva": {"use_abs_pos_emb": True},
+    **WITH_TABLES,
+}
+
+
 class Position(nn.Module):
     """No position embedding: the tokens are a set. The base of the others.
 
     `shape` is that of the table; `learned` tells whether training changes it. `embed_prefix` gives the prefix tokens
     rows of their own in it. Called with the table and a grid (None: the model's own) it gives (1, T, D), or what
     broadcasts to that; (B, T, D) for mixed grids.
+
+    `has_rows`: whether the table holds a row of D numbers for each token. `exports`: which models of other libraries
+    compute such positions; each class declares its own.
     """
 
     learned = False
+    has_rows = False
+    exports: ClassVar[Exports] = {
+        "timm_vit": {"pos_embed": "none"},
+        "timm_eva": {"use_abs_pos_emb": False},
+        "dinov3_vit": {},
+        **WITH_TABLES,
+    }
 
     def __init__(self, *, embed_dim: int, grid: Grid, num_prefix_tokens: int, embed_prefix: bool):
         super().__init__()
@@ -76,6 +95,8 @@ class Learned1D(Position):
     """A learned row for each token, in the order of the sequence: what ViT uses."""
 
     learned = True
+    has_rows = True
+    exports = ADDED_ROWS
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -99,6 +120,7 @@ class Learned2D(Position):
     """
 
     learned = True
+    exports = ADDED_ROWS
 
     def __init__(self, **sizes):
         super().__init__(**sizes)
@@ -135,6 +157,7 @@ class SinCos1D(Learned1D):
     """
 
     learned = False
+    exports = ADDED_ROWS
     parts = 2
 
     def __init__(self, **sizes):
@@ -161,6 +184,7 @@ class SinCos2D(SinCos1D):
     ValueError if 4 does not divide D.
     """
 
+    exports = ADDED_ROWS
     parts = 4
 
     def values(self) -> Tensor:

@@ -4,13 +4,14 @@ B batch, h w grid, N patches (h·w), P prefix tokens, T tokens (P+N), d head wid
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vitlab.layers.attention import NoPosition
+from vitlab.layers.exports import Exports
 from vitlab.layers.mixed_grids import Grids, MixedGrids
 from vitlab.layers.patches import Grid, places
 
@@ -23,6 +24,9 @@ class RotaryPosition(NoPosition):
     """
 
     temperature = 100.0
+    exports: ClassVar[Exports] = {
+        "timm_eva": {"rope_type": "cat", "rope_grid_indexing": "xy", "rope_temperature": temperature}
+    }
 
     def __init__(self, *, embed_dim: int, num_heads: int, grid: Grid, num_prefix_tokens: int):
         super().__init__()
@@ -64,6 +68,11 @@ class CenteredRotaryPosition(RotaryPosition):
     """Rotary positions of DINOv3 (Siméoni et al., 2025, arXiv:2508.10104, section 3.2): the centre of a patch lies
     between -1 and 1 along each side of the image, whatever the grid, and 1 is a whole turn. Rows come first.
     """
+
+    exports: ClassVar[Exports] = {
+        "timm_eva": {"rope_type": "dinov3", "rope_grid_indexing": "ij", "rope_temperature": RotaryPosition.temperature},
+        "dinov3_vit": {"rope_theta": RotaryPosition.temperature},
+    }
 
     def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
         column, row = super().places(grid, device)

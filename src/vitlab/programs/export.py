@@ -10,22 +10,25 @@ from rich.console import Console
 from vitlab.atomic_files import write_json, writing_folder
 from vitlab.config.nodes import plain
 from vitlab.errors import ConfigError
+from vitlab.run.building.model import build_model
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification
+from vitlab.weights.export_proof import check_export
 from vitlab.weights.exporting import Export, Preprocessing
-from vitlab.weights.huggingface_export import to_huggingface
-from vitlab.weights.timm_export import to_timm
+from vitlab.weights.huggingface_export import open_huggingface, to_huggingface
+from vitlab.weights.timm_export import open_timm, to_timm
 
-FORMATS = {  # what writes it, and what opens it
-    "timm": (to_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
-    "huggingface": (to_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
+FORMATS = {  # what writes it, what opens it there, and how a user does
+    "timm": (to_timm, open_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
+    "huggingface": (to_huggingface, open_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
 }
 
 
 def export(cfg: DictConfig) -> Path:
-    """Write the run's best model, its class names and its preprocessing into cfg.output; returns that folder."""
+    """Write the run's best model, its class names and its preprocessing into cfg.output; returns that folder. Raises
+    ConfigError unless what is written computes the same as the model."""
     if cfg.format not in FORMATS:
         raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
     place = output_folder(cfg.output, "export", RUNS, overwrite=cfg.overwrite)
@@ -38,16 +41,20 @@ def export(cfg: DictConfig) -> Path:
     data = plain(saved.config)["data"]
     preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
-    exported, opened_by = FORMATS[cfg.format]
-    made = exported(task.model.eval(), names, preprocessing, several_labels)
-    output = place.make()
-    write(output, made)
+    exported, open_there, opened_by = FORMATS[cfg.format]
+    model = task.model.eval()
+    made = exported(model, names, preprocessing, several_labels)
+    twin = build_model(saved.changed({"model": made.options}).config.model)
+    with place.made() as output, writing_folder(output) as temporary:
+        write(temporary, made)
+        note = check_export(temporary, made, model, twin, open_there)
     console = Console(soft_wrap=True, highlight=False)
     (architecture,) = made.files["config.json"].get("architectures", [""])
     opened = opened_by.format(output, architecture=architecture)
     console.print(f"{saved.path}\nis in {output}, for {opened}", markup=False)
-    if made.note:
-        console.print(made.note)
+    headless = "" if made.has_head else "the head is left out: Hugging Face's model of this kind gives features"
+    for line in filter(None, (headless, note)):
+        console.print(line)
     return output
 
 
@@ -60,10 +67,10 @@ def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
 
 
 def write(folder: Path, made: Export) -> None:
+    """Write tensors and JSON files into a folder."""
     from safetensors.torch import save_file
 
     tensors = {name: value.clone() for name, value in made.tensors.items()}  # no two may share memory
-    with writing_folder(folder) as temporary:
-        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
-        for name, content in made.files.items():
-            write_json(temporary / name, content)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, content in made.files.items():
+        write_json(folder / name, content)

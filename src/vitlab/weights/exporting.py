@@ -3,8 +3,8 @@
 T tokens, D embed_dim
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from vitlab.errors import ConfigError
-from vitlab.layers import Attention, PatchEmbedding, PositionedBlock
+from vitlab.layers import Attention, Block, PatchEmbedding, PositionedBlock, exported_options
 from vitlab.models import VisionTransformer
 from vitlab.weights.facts import facts
 from vitlab.weights.renaming import Tensors
-
-ROTARY = ("rotary", "rotary_centered", "learned_rotary")
-NOWHERE = {"relative", "learned_rotary_registers"}  # positions that neither timm nor Hugging Face has
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,14 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Export:
-    """Tensors in a library's names, its JSON files by their names, and what a user should know."""
+    """Tensors in a library's names, and its JSON files by their names. `options` are those in which a model of ours
+    that computes the same as the exported one differs from the run's; `has_head` is false where that library's model
+    ends with features."""
 
     tensors: Tensors
     files: dict[str, dict[str, Any]]
-    note: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    has_head: bool = True
 
 
 def refuse(library: str, impossible: dict[str, bool]) -> None:
@@ -54,21 +54,22 @@ def require_vit(model: Any) -> VisionTransformer:
     return model
 
 
-def common(library: str, model: VisionTransformer, refused: Collection[str]) -> dict[str, Any]:
-    """Collect the model's facts. Raises ConfigError for what no library has in its ViT, and for the `refused`
-    positions."""
+def common(library: str, model: VisionTransformer, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Collect the model's facts, and the options of its positions in a library's model of a `kind`. Raises ConfigError
+    for positions that do not declare that kind, and for what no library has in its ViT."""
     own = facts(model)
+    parts = [exported_options(part, kind) for part in (model.position, attention(model).rel_pos)]
+    blocks = {type(block) for block in model.blocks}
     refuse(
         library,
         {
-            "convolutional stem (model.stem_channels)": not isinstance(model.patch_embed, PatchEmbedding),
-            "positions at every layer (model.position_place)": any(
-                isinstance(block, PositionedBlock) for block in model.blocks
-            ),
-            f"{own['position']} positions (model.position)": own["position"] in refused,
+            "convolutional stem (model.stem_channels)": type(model.patch_embed) is not PatchEmbedding,
+            "positions at every layer (model.position_place)": PositionedBlock in blocks,
+            f"blocks of kind {', '.join(sorted(block.__name__ for block in blocks))}": blocks != {Block},
+            f"{own['position']} positions (model.position)": None in parts,
         },
     )
-    return own
+    return own, {key: value for part in parts if part is not None for key, value in part.items()}
 
 
 def attention(model: VisionTransformer) -> Attention:

@@ -65,7 +65,6 @@ ACTIVATIONS = {
     **dict.fromkeys(("silu", "swish"), "silu"),
     **{name: name for name in ("quick_gelu", "gelu_10", "relu")},
 }
-BACK_ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}  # where their name is another
 VIT = {"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 SIGLIP = {"num_attention_heads": 12, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
 DEFAULTS: dict[str, dict[str, Any]] = {  # for models that we compute in the same way: what a config.json may leave out

@@ -1,11 +1,14 @@
 """Our models as a folder of Hugging Face's: transformers.ViTForImageClassification.from_pretrained(FOLDER)."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from vitlab.layers import ACTIVATIONS, ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
-    NOWHERE,
-    ROTARY,
     Export,
     Preprocessing,
     attention,
@@ -17,11 +20,8 @@ from vitlab.weights.exporting import (
     tensors,
     without_layer_scale,
 )
-from vitlab.weights.facts import facts
-from vitlab.weights.huggingface import ACTIVATIONS, BACK_ACTIVATIONS, back
-from vitlab.weights.huggingface_towers import CLASSES, tower, tower_of
-
-HEADLESS = "the head is left out: Hugging Face's model of this kind gives features"
+from vitlab.weights.huggingface import back
+from vitlab.weights.huggingface_towers import choose_tower, tower
 
 
 def to_huggingface(
@@ -35,18 +35,19 @@ def to_huggingface(
     """
     library = "Hugging Face's ViTForImageClassification"
     model = require_vit(model)
-    if kind := tower_of(facts(model)):
-        state, config = tower(model, common(CLASSES[kind], model, {*NOWHERE, "rotary", "learned_rotary"}), kind)
+    if kind := choose_tower(model):
+        state, config, options = tower(model, kind)
         files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
-        return Export(state, files, HEADLESS)
-    own = common(library, model, {*NOWHERE, *ROTARY})
+        return Export(state, files, options, has_head=False)
+    own, _ = common(library, model, "vit")
+    activation = ACTIVATIONS.get(own["mlp"])
     refuse(
         library,
         {
-            "pooling but by class token (model.pool)": not model.attn_pool.needs_class_token,
+            "pooling but by class token (model.pool)": type(model.attn_pool) is not ClassTokenPooling,
             "registers (model.num_registers)": "reg_token" in model.state_dict(),
             "distillation token": isinstance(model, DistilledVisionTransformer),
-            f"MLP of kind {own['mlp']} (model.mlp)": own["mlp"] not in ACTIVATIONS.values(),
+            f"MLP of kind {own['mlp']} (model.mlp)": activation is None or activation.hugging_face is None,
             f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
             "norm of queries and keys (model.qk_norm)": has(attention(model).q_norm),
         },
@@ -65,7 +66,7 @@ def to_huggingface(
         "num_hidden_layers": model.depth,
         "num_attention_heads": own["num_heads"],
         "intermediate_size": model.blocks[0].mlp.fc1.out_features,
-        "hidden_act": BACK_ACTIVATIONS.get(own["mlp"], own["mlp"]),
+        "hidden_act": activation and activation.hugging_face,
         "layer_norm_eps": own["norm_eps"],
         "qkv_bias": attention(model).qkv.bias is not None,
         "image_size": height if height == width else [height, width],
@@ -78,11 +79,29 @@ def to_huggingface(
         "problem_type": f"{'multi' if several_labels else 'single'}_label_classification",
     }
     files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
+    options = {"position": "learned_1d", "embed_prefix": True, "layer_scale": None}
     if not pooled:
-        return Export(back(state), files)
+        return Export(back(state), files, options)
     config |= {"pooler_output_size": model.pre_logits.fc.out_features, "pooler_act": "tanh"}
     features = {name.removeprefix("vit."): value for name, value in back(state).items() if "classifier" not in name}
-    return Export(features, files, HEADLESS)
+    return Export(features, files, options, has_head=False)
+
+
+def open_huggingface(folder: Path) -> Callable[[Tensor], Tensor]:
+    """Open an exported folder in transformers: images (B, C, H, W) -> logits (B, K), or features (B, D) of a model
+    without a head. Raises ImportError without transformers."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = getattr(transformers, config.architectures[0]).from_pretrained(folder).eval()
+
+    def compute(images: Tensor) -> Tensor:
+        outputs = model(images)
+        found: Tensor = outputs.logits if "logits" in outputs else outputs.pooler_output
+        return found
+
+    return compute
 
 
 def processor(model: Any, preprocessing: Preprocessing) -> dict[str, Any]:

@@ -9,8 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitlab.weights.exporting import attention, has, positions, refuse, tensors, with_patch_bias, without_layer_scale
-from vitlab.weights.huggingface import ACTIVATIONS, BACK_ACTIVATIONS
+from vitlab.layers import ACTIVATIONS, AttentionPooling, ClassTokenPooling, exported_options
+from vitlab.models import VisionTransformer
+from vitlab.weights.exporting import (
+    attention,
+    common,
+    has,
+    positions,
+    refuse,
+    tensors,
+    with_patch_bias,
+    without_layer_scale,
+)
 from vitlab.weights.renaming import Rules, Tensors, rename, separate, unstack
 
 CLASSES = {"clip_vision_model": "CLIPVisionModel", "siglip_vision_model": "SiglipVisionModel"}
@@ -46,29 +56,33 @@ DINOV3: Rules = (
 )
 
 
-def tower_of(own: dict[str, Any]) -> str | None:
-    """Choose the kind of tower that computes with such facts; None: a plain ViT."""
-    if own["position"] == "rotary_centered":
+def choose_tower(model: VisionTransformer) -> str | None:
+    """Choose the kind of tower that computes what a model does; None: a plain ViT."""
+    if exported_options(attention(model).rel_pos, "dinov3_vit") is not None:
         return "dinov3_vit"
-    if own["pre_norm"]:
+    if has(model.norm_pre):
         return "clip_vision_model"
-    return "siglip_vision_model" if own["pool"] == "map" else None
+    return "siglip_vision_model" if type(model.attn_pool) is AttentionPooling else None
 
 
-def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str, Any]]:
-    """Give a tower's tensors and config. Raises ConfigError for an option that this kind of tower does not have."""
+def tower(model: Any, kind: str) -> tuple[Tensors, dict[str, Any], dict[str, Any]]:
+    """Give a tower's tensors and config, and the options of ours that compute the same. Raises ConfigError for an
+    option that this kind of tower does not have."""
+    own, of_position = common(f"Hugging Face's {CLASSES[kind]}", model, kind)
     D, is_dinov3, gated = model.cls_token.shape[-1], kind == "dinov3_vit", own["mlp"] == "swiglu"
     height, width = model.patch_embed.image_size
-    known = own["mlp"] in ACTIVATIONS.values() or (gated and is_dinov3)
+    activation = "silu" if gated and is_dinov3 else own["mlp"]
+    hidden_act = ACTIVATIONS[activation].hugging_face if activation in ACTIVATIONS else None
+    pooling = AttentionPooling if "siglip" in kind else ClassTokenPooling
     refuse(
         f"Hugging Face's {CLASSES[kind]}",
         {
-            f"pooling of kind {own['pool']} (model.pool)": own["pool"] != ("map" if "siglip" in kind else "cls"),
+            f"pooling of kind {own['pool']} (model.pool)": type(model.attn_pool) is not pooling,
             "class token (model.class_token)": "siglip" in kind and model.num_prefix_tokens > 0,
             "registers (model.num_registers)": not is_dinov3 and model.reg_token.shape[1] > 0,
             "norm before the blocks (model.pre_norm)": own["pre_norm"] and kind != "clip_vision_model",
             "norm after pooling (model.fc_norm)": "siglip" in kind and has(model.fc_norm),
-            f"MLP of kind {own['mlp']} (model.mlp)": not known,
+            f"MLP of kind {own['mlp']} (model.mlp)": hidden_act is None,
             "images that are not square (model.image_size)": height != width,
             f"norm of kind {own['norm']} (model.norm)": own["norm"] != "layer_norm",
             "norm of queries and keys (model.qk_norm)": has(attention(model).q_norm),
@@ -85,14 +99,15 @@ def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str
         "num_hidden_layers": model.depth,
         "num_attention_heads": own["num_heads"],
         "intermediate_size": model.blocks[0].mlp.fc2.in_features,
-        "hidden_act": "silu" if gated else BACK_ACTIVATIONS.get(own["mlp"], own["mlp"]),
+        "hidden_act": hidden_act,
         "layer_norm_eps": own["norm_eps"],
         "image_size": height,
         "patch_size": model.patch_embed.patch_size,
         "num_channels": model.patch_embed.proj.in_channels,
     }
     if is_dinov3:
-        return dinov3(model, own, state, config | {"use_gated_mlp": gated})
+        state, config = dinov3(model, own, state, config | of_position | {"use_gated_mlp": gated})
+        return state, config, {} if has(model.blocks[0].ls1) else {"layer_scale": 1.0}
     state = without_layer_scale(state) | {"pos_embed": positions(model)}
     if own["pre_norm"]:
         state = with_patch_bias(state, model.num_prefix_tokens)
@@ -100,7 +115,8 @@ def tower(model: Any, own: dict[str, Any], kind: str) -> tuple[Tensors, dict[str
     state["pos_embed"] = state["pos_embed"][0]
     for part in ("weight", "bias") if "siglip" in kind else ():
         state[f"attn_pool.in_proj.{part}"] = torch.cat([state.pop(f"attn_pool.{name}.{part}") for name in ("q", "kv")])
-    return rename(unstack(with_biases(state), "attn", "qkv"), CLIP), config
+    options = {"position": "learned_1d", "embed_prefix": True, "layer_scale": None, "qkv_bias": True}
+    return rename(unstack(with_biases(state), "attn", "qkv"), CLIP), config, options
 
 
 def dinov3(model: Any, own: dict[str, Any], state: Tensors, config: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
@@ -117,7 +133,7 @@ def dinov3(model: Any, own: dict[str, Any], state: Tensors, config: dict[str, An
     biased = any(name.endswith("attn.q.bias") for name in state)
     state |= {"mask_token": torch.zeros(1, 1, D), "reg_token": model.reg_token.detach().cpu()}
     config |= dict.fromkeys(("query_bias", "key_bias", "value_bias"), biased)
-    return rename(state, DINOV3), config | {"num_register_tokens": model.reg_token.shape[1], "rope_theta": 100.0}
+    return rename(state, DINOV3), config | {"num_register_tokens": model.reg_token.shape[1]}
 
 
 def with_biases(state: Tensors) -> Tensors:

@@ -1,13 +1,16 @@
 """Our models as a folder of timm: timm.create_model("local-dir:FOLDER", pretrained=True)."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from vitlab.layers import AttentionPooling, LayerScale, RotaryPosition
+import torch
+from torch import Tensor
+
+from vitlab.layers import ACTIVATIONS, AttentionPooling, LayerScale, exported_options
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
-    NOWHERE,
-    ROTARY,
     Export,
     Preprocessing,
     attention,
@@ -19,6 +22,7 @@ from vitlab.weights.exporting import (
     tensors,
     with_patch_bias,
 )
+from vitlab.weights.timm_names import NORMS
 
 EPS = 1e-6  # eps that timm takes when a norm is named by a string, as in JSON
 BASES = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}  # architectures, by the eps of their norms
@@ -31,9 +35,11 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     """Write a model in timm's form, whose files do not say whether an image may have several labels. Raises ConfigError
     for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
-    own = common("timm's ViT", model, NOWHERE)
+    rotary = exported_options(attention(model).rel_pos, "timm_eva") is not None
+    own, of_position = common("timm's ViT", model, "timm_eva" if rotary else "timm_vit")
     distilled = isinstance(model, DistilledVisionTransformer)
-    gated, pooled, rotary = own["mlp"] == "swiglu", type(model.attn_pool), own["position"] in ROTARY
+    activation = ACTIVATIONS.get(own["mlp"])
+    gated, pooled = own["mlp"] == "swiglu", type(model.attn_pool)
     bases = ROTARY_BASES if rotary else {**BASES, EPS: DISTILLED if distilled else GATED if gated else BASES[EPS]}
     named = own["norm"] != "layer_norm" or distilled or (gated and not rotary)  # timm then uses its own eps
     refuse(
@@ -43,6 +49,9 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
             f"norm_eps {own['norm_eps']:g} in a config.json, only {EPS:g} and mostly 1e-05 (model.norm_eps)": (
                 own["norm_eps"] not in ({EPS} if named else bases)
             ),
+            f"MLP of kind {own['mlp']} (model.mlp)": not gated and (activation is None or activation.timm is None),
+            f"norm of kind {own['norm']} (model.norm)": own["norm"] not in NORMS.values(),
+            f"pooling of kind {own['pool']} (model.pool)": vars(pooled).get("timm_name") is None,
             "MLP but gelu and swiglu beside rotary positions (model.mlp)": rotary
             and own["mlp"] not in ("gelu", "swiglu"),
             "attention pooling or distillation token beside rotary positions": rotary
@@ -57,7 +66,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
         },
     )
     state = tensors(model)
-    config = rotary_arguments(model, own) if rotary else arguments(model, own)
+    config = (rotary_arguments if rotary else arguments)(model, own) | of_position
     if model.position.shape[1]:
         state["pos_embed"] = positions(model)
         if own["pre_norm"]:  # timm's patches have no bias then
@@ -93,7 +102,16 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
                 },
             }
         },
+        {"position": "learned_1d"} if model.position.shape[1] and not rotary else {},
     )
+
+
+def open_timm(folder: Path) -> Callable[[Tensor], Tensor]:
+    """Open an exported folder in timm: images (B, C, H, W) -> logits (B, K). Raises ImportError without timm."""
+    import timm
+
+    model: torch.nn.Module = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    return model.eval()
 
 
 def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
@@ -114,14 +132,13 @@ def arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
         "qkv_bias": attention(model).qkv.bias is not None,
         "qk_norm": has(attention(model).q_norm),
         "init_values": scale,
-        "pos_embed": "learn" if model.position.shape[1] else "none",
         "no_embed_class": model.position.num_prefix_rows == 0,
         "global_pool": model.attn_pool.timm_name,
     }
     if own["norm_eps"] == EPS:
-        found["norm_layer"] = own["norm"].replace("_", "")
-    if own["mlp"] != "swiglu":
-        found["act_layer"] = own["mlp"]
+        found["norm_layer"] = next(name.lower() for name, norm in NORMS.items() if norm == own["norm"])
+    if own["mlp"] in ACTIVATIONS:
+        found["act_layer"] = ACTIVATIONS[own["mlp"]].timm
     if not isinstance(model, DistilledVisionTransformer):
         found |= {
             "pre_norm": own["pre_norm"],
@@ -147,17 +164,12 @@ def rotary_arguments(model: Any, own: dict[str, Any]) -> dict[str, Any]:
     )
     plain = arguments(model, own)
     found = {key: plain[key] for key in (*kept, "init_values", "class_token", "no_embed_class")}
-    centered = own["position"] == "rotary_centered"
     return found | {
         "mlp_ratio": model.blocks[0].mlp.fc2.in_features / found["embed_dim"],
         "swiglu_mlp": own["mlp"] == "swiglu",
         "num_reg_tokens": plain["reg_tokens"],
         "attn_type": "rope",
-        "use_abs_pos_emb": own["position"] == "learned_rotary",
         "use_rot_pos_emb": True,
-        "rope_type": "dinov3" if centered else "cat",
-        "rope_grid_indexing": "ij" if centered else "xy",
-        "rope_temperature": RotaryPosition.temperature,
         "rope_rotate_half": False,
         "use_fc_norm": has(model.fc_norm),
         "use_post_transformer_norm": has(model.norm),
