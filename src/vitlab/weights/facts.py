@@ -46,7 +46,8 @@ OPTIONS: dict[str, Collection[str]] = {
     "text_pool": TEXT_POOLS,
     "model_args": (),
 }
-TABLES = {"learned_1d", "sincos_1d", "sincos_2d"}  # positions that are a row for each token, which the tensors show
+# positions that add a row to each token, which the tensors show, and do nothing else
+TABLES = {name for name, kind in POSITIONS.items() if kind.has_rows and name not in ATTENTION_POSITIONS}
 Known = VisionTransformer | MaskedAutoencoder | Captioner | ImageTextModel | SingleStream
 UNSEEN = ("num_heads", "norm_eps", "mlp", "position")  # cannot be seen from the tensors
 
