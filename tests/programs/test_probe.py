@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torchvision.models import resnet18
 
 from vitlab.data import Synthetic
-from vitlab.reports.confidence import half_width, wilson_interval
+from vitlab.reports.intervals import half_width, wilson_interval
 
 WAVES = ["data=synthetic", "data.source.num_samples=60", "data.num_classes=4", "data.loading.num_workers=0"]
 

@@ -20,7 +20,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge
-from vitlab.reports.confidence import half_width, wilson_interval
+from vitlab.reports.intervals import half_width, wilson_interval
 from vitlab.run.inference.frozen_model import FrozenModel
 from vitlab.run.printing import console
 from vitlab.run.storage.output import RUNS, output_file

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from vitlab.atomic_files import write_csv
-from vitlab.reports.confidence import half_width
+from vitlab.reports.intervals import half_width
 from vitlab.reports.run import read_result
 
 COLUMNS = ("metric", "runs", "mean", "±", "values")
