@@ -31,6 +31,7 @@ COMMANDS = {
     "preview": Command("draw a training batch as the model will see it", "preview"),
     "pack": Command("pack a data set into a few large files", "pack"),
     "summary": Command("count parameters, operations and memory of a model, before it runs", "summarize"),
+    "compare": Command("tell which of several recipes is better, and how sure that is", "compare"),
     "sweeps": Command("tell what the jobs of a sweep are at", "tell", "sweep"),
 }
 

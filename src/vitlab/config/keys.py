@@ -26,13 +26,14 @@ Exponent = Annotated[float, Range(least=-100, most=100)]
 KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is the value in the command's YAML
     **dict.fromkeys(("name", "monitor", "split", "precision", "format", "on_bad_image"), str),
     **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
+    **dict.fromkeys(("by", "metric", "study"), str),
     **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures"), bool),
     **dict.fromkeys(("num_images", "num_worst", "beam_width", "top_k", "batch_size"), Count),
     **dict.fromkeys(("shorter_side", "longest_side"), Count),
     **dict.fromkeys(("memory_gib", "temperature", "shard_size"), Positive),
     **dict.fromkeys(("seconds", "length_penalty"), Unsigned),
-    **dict.fromkeys(("labels", "templates"), list[str]),
+    **dict.fromkeys(("labels", "templates", "runs"), list[str]),
     **dict.fromkeys(("k", "shots"), list[Count]),
     "seed": Seed,
     "global_batch_size": Count | Literal["auto"],
@@ -93,7 +94,7 @@ def check_keys(cfg: DictConfig, command: str) -> None:
     value than it takes."""
     kinds, required = keys_of(command)
     for layer in LAYERS:
-        if layer in cfg:
+        if OmegaConf.is_dict(cfg.get(layer)):
             raise ConfigError(f"the first line of the {layer} is not '# @package _global_', so that nobody reads it")
     if missing := sorted(required - cfg.keys()):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")

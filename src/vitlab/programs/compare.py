@@ -1,0 +1,178 @@
+"""Compare finished runs: which recipe is better, how sure that is, and on which samples two models differ."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from vitlab.atomic_files import write_csv, write_whole
+from vitlab.config.stored_config import of_a_machine
+from vitlab.errors import ConfigError, VitlabError
+from vitlab.programs.sweeps import named
+from vitlab.reports.comparison import (
+    Pair,
+    Recipe,
+    differences,
+    disagreements,
+    listed,
+    means,
+    settings_that_differ,
+)
+from vitlab.reports.comparison import (
+    compare as compare_recipes,
+)
+from vitlab.reports.finished import FinishedRun, read_run
+from vitlab.reports.sweep import print_rows
+from vitlab.reports.tables import as_latex, as_markdown
+from vitlab.run.storage.output import RUNS, output_folder
+
+OWN = ("name", "seed")  # keys in which runs of one recipe may differ
+PICTURED = 24  # samples that are drawn
+SHOWN = 10  # rows of a table that is printed
+
+
+def compare(cfg: DictConfig) -> list[Pair]:
+    """Print which recipe is better, and write sentences and tables to a folder. Raises VitlabError for runs that cannot
+    be compared."""
+    place = output_folder(cfg.output, "compare", RUNS / "compare", overwrite=cfg.overwrite)
+    recipes, notes = find_recipes(cfg)
+    runs = [run for recipe in recipes for run in recipe.runs.values()]
+    metric = cfg.metric or runs[0].monitor
+    metric = metric if "/" in metric else f"test/{metric}"
+    pairs = compare_recipes(recipes, metric)
+    notes += [note for pair in pairs for note in notes_on(pair)]
+    sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
+    settings = settings_that_differ(recipes, OWN)
+    settings = [row for row in settings if not of_a_machine(row["key"])]
+    tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
+    if len(pairs) == 1:
+        tables["samples"] = disagreements(pairs[0])
+    with place.made() as folder:
+        write(folder, sentences + notes, tables)
+        pictures = draw_samples(folder, recipes, tables.get("samples", []))
+        show(folder, sentences + notes, tables, pictures)
+    return pairs
+
+
+def find_recipes(cfg: DictConfig) -> tuple[list[Recipe], list[str]]:
+    """Read the runs of runs=, sweep= or study=, and sort them by recipe; return what was left out, too. Raises
+    ConfigError where nothing, or too little, is named, and CheckpointError for runs that are not finished."""
+    notes: list[str] = []
+    chosen = [key for key in ("runs", "sweep", "study") if cfg[key] is not None]
+    if len(chosen) != 1:
+        raise ConfigError("name what is to be compared: runs=[A,B], sweep=NAME or study=NAME, one of the three")
+    if cfg.runs is not None:
+        folders = [str(run) for run in cfg.runs]
+        if cfg.by is not None:
+            raise ConfigError("by= sorts the jobs of a sweep; leave it out with runs=")
+        recipes = by_settings([read_run(Path(folder)) for folder in folders])
+    else:
+        recipes, notes = of_a_sweep(str(cfg.sweep or cfg.study), cfg.by)
+    if len(recipes) < 2:
+        have = f"{recipes[0].label} with {listed(recipes[0])}" if recipes else "none"
+        raise ConfigError(f"{chosen[0]}= names one recipe alone ({have}), and it takes two to compare; add another")
+    return recipes, notes
+
+
+def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
+    """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
+    groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
+    for run in runs:
+        own = [(key, str(value)) for key, value in run.settings.items() if key not in OWN and not of_a_machine(key)]
+        group = groups.setdefault(tuple(sorted(own)), {})
+        if run.seed in group:
+            both = f"{group[run.seed].folder} and {run.folder}"
+            raise ConfigError(f"{both} are the same recipe with seed {run.seed}; leave one out")
+        group[run.seed] = run
+    found = list(groups.values())
+    names = [str(next(iter(group.values())).settings.get("name")) for group in found]
+    if len(set(names)) < len(names):  # several recipes of one name: call them by their folders
+        names = [str(next(iter(group.values())).folder) for group in found]
+    return [Recipe(name, group) for name, group in zip(names, found, strict=True)]
+
+
+def of_a_sweep(name: str, by: str | None) -> tuple[list[Recipe], list[str]]:
+    """Sort the jobs of a sweep that are done by the key `by`, or by all that varies but the seed."""
+    sweep = named(name)
+    states, jobs = sweep.states(), sweep.jobs()
+    done = [job for job in jobs if states[job.name].status == "done"]
+    varied = [key for key in dict.fromkeys(k for job in jobs for k in job.given) if key != "seed"]
+    varied = [key for key in varied if len({job.given.get(key) for job in jobs}) > 1]
+    if by is not None and by not in varied:
+        others = ", ".join(varied) or "the seed alone"
+        raise ConfigError(f"by={by} does not vary in {sweep.path}; what varies is {others}")
+    groups: dict[str, dict[int, FinishedRun]] = {}
+    for job in done:
+        label = ", ".join(f"{key}={job.given.get(key)}" for key in ([by] if by else varied)) or sweep.path.name
+        run = read_run(sweep.path / job.name)
+        if run.seed in groups.setdefault(label, {}):
+            raise ConfigError(
+                f"several jobs of {sweep.path} have {label} and seed {run.seed}, since more varies than by={by}; "
+                "leave by= out"
+            )
+        groups[label][run.seed] = run
+    missing = len(jobs) - len(done)
+    notes = [f"{missing} of the {len(jobs)} jobs are not done, and are left out."] if missing else []
+    return [Recipe(label, runs) for label, runs in groups.items()], notes
+
+
+def notes_on(pair: Pair) -> list[str]:
+    """Say which seeds of a pair are left out, since the other recipe does not have them."""
+    common = pair.first.runs.keys() & pair.second.runs.keys()
+    return [
+        f"{one.label}: seed {', '.join(map(str, sorted(extra)))} left out, which {other.label} does not have."
+        for one, other in ((pair.first, pair.second), (pair.second, pair.first))
+        if common and (extra := one.runs.keys() - common)
+    ]
+
+
+def write(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Write comparison.md with all, and each table as CSV and LaTeX."""
+    parts = ["# Comparison", *sentences]
+    for name, rows in tables.items():
+        parts += [f"## {name.capitalize()}", as_markdown(rows) if rows else "None."]
+        if rows:
+            columns = list(dict.fromkeys(key for row in rows for key in row))
+            write_csv(folder / f"{name}.csv", columns, [[row.get(key) for key in columns] for row in rows])
+            write_whole(folder / f"{name}.tex", as_latex(rows).encode("utf-8"))
+    write_whole(folder / "comparison.md", ("\n\n".join(parts) + "\n").encode("utf-8"))
+
+
+def draw_samples(folder: Path, recipes: Sequence[Recipe], rows: Sequence[dict[str, Any]]) -> Path | None:
+    """Draw test samples on which one of two models alone is right; None where there are none, or their images cannot be
+    read any more."""
+    if not rows:
+        return None
+    from vitlab.callbacks.figures import image_grid, write_figure
+    from vitlab.run.inference.saved_run import SavedRun
+
+    first = next(iter(recipes[0].runs.values()))
+    try:
+        datamodule = SavedRun.open(str(first.folder)).datamodule()
+        datamodule.prepare_data()
+        datamodule.setup()
+        dataset = datamodule.evaluated("test")
+        chosen = rows[:PICTURED]
+        images = [dataset[(0, int(row["index"]))].image / 255 for row in chosen]
+    except (VitlabError, OSError, AttributeError) as error:
+        print(f"the samples cannot be drawn: {error}")
+        return None
+    a, b = (recipe.label for recipe in recipes)
+    titles = [f"{row['true']}\n{a}: {row[a]}\n{b}: {row[b]}" for row in chosen]
+    heading = f"{len(chosen)} of {len(rows)} test samples on which one alone is right; green: {b}"
+    marks = [row["only_right"] == b for row in chosen]
+    return write_figure(image_grid(images, titles, columns=6, heading=heading, marks=marks), folder / "samples.png")
+
+
+def show(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, Any]]], picture: Path | None) -> None:
+    """Print the sentences, the means, and what differs."""
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    for sentence in sentences:
+        console.print(sentence)
+    metric = tables["differences"][0]["metric"]
+    print_rows([row for row in tables["means"] if row["metric"] == metric])
+    if tables["settings"]:
+        print_rows(tables["settings"][:SHOWN])
+    console.print(f"tables in {folder}" + (f", samples in {picture}" if picture else ""))

@@ -1,0 +1,263 @@
+"""Compare recipes over their seeds, and models over their test samples, in sentences and tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+from vitlab.errors import ConfigError, DataError
+from vitlab.monitors import better, format_metric, metric_of
+from vitlab.reports.differences import LEVEL, bootstrap_interval, holm, least_p, mcnemar_p, sign_flip_p
+from vitlab.reports.finished import FinishedRun
+from vitlab.reports.intervals import bca_interval, half_width, spread_of_test_set, student_interval
+
+VERDICT = 6  # seeds from which on the exact test can give p < 0.05
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+Samples = dict[tuple[str, ...], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Runs that differ in their seed alone, by their seeds."""
+
+    label: str
+    runs: dict[int, FinishedRun]
+
+    def values(self, metric: str, seeds: Sequence[int] | None = None) -> list[float]:
+        """Return a test metric of each seed. Raises ConfigError for a metric that a run does not have."""
+        chosen = [self.runs[seed] for seed in (sorted(self.runs) if seeds is None else seeds)]
+        for run in chosen:
+            if metric not in run.metrics:
+                raise ConfigError(f"{run.folder} has no metric {metric}; it has {', '.join(sorted(run.metrics))}")
+        return [run.metrics[metric] for run in chosen]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two recipes, and how much the second is better than the first in a metric, for each seed that both have.
+
+    `gain` is the mean of the `gains`, `half` half of Student's interval, `p` the p-value of the sign-flip test,
+    `adjusted` that of Holm's method for all pairs together. With one seed each, `p` is McNemar's, of two models; None
+    where there are no samples to compare. `counts` are the samples that both, only the first, only the second and none
+    classify correctly, over the seeds.
+    """
+
+    first: Recipe
+    second: Recipe
+    metric: str
+    gains: list[float]
+    p: float | None
+    counts: tuple[int, int, int, int] | None
+    bootstrap: tuple[float, float] | None
+    adjusted: float | None = None
+
+    @property
+    def gain(self) -> float:
+        return fmean(self.gains)
+
+    @property
+    def half(self) -> float:
+        return half_width(self.gains)
+
+    @property
+    def is_of_models(self) -> bool:
+        return len(self.gains) == 1
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a difference is more than chance: by the exact test from six seeds on, by Student's interval for
+        fewer, by McNemar's test for two models."""
+        if self.is_of_models or len(self.gains) >= VERDICT:
+            return self.adjusted is not None and self.adjusted <= LEVEL
+        return abs(self.gain) > self.half
+
+    def sentence(self) -> str:
+        """Say which is better, and how sure that is."""
+        better_one, other = (self.second, self.first) if self.gain > 0 else (self.first, self.second)
+        return self.of_models(better_one, other) if self.is_of_models else self.of_recipes(better_one, other)
+
+    def of_recipes(self, better_one: Recipe, other: Recipe) -> str:
+        count = len(self.gains)
+        seeds, size = f"{in_words(count)} seeds", f"{self.amount(abs(self.gain))} ± {self.amount(self.half)}"
+        exact = f"sign-flip p = {rounded(self.adjusted)}"
+        if count < VERDICT:
+            exact = (
+                f"assuming normally distributed differences: with {seeds} the exact test gives no less than "
+                f"p = {rounded(least_p(count))}, six seeds are needed for a verdict"
+            )
+        if self.is_shown:
+            return (
+                f"{better_one.label} is better than {other.label} by {size}{self.unit} in {self.metric} "
+                f"({seeds}, {exact})."
+            )
+        least = f"{in_words(count)} seeds could not have shown less than {self.amount(self.half)}{self.unit}"
+        return (
+            f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: "
+            f"{self.amount(self.gain, sign=True)} ± {self.amount(self.half)}{self.unit} ({exact}); {least}."
+        )
+
+    def of_models(self, better_one: Recipe, other: Recipe) -> str:
+        figures = " against ".join(
+            f"{format_metric(self.metric, one.values(self.metric)[0])} ({one.label})" for one in (better_one, other)
+        )
+        limit = "One seed each: this is a statement on two models, not on their recipes, which need six seeds each"
+        if self.counts is None or self.p is None:
+            return f"{self.metric}: {figures}. {limit}."
+        both, first, second, none = self.counts
+        ahead, behind = (second, first) if better_one is self.second else (first, second)
+        verdict = "differ" if self.is_shown else "are not shown to differ"
+        return (
+            f"The two models {verdict} (McNemar p = {rounded(self.adjusted)}): {self.metric} {figures}; of "
+            f"{both + first + second + none:,} test samples {better_one.label} alone is right on {ahead:,}, "
+            f"{other.label} alone on {behind:,}. {limit}."
+        )
+
+    @property
+    def unit(self) -> str:
+        return " points" if metric_of(self.metric).unit == "percent" else ""
+
+    def amount(self, value: float, *, sign: bool = False) -> str:
+        """Write a difference: points for shares, else the number."""
+        text = f"{100 * value:.2f}" if self.unit else f"{value:.4g}"
+        return f"+{text}" if sign and value > 0 else text
+
+
+def compare(recipes: Sequence[Recipe], metric: str) -> list[Pair]:
+    """Compare each two recipes. Raises ConfigError for two without a common seed, and DataError for two that were
+    tested on other samples."""
+    pairs = [compare_two(first, second, metric) for first, second in combinations(recipes, 2)]
+    tested = [pair for pair in pairs if pair.p is not None]
+    adjusted = dict(zip(map(id, tested), holm([pair.p for pair in tested if pair.p is not None]), strict=True))
+    return [Pair(**{**vars(pair), "adjusted": adjusted.get(id(pair))}) for pair in pairs]
+
+
+def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
+    single = len(first.runs) == len(second.runs) == 1
+    seeds = sorted(first.runs.keys() & second.runs.keys())
+    if not seeds and not single:
+        raise ConfigError(
+            f"{first.label} and {second.label} have no seed in common: {listed(first)} against {listed(second)}; train "
+            "both with the same seeds"
+        )
+    pairs = [(first.runs[seed], second.runs[seed]) for seed in seeds]
+    if single:
+        pairs = [(next(iter(first.runs.values())), next(iter(second.runs.values())))]
+    for a, b in pairs:
+        check_samples(a, b)
+    sign = 1 if better(metric) == "max" else -1
+    before = first.values(metric, [a.seed for a, _ in pairs])
+    after = second.values(metric, [b.seed for _, b in pairs])
+    gains = [sign * (b - a) for a, b in zip(before, after, strict=True)]
+    counts = counted(pairs)
+    p = (None if counts is None else mcnemar_p(counts[1], counts[2])) if len(gains) == 1 else sign_flip_p(gains)
+    return Pair(first, second, metric, gains, p, counts, over_seeds_and_samples(pairs, metric))
+
+
+def check_samples(a: FinishedRun, b: FinishedRun) -> None:
+    """Raise DataError for runs that were not tested on the same samples, and ConfigError for one that left some out."""
+    for run in (a, b):
+        if run.partial:
+            raise ConfigError(f"{run.folder} was not tested on every sample ({', '.join(run.partial)}); leave it out")
+    truth = [{key: true for key, (true, _) in run.samples.items()} for run in (a, b)]
+    if a.samples and b.samples and truth[0] != truth[1]:
+        common = len(truth[0].items() & truth[1].items())
+        raise DataError(
+            f"{a.folder} and {b.folder} were not tested on the same samples: {len(truth[0]):,} and {len(truth[1]):,}, "
+            f"{common:,} of them the same; compare runs of the same data and split"
+        )
+
+
+def is_right(run: FinishedRun) -> dict[tuple[str, ...], bool]:
+    return {key: true == predicted for key, (true, predicted) in run.samples.items()}
+
+
+def counted(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int, int, int, int] | None:
+    """Count the samples that both, only the first, only the second and none classify correctly, over all pairs."""
+    if not all(a.samples and b.samples for a, b in pairs):
+        return None
+    kinds = [(right, is_right(b)[key]) for a, b in pairs for key, right in is_right(a).items()]
+    return tuple(kinds.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))  # type: ignore[return-value]  # four
+
+
+def over_seeds_and_samples(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str) -> tuple[float, float] | None:
+    """Return the bootstrap interval of the gain in accuracy over seeds and samples; None where the metric is another
+    one, or seeds were tested on different samples."""
+    keys = list(pairs[0][0].samples)
+    if metric != "test/acc1" or not keys or any(a.samples.keys() != set(keys) for a, _ in pairs):
+        return None
+    rights = [(is_right(a), is_right(b)) for a, b in pairs]
+    return bootstrap_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
+
+
+def listed(recipe: Recipe) -> str:
+    return f"seed{'s' * (len(recipe.runs) > 1)} {', '.join(map(str, sorted(recipe.runs)))}"
+
+
+def in_words(count: int) -> str:
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def rounded(p: float | None) -> str:
+    return "?" if p is None else f"{p:.2g}" if p >= 0.0001 else "< 0.0001"
+
+
+# -- tables: rows by the names of their columns
+
+
+def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
+    """Make a row for each recipe and test metric: mean over the seeds, Student's and the BCa interval, and how much an
+    accuracy varies by the choice of test images alone."""
+    rows = []
+    for recipe in recipes:
+        runs = list(recipe.runs.values())
+        for metric in sorted(set.intersection(*(set(run.metrics) for run in runs))):
+            values = recipe.values(metric)
+            student, bca = student_interval(values), bca_interval(values)
+            row = {"recipe": recipe.label, "metric": metric, "seeds": len(values), "mean": fmean(values)}
+            if len(values) > 1:
+                row |= {
+                    "student_low": student.low,
+                    "student_high": student.high,
+                    "bca_low": bca.low,
+                    "bca_high": bca.high,
+                }
+            if metric == "test/acc1" and runs[0].samples:
+                row["test_set_spread"] = spread_of_test_set(fmean(values), len(runs[0].samples))
+            rows.append(row)
+    return rows
+
+
+def differences(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Make a row for each pair of recipes. `gain` is how much the second is better than the first."""
+    rows = []
+    for pair in pairs:
+        row: dict[str, Any] = {"first": pair.first.label, "second": pair.second.label, "metric": pair.metric}
+        row |= {"seeds": len(pair.gains), "gain": pair.gain, "half": pair.half, "p": pair.p, "holm_p": pair.adjusted}
+        if pair.bootstrap is not None:
+            row |= {"bootstrap_low": pair.bootstrap[0], "bootstrap_high": pair.bootstrap[1]}
+        if pair.counts is not None:
+            row |= dict(zip(("both_right", "only_first", "only_second", "both_wrong"), pair.counts, strict=True))
+        rows.append(row)
+    return rows
+
+
+def disagreements(pair: Pair) -> list[dict[str, Any]]:
+    """List the samples on which exactly one of two models is right, in the first seed that both have."""
+    seed = min(pair.first.runs.keys() & pair.second.runs.keys(), default=None)
+    a, b = (one.runs[seed] if seed is not None else next(iter(one.runs.values())) for one in (pair.first, pair.second))
+    return [
+        {"index": key[0], "name": key[1], "true": true, pair.first.label: guess, pair.second.label: b.samples[key][1]}
+        | {"only_right": pair.first.label if guess == true else pair.second.label}
+        for key, (true, guess) in a.samples.items()
+        if key in b.samples and (guess == true) != (b.samples[key][1] == true)
+    ]
+
+
+def settings_that_differ(recipes: Sequence[Recipe], left_out: Sequence[str]) -> list[dict[str, Any]]:
+    """Make a row for each key of the configs that is not the same in all recipes; keys that begin with a part in
+    `left_out` are passed over."""
+    settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
+    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if key.partition(".")[0] not in left_out]
+    rows = [{"key": key, **{r.label: one.get(key) for r, one in zip(recipes, settings, strict=True)}} for key in keys]
+    return [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]

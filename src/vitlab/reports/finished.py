@@ -1,0 +1,71 @@
+"""Read finished runs for comparing them: results, configs, and what each test sample was taken for."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vitlab.errors import CheckpointError
+from vitlab.reports.run import result_of
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has been tested. `settings` are the values of its config by their dotted keys, `metrics` its test
+    metrics, and `samples` the true and the predicted name of each test sample, by index and name; empty where the task
+    names no classes. `partial` lists the settings that left samples out."""
+
+    folder: Path
+    settings: dict[str, Any]
+    metrics: dict[str, float]
+    samples: dict[tuple[str, ...], tuple[str, str]]
+    partial: list[str]
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings["seed"])
+
+    @property
+    def monitor(self) -> str:
+        """The test metric of the name that the run was judged by."""
+        return "test/" + str(self.settings["monitor"]).rpartition("/")[2]
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """Read a run's folder. Raises CheckpointError for one that is no run, is damaged, or has not been tested."""
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} is no run: it holds no config.yaml; name a run's folder")
+    try:
+        settings = flat(yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        seed_and_monitor = settings["seed"], settings["monitor"]
+    except (yaml.YAMLError, LookupError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
+    result = result_of(folder)
+    if result is None or None in seed_and_monitor:
+        raise CheckpointError(f"{folder} has no result: its training has not ended; resume={folder}, or leave it out")
+    return FinishedRun(folder, settings, result["test"], read_samples(folder), result.get("partial") or [])
+
+
+def read_samples(folder: Path) -> dict[tuple[str, ...], tuple[str, str]]:
+    """Read the true and the predicted class of each test sample; none for a task that names no class."""
+    path = folder / "test_predictions.csv"
+    if not path.is_file():
+        return {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"index", "name", "true", "predicted"} <= set(rows.fieldnames or ()):
+                return {}
+            return {(row["index"], row["name"]): (row["true"], row["predicted"]) for row in rows}
+    except (csv.Error, UnicodeDecodeError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
+
+
+def flat(node: Any, key: str = "") -> dict[str, Any]:
+    """Return the values below a node by their dotted keys."""
+    if not isinstance(node, dict) or not node:
+        return {key: node}
+    return {k: v for name, inner in node.items() for k, v in flat(inner, f"{key}.{name}" if key else str(name)).items()}

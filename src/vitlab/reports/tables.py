@@ -1,0 +1,41 @@
+"""Write rows as tables for a page and for a paper."""
+
+from collections.abc import Sequence
+from typing import Any
+
+SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
+SPECIAL |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+
+
+def columns_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def cell(value: Any) -> str:
+    """Write a value: numbers with four significant digits, nothing for None."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Write rows as a table in Markdown; a row is a value for each column that it has."""
+    names = columns_of(rows)
+    lines = [names, ["---"] * len(names), *cells(rows, names)]
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
+
+
+def as_latex(rows: Sequence[dict[str, Any]]) -> str:
+    """Write rows as a tabular in LaTeX, with the rules of the package booktabs."""
+    names = columns_of(rows)
+    lines = [" & ".join(escaped(text) for text in line) + r" \\" for line in (names, *cells(rows, names))]
+    begin = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
+    return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
+
+
+def cells(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[list[str]]:
+    return [[cell(row.get(name)) for name in names] for row in rows]
+
+
+def escaped(text: str) -> str:
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
