@@ -16,6 +16,7 @@ from vitlab.reports.comparison import (
     Recipe,
     differences,
     disagreements,
+    is_of_one_run,
     listed,
     means,
     settings_that_differ,
@@ -24,13 +25,12 @@ from vitlab.reports.comparison import (
     compare as compare_recipes,
 )
 from vitlab.reports.finished import FinishedRun, read_run
-from vitlab.reports.sweep import print_rows
-from vitlab.reports.tables import as_latex, as_markdown
+from vitlab.reports.tables import as_latex, as_markdown, as_table
 from vitlab.run.storage.output import RUNS, output_folder
 
-OWN = ("name", "seed")  # keys in which runs of one recipe may differ
 PICTURED = 24  # samples that are drawn
 SHOWN = 10  # rows of a table that is printed
+PRINTED = ("recipe", "metric", "seeds", "mean", "student_low", "student_high")
 
 
 def compare(cfg: DictConfig) -> list[Pair]:
@@ -44,8 +44,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     pairs = compare_recipes(recipes, metric)
     notes += [note for pair in pairs for note in notes_on(pair)]
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
-    settings = settings_that_differ(recipes, OWN)
-    settings = [row for row in settings if not of_a_machine(row["key"])]
+    settings = [row for row in settings_that_differ(recipes) if not of_a_machine(row["key"])]
     tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
     if len(pairs) == 1:
         tables["samples"] = disagreements(pairs[0])
@@ -80,16 +79,19 @@ def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
     groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
     for run in runs:
-        own = [(key, str(value)) for key, value in run.settings.items() if key not in OWN and not of_a_machine(key)]
-        group = groups.setdefault(tuple(sorted(own)), {})
+        own = {key: value for key, value in run.settings.items() if not (is_of_one_run(key) or of_a_machine(key))}
+        group = groups.setdefault(tuple(sorted((key, str(value)) for key, value in own.items())), {})
         if run.seed in group:
             both = f"{group[run.seed].folder} and {run.folder}"
             raise ConfigError(f"{both} are the same recipe with seed {run.seed}; leave one out")
         group[run.seed] = run
     found = list(groups.values())
-    names = [str(next(iter(group.values())).settings.get("name")) for group in found]
-    if len(set(names)) < len(names):  # several recipes of one name: call them by their folders
-        names = [str(next(iter(group.values())).folder) for group in found]
+    firsts = [next(iter(group.values())) for group in found]
+    for names in ([str(run.settings["name"]) for run in firsts], [run.folder.name for run in firsts]):
+        if len(set(names)) == len(names):
+            break
+    else:
+        names = [str(run.folder) for run in firsts]
     return [Recipe(name, group) for name, group in zip(names, found, strict=True)]
 
 
@@ -160,8 +162,8 @@ def draw_samples(folder: Path, recipes: Sequence[Recipe], rows: Sequence[dict[st
         print(f"the samples cannot be drawn: {error}")
         return None
     a, b = (recipe.label for recipe in recipes)
-    titles = [f"{row['true']}\n{a}: {row[a]}\n{b}: {row[b]}" for row in chosen]
-    heading = f"{len(chosen)} of {len(rows)} test samples on which one alone is right; green: {b}"
+    titles = [f"{row['true']}\nA: {row[a]}\nB: {row[b]}" for row in chosen]
+    heading = f"A is {a}, B is {b}\n{len(chosen)} of {len(rows)} test samples on which one alone is right; green: B"
     marks = [row["only_right"] == b for row in chosen]
     return write_figure(image_grid(images, titles, columns=6, heading=heading, marks=marks), folder / "samples.png")
 
@@ -172,7 +174,8 @@ def show(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, An
     for sentence in sentences:
         console.print(sentence)
     metric = tables["differences"][0]["metric"]
-    print_rows([row for row in tables["means"] if row["metric"] == metric])
+    means = [row for row in tables["means"] if row["metric"] == metric]
+    console.print(as_table([{key: value for key, value in row.items() if key in PRINTED} for row in means]))
     if tables["settings"]:
-        print_rows(tables["settings"][:SHOWN])
+        console.print(as_table(tables["settings"][:SHOWN]))
     console.print(f"tables in {folder}" + (f", samples in {picture}" if picture else ""))

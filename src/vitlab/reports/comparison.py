@@ -13,6 +13,7 @@ from vitlab.reports.finished import FinishedRun
 from vitlab.reports.intervals import bca_interval, half_width, spread_of_test_set, student_interval
 
 VERDICT = 6  # seeds from which on the exact test can give p < 0.05
+ACCURACY = "test/acc1"  # the metric of which single samples tell
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 Samples = dict[tuple[str, ...], tuple[str, str]]
 
@@ -39,8 +40,8 @@ class Pair:
 
     `gain` is the mean of the `gains`, `half` half of Student's interval, `p` the p-value of the sign-flip test,
     `adjusted` that of Holm's method for all pairs together. With one seed each, `p` is McNemar's, of two models; None
-    where there are no samples to compare. `counts` are the samples that both, only the first, only the second and none
-    classify correctly, over the seeds.
+    for other metrics than the accuracy, and where there are no samples to compare. `counts` are the samples that both,
+    only the first, only the second and none classify correctly, over the seeds.
     """
 
     first: Recipe
@@ -80,18 +81,18 @@ class Pair:
     def of_recipes(self, better_one: Recipe, other: Recipe) -> str:
         count = len(self.gains)
         seeds, size = f"{in_words(count)} seeds", f"{self.amount(abs(self.gain))} ± {self.amount(self.half)}"
-        exact = f"sign-flip p = {rounded(self.adjusted)}"
+        exact = f"exact sign-flip test: {p_value(self.adjusted)}"
         if count < VERDICT:
             exact = (
-                f"assuming normally distributed differences: with {seeds} the exact test gives no less than "
-                f"p = {rounded(least_p(count))}, six seeds are needed for a verdict"
+                f"if differences over seeds are normally distributed; the exact test of {seeds} gives "
+                f"{p_value(least_p(count))} at least, and six are needed for p < 0.05"
             )
         if self.is_shown:
             return (
                 f"{better_one.label} is better than {other.label} by {size}{self.unit} in {self.metric} "
-                f"({seeds}, {exact})."
+                f"({seeds}; {exact})."
             )
-        least = f"{in_words(count)} seeds could not have shown less than {self.amount(self.half)}{self.unit}"
+        least = f"{seeds} could not have shown less than {self.amount(self.half)}{self.unit}"
         return (
             f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: "
             f"{self.amount(self.gain, sign=True)} ± {self.amount(self.half)}{self.unit} ({exact}); {least}."
@@ -108,7 +109,7 @@ class Pair:
         ahead, behind = (second, first) if better_one is self.second else (first, second)
         verdict = "differ" if self.is_shown else "are not shown to differ"
         return (
-            f"The two models {verdict} (McNemar p = {rounded(self.adjusted)}): {self.metric} {figures}; of "
+            f"The two models {verdict} (McNemar: {p_value(self.adjusted)}): {self.metric} {figures}; of "
             f"{both + first + second + none:,} test samples {better_one.label} alone is right on {ahead:,}, "
             f"{other.label} alone on {behind:,}. {limit}."
         )
@@ -119,8 +120,8 @@ class Pair:
 
     def amount(self, value: float, *, sign: bool = False) -> str:
         """Write a difference: points for shares, else the number."""
-        text = f"{100 * value:.2f}" if self.unit else f"{value:.4g}"
-        return f"+{text}" if sign and value > 0 else text
+        scaled = round(100 * value, 2) if self.unit else float(f"{value:.4g}")
+        return f"{scaled + 0.0:{'+' if sign else ''}{'.2f' if self.unit else '.4g'}}"
 
 
 def compare(recipes: Sequence[Recipe], metric: str) -> list[Pair]:
@@ -150,7 +151,9 @@ def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
     after = second.values(metric, [b.seed for _, b in pairs])
     gains = [sign * (b - a) for a, b in zip(before, after, strict=True)]
     counts = counted(pairs)
-    p = (None if counts is None else mcnemar_p(counts[1], counts[2])) if len(gains) == 1 else sign_flip_p(gains)
+    p = sign_flip_p(gains) if len(gains) > 1 else None
+    if p is None and counts is not None and metric == ACCURACY:
+        p = mcnemar_p(counts[1], counts[2])
     return Pair(first, second, metric, gains, p, counts, over_seeds_and_samples(pairs, metric))
 
 
@@ -184,7 +187,7 @@ def over_seeds_and_samples(pairs: Sequence[tuple[FinishedRun, FinishedRun]], met
     """Return the bootstrap interval of the gain in accuracy over seeds and samples; None where the metric is another
     one, or seeds were tested on different samples."""
     keys = list(pairs[0][0].samples)
-    if metric != "test/acc1" or not keys or any(a.samples.keys() != set(keys) for a, _ in pairs):
+    if metric != ACCURACY or not keys or any(a.samples.keys() != set(keys) for a, _ in pairs):
         return None
     rights = [(is_right(a), is_right(b)) for a, b in pairs]
     return bootstrap_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
@@ -198,8 +201,14 @@ def in_words(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
 
-def rounded(p: float | None) -> str:
-    return "?" if p is None else f"{p:.2g}" if p >= 0.0001 else "< 0.0001"
+def p_value(p: float | None) -> str:
+    assert p is not None
+    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
+
+
+def is_of_one_run(key: str) -> bool:
+    """Whether runs of one recipe may differ in a key of their configs: their name, and their seeds."""
+    return key == "name" or key.rpartition(".")[2] == "seed"
 
 
 # -- tables: rows by the names of their columns
@@ -222,7 +231,7 @@ def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
                     "bca_low": bca.low,
                     "bca_high": bca.high,
                 }
-            if metric == "test/acc1" and runs[0].samples:
+            if metric == ACCURACY and runs[0].samples:
                 row["test_set_spread"] = spread_of_test_set(fmean(values), len(runs[0].samples))
             rows.append(row)
     return rows
@@ -254,10 +263,9 @@ def disagreements(pair: Pair) -> list[dict[str, Any]]:
     ]
 
 
-def settings_that_differ(recipes: Sequence[Recipe], left_out: Sequence[str]) -> list[dict[str, Any]]:
-    """Make a row for each key of the configs that is not the same in all recipes; keys that begin with a part in
-    `left_out` are passed over."""
+def settings_that_differ(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
+    """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart."""
     settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
-    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if key.partition(".")[0] not in left_out]
+    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_of_one_run(key)]
     rows = [{"key": key, **{r.label: one.get(key) for r, one in zip(recipes, settings, strict=True)}} for key in keys]
     return [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.table import Column, Table
+from rich.text import Text
+
 SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 SPECIAL |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 
@@ -31,6 +34,15 @@ def as_latex(rows: Sequence[dict[str, Any]]) -> str:
     lines = [" & ".join(escaped(text) for text in line) + r" \\" for line in (names, *cells(rows, names))]
     begin = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
     return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
+
+
+def as_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Lay rows out as a table for the terminal."""
+    names = columns_of(rows)
+    table = Table(*(Column(Text(name), overflow="fold") for name in names))
+    for row in cells(rows, names):
+        table.add_row(*map(Text, row))
+    return table
 
 
 def cells(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[list[str]]:

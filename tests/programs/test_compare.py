@@ -1,0 +1,141 @@
+"""Finished runs compared: what is said of recipes and models, what is written, and what is refused."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import yaml
+from conftest import refuses
+
+from vitlab.reports.comparison import Recipe, compare
+from vitlab.reports.finished import read_run
+
+
+def write_run(folder, name, seed, right, *, lr=1e-3, result=True, images=200, partial=()):
+    """A run's folder with what the comparison reads; `right` says of each test image whether it is recognised."""
+    folder.mkdir(parents=True)
+    config = {"name": name, "seed": seed, "monitor": "val/acc1", "optimizer": {"lr": lr}, "data": {"seed": seed}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    test = {"test/acc1": float(np.mean(right)), "test/loss": 1 - float(np.mean(right))}
+    if result:
+        (folder / "result.json").write_text(json.dumps({"score": 0.5, "test": test, "partial": list(partial)}))
+    rows = [[i, f"{i}.png", "cat", "cat" if right[i] else "dog", 0.9, 0.1] for i in range(images)]
+    with (folder / "test_predictions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["index", "name", "true", "predicted", "probability", "loss"], *rows])
+    return folder
+
+
+def write_recipe(folder, name, accuracies, **options):
+    return [
+        str(write_run(folder / f"{name}_{seed}", name, seed, np.arange(200) < accuracy * 200, **options))
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+@pytest.fixture
+def run_compare(cli, tmp_path, monkeypatch):
+    """run_compare(runs, *words) -> what it prints, and the folder it writes."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(runs, *words):
+        done = cli("compare", f"runs=[{','.join(map(str, runs))}]", f"output={tmp_path / 'out'}", *words, tiny=False)
+        assert done.status == 0, done.err
+        return done.out, tmp_path / "out"
+
+    return call
+
+
+def test_six_seeds_that_all_agree_are_a_verdict(tmp_path, run_compare):
+    a = write_recipe(tmp_path, "small", [0.70, 0.71, 0.69, 0.72, 0.70, 0.71])
+    b = write_recipe(tmp_path, "large", [0.80, 0.82, 0.80, 0.83, 0.79, 0.80], lr=5e-3)
+    told, out = run_compare([*a, *b])
+    assert (
+        "large is better than small by 10.17 ± 1.03 points in test/acc1 (six seeds; exact sign-flip test: p = 0.031)"
+        in told
+    )
+    rows = list(csv.DictReader((out / "differences.csv").open()))
+    assert (rows[0]["both_right"], rows[0]["only_second"]) == ("846", "122")
+    assert float(rows[0]["bootstrap_low"]) < 0.1017 < float(rows[0]["bootstrap_high"])
+    assert list(csv.DictReader((out / "settings.csv").open())) == [
+        {"key": "optimizer.lr", "small": "0.001", "large": "0.005"}
+    ]
+    assert r"optimizer.lr & 0.001 & 0.005 \\" in (out / "settings.tex").read_text()
+    assert "| optimizer.lr | 0.001 | 0.005 |" in (out / "comparison.md").read_text()
+
+
+def test_three_seeds_name_the_assumption(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7, 0.71, 0.7]), write_recipe(tmp_path, "b", [0.8, 0.81, 0.8], lr=2e-3)
+    told, _ = run_compare([*a, *b])
+    assert (
+        "if differences over seeds are normally distributed; the exact test of three seeds gives p = 0.25 at least"
+        in told
+    )
+
+
+def test_a_difference_that_is_not_shown_says_what_could_have_been(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.70, 0.75, 0.7]), write_recipe(tmp_path, "b", [0.72, 0.7, 0.73], lr=2e-3)
+    told, _ = run_compare([*a, *b])
+    assert "No difference between a and b is shown in test/acc1: +0.00 ± 10.83 points" in told
+    assert "three seeds could not have shown less than 10.83 points" in told
+
+
+def test_two_runs_are_two_models(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7]), write_recipe(tmp_path, "b", [0.8], lr=2e-3)
+    told, out = run_compare([*a, *b])
+    assert "The two models differ (McNemar: p < 0.0001): test/acc1 80.00% (b) against 70.00% (a)" in told
+    assert "of 200 test samples b alone is right on 20, a alone on 0. One seed each: this is a statement on two" in told
+    rows = list(csv.DictReader((out / "samples.csv").open()))
+    assert len(rows) == 20
+    assert rows[0] == {"index": "140", "name": "140.png", "true": "cat", "a": "dog", "b": "cat", "only_right": "b"}
+
+
+def test_a_loss_is_better_when_it_is_smaller(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7]), write_recipe(tmp_path, "b", [0.8], lr=2e-3)
+    assert "test/loss: 0.2000 (b) against 0.3000 (a). One seed each" in run_compare([*a, *b], "metric=loss")[0]
+
+
+def test_many_recipes_are_adjusted_together(tmp_path):
+    rng = np.random.default_rng(0)
+    recipes = []
+    for name in "abcd":
+        folders = write_recipe(tmp_path, name, 0.7 + 0.02 * rng.normal(size=7), lr=ord(name))
+        recipes.append(Recipe(name, {run.seed: run for run in map(read_run, map(tmp_path.__truediv__, folders))}))
+    pairs = compare(recipes, "test/acc1")
+    assert len(pairs) == 6
+    assert all(pair.adjusted >= pair.p for pair in pairs)
+    assert min(pair.adjusted for pair in pairs) >= min(1, 6 * 2.0**-6)
+
+
+def test_a_seed_that_one_recipe_lacks_is_said(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7, 0.71, 0.7]), write_recipe(tmp_path, "b", [0.8, 0.81], lr=2e-3)
+    assert "a: seed 2 left out, which b does not have." in run_compare([*a, *b])[0]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+
+    def refused(folders, sentence, *words, status=2):
+        done = cli("compare", f"runs=[{','.join(map(str, folders))}]", *words, tiny=False)
+        assert refuses(done, sentence), done.err
+        assert done.status == status
+
+    a, b = write_recipe(tmp_path, "a", [0.7, 0.8]), write_recipe(tmp_path, "b", [0.8], lr=2e-3)
+    refused(a, "runs= names one recipe alone (a with seeds 0, 1), and it takes two to compare; add another")
+    refused([a[0], a[0]], "are the same recipe with seed 0; leave one out")
+    refused([*a, tmp_path / "nothing"], "nothing is no run: it holds no config.yaml; name a run's folder", status=4)
+    unfinished = write_run(tmp_path / "c", "c", 0, np.ones(200), result=False)
+    refused([*b, unfinished], "has no result: its training has not ended", status=4)
+    other = write_run(tmp_path / "d", "d", 0, np.ones(100), lr=7, images=100)
+    refused([*b, other], "were not tested on the same samples: 200 and 100, 100 of them the same", status=3)
+    partial = write_run(tmp_path / "e", "e", 0, np.ones(200), lr=8, partial=["limit_test_batches"])
+    refused([*b, partial], "was not tested on every sample (limit_test_batches); leave it out")
+    late = [str(write_run(tmp_path / f"f{seed}", "f", seed, np.ones(200), lr=9)) for seed in (5, 6)]
+    refused([*a, *late], "a and f have no seed in common: seeds 0, 1 against seeds 5, 6")
+    refused([*a, *b], "has no metric val/acc1; it has test/acc1, test/loss", "metric=val/acc1")
+    refused([*a, *b], "by= sorts the jobs of a sweep; leave it out with runs=", "by=optimizer.lr")
+    done = cli("compare", tiny=False)
+    assert refuses(done, "name what is to be compared: runs=[A,B], sweep=NAME or study=NAME, one of the three")
+    done = cli("compare", "sweep=none", tiny=False)
+    assert refuses(done, "there is no sweep none")
+    assert not (tmp_path / "runs").exists()
