@@ -1,11 +1,14 @@
 """Where memory runs out, one sentence says which batch did not fit and what would; what it says fits."""
 
 import re
-import resource
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import SRC
 from PIL import Image
 
 from vitlab.layers import Block
@@ -16,7 +19,18 @@ CPU = (
     "402653184 bytes. Error code 12 (Cannot allocate memory)"
 )
 CUDA = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1 GiB is free."
-ERRORS = [RuntimeError(CPU), MemoryError("std::bad_alloc"), torch.OutOfMemoryError(CUDA), OSError(12, "no memory")]
+ONEDNN = "could not create a primitive"
+ERRORS = [RuntimeError(CPU), RuntimeError(ONEDNN), MemoryError("std::bad_alloc"), torch.OutOfMemoryError(CUDA)]
+ERRORS += [OSError(12, "no memory")]
+LIMITED = """
+import resource, runpy, sys
+from pathlib import Path
+import vitlab.programs.train
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**30,) * 2)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def refused(run, *words):
@@ -140,15 +154,11 @@ def test_an_error_of_another_kind_is_left_as_it_is(cli, most):
 
 
 @pytest.mark.slow
-def test_memory_that_really_runs_out(cli):
-    """The process is allowed little more than it has, and a step takes gigabytes."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
-    try:
-        options = ["data=synthetic", "data.image_size=224", "data.source.num_samples=900", "global_batch_size=500"]
-        options += ["data.loading.num_workers=0"]  # which would run out first
-        run = cli("train", "model=vit_ti16", *options, folder="run", tiny=False)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+def test_memory_that_really_runs_out(tmp_path):
+    """A process is allowed little more than it has once libraries are loaded, and a step takes gigabytes."""
+    words = ["model=vit_ti16", "data=synthetic", "data.image_size=224", "data.source.num_samples=900"]
+    words += ["global_batch_size=500", "data.loading.num_workers=0"]  # workers would run out first
+    command = [sys.executable, "-c", LIMITED, str(SRC / "train.py"), *words, f"hydra.run.dir={tmp_path / 'run'}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    run = SimpleNamespace(status=done.returncode, err=done.stderr)
     refused(run, "memory ran out with a batch of 500 on a device of", "set data.device_batch_size=")

@@ -8,7 +8,11 @@ from contextlib import contextmanager
 
 from vitlab.errors import ConfigError
 
-WORDS = re.compile(r"out of memory|(can't|cannot|unable to) allocate|not enough memory|bad_alloc|ALLOC_FAILED", re.I)
+WORDS = re.compile(
+    r"out of memory|(can't|cannot|unable to) allocate|not enough memory|bad_alloc|ALLOC_FAILED"
+    r"|could not create a (primitive|memory( object)?)$",  # oneDNN, which prepares room for its kernels
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
