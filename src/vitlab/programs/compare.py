@@ -100,14 +100,14 @@ def of_a_sweep(name: str, by: str | None) -> tuple[list[Recipe], list[str]]:
     sweep = named(name)
     states, jobs = sweep.states(), sweep.jobs()
     done = [job for job in jobs if states[job.name].status == "done"]
-    varied = [key for key in dict.fromkeys(k for job in jobs for k in job.given) if key != "seed"]
-    varied = [key for key in varied if len({job.given.get(key) for job in jobs}) > 1]
+    varied = [key for key in dict.fromkeys(k for job in jobs for k in job.values) if key != "seed"]
+    varied = [key for key in varied if len({job.values.get(key) for job in jobs}) > 1]
     if by is not None and by not in varied:
         others = ", ".join(varied) or "the seed alone"
         raise ConfigError(f"by={by} does not vary in {sweep.path}; what varies is {others}")
     groups: dict[str, dict[int, FinishedRun]] = {}
     for job in done:
-        label = ", ".join(f"{key}={job.given.get(key)}" for key in ([by] if by else varied)) or sweep.path.name
+        label = ", ".join(f"{key}={job.values.get(key)}" for key in ([by] if by else varied)) or sweep.path.name
         run = read_run(sweep.path / job.name)
         if run.seed in groups.setdefault(label, {}):
             raise ConfigError(

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from vitlab.errors import CheckpointError
-from vitlab.reports.run import result_of
+from vitlab.reports.run import read_result
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def read_run(folder: Path) -> FinishedRun:
         seed_and_monitor = settings["seed"], settings["monitor"]
     except (yaml.YAMLError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
-    result = result_of(folder)
+    result = read_result(folder)
     if result is None or None in seed_and_monitor:
         raise CheckpointError(f"{folder} has no result: its training has not ended; resume={folder}, or leave it out")
     return FinishedRun(folder, settings, result["test"], read_samples(folder), result.get("partial") or [])
