@@ -123,7 +123,7 @@ def test_the_state_before_is_kept_and_gone_on_from(cli, run):
     resumed = cli("train", "resume=run", "trainer.max_epochs=3", tiny=False)
     assert resumed.status == 0, resumed.err
     assert "latest.ckpt is damaged" in resumed.out
-    assert "going on from previous.ckpt" in resumed.out
+    assert "resuming from previous.ckpt" in resumed.out
     again = file.read(latest)["state_dict"]
     assert all(torch.equal(value, again[name]) for name, value in whole.items())
     assert file.read(run / "checkpoints" / "previous.ckpt")["global_step"] == 8  # not the damaged one
@@ -233,7 +233,7 @@ def test_a_refused_name_leaves_nothing(cli, tmp_path):
     for words in ([], ["-m", "seed=0,1"]):
         refused = cli("train", *words, "name=../../x")
         assert refused.status == 2, refused.err
-        assert refuses(refused, "name=../../x is no name of a folder")
+        assert refuses(refused, "name=../../x is not a valid folder name")
     assert list(tmp_path.iterdir()) == []
 
 

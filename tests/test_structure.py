@@ -265,14 +265,8 @@ PLAIN_WORDS = {
     r"told[ _]apart": "distinguished",
     r"what there is of": "the available",
     r"as it is told": "as configured",
-    r"changed_writing": "generation_options",
     r"nursery": "fork server",
     r"\bwork_off\b": "run_jobs",
-    r"\bUnscaled\b": "CancelScaling",
-    r"\bNoTurn\b": "NoRotary",
-    r"\bKeptMemory\b": "CachedMemory",
-    r"\bclass (?:Whole|Growing)\b": "NoCache, KVCache",
-    r"def (?:looking|demand|told|shown|given|named)\(": "a verb and its object",
 }
 PROSE_ALONE = {r"\bthat of\b": "repeat the noun", r"\bthose of\b": "repeat the noun", r"\bborn\b": "ready"}
 
@@ -292,6 +286,10 @@ def places_of(phrases, texts):
 
 
 PAGES = ("docs/*.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "conf/**/*.yaml", "experiments/**/*.yaml")
+
+
+def test_the_source_uses_plain_words():
+    assert list(places_of(PLAIN_WORDS, texts_of("src/**/*.py"))) == []
 
 
 def test_pages_and_configs_use_plain_words():

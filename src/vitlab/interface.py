@@ -201,7 +201,7 @@ def create_model(
 
     `options` are the keys of its config: position="sincos_2d", drop_path_rate=0.1. `pretrained` is a run, a file or
     folder of weights, timm:NAME or hf:ORG/NAME, and what became of its tensors is printed; a head for other classes
-    starts anew, and with pretrained_head=False any. Raises ConfigError for a name or key that there is none of,
+    starts anew, and with pretrained_head=False any. Raises ConfigError for an unknown name or key,
     CheckpointError for weights that cannot be read or do not fit, and for a head that reads something else.
     """
     data = {"num_classes": num_classes, "image_size": image_size, "in_chans": in_chans}

@@ -168,7 +168,7 @@ def check_name(key: str, name: str) -> None:
     if CONTROL.search(name):
         raise ConfigError(f"{key}={name} holds a control character; letters, digits and ._+- make a name")
     if key == "name" and not {"", ".", ".."}.isdisjoint(name.split("/")):
-        raise ConfigError(f"name={name} is no name of a folder in runs; letters, digits and ._+- make one")
+        raise ConfigError(f"name={name} is not a valid folder name in runs; use letters, digits and ._+-")
 
 
 def check_unused(folder: Path) -> None:

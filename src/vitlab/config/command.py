@@ -171,7 +171,7 @@ def check_train_sweep(cfg: DictConfig) -> None:
     if cfg.resume is not None:
         raise ConfigError("resume= goes on with one run; give it without -m")
     if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):
-        raise ConfigError(f"sweep={cfg.sweep} is no name of a folder: letters, digits and ._+- make one")
+        raise ConfigError(f"sweep={cfg.sweep} is not a valid folder name: use letters, digits and ._+-")
     choices = cfg.hydra.runtime.choices
     if not OmegaConf.is_dict(cfg.hydra.sweeper):
         raise ConfigError(f"hydra.sweeper={cfg.hydra.sweeper} is no sweeper; choose one: hydra/sweeper=NAME")

@@ -90,7 +90,7 @@ def check_hydra_keys(cfg: DictConfig) -> None:
 
 def shown(cfg: DictConfig, part: str, package: str | None, resolve: bool) -> str:
     """Write a composed config as YAML: the `part` "job", "hydra" or "all", or the node `package` of it. Raises
-    ConfigError for a node that there is none of."""
+    ConfigError for an unknown node."""
     hydra = {"job": (False,), "hydra": (True,), "all": (False, True)}[part]
     whole: Any = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if (key == "hydra") in hydra])
     if package in (None, "_global_"):

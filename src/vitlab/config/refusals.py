@@ -124,7 +124,7 @@ def not_chosen(group: str, option: str) -> str:
 
 
 def omegaconf_sentence(error: OmegaConfBaseException) -> str:
-    """Say what OmegaConf refuses: a key without a value, a reference that leads nowhere or to itself, a wrong type."""
+    """Say what OmegaConf refuses: a key without a value, a reference that cannot be resolved, a wrong type."""
     missing = MISSING.search(str(error))
     if missing or isinstance(error, MissingMandatoryValue):
         key = missing[1] if missing else error.full_key

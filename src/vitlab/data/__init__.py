@@ -13,7 +13,7 @@ The path of a training batch:
 9. `batches/preprocessing.py`: `finished` turns it into the `Batch` that the model takes: normalised, cut into patches
 
 Before that come `sources/`, `generated/` and `shards/`, where images and targets lie, `targets/`, what images are
-labelled with, `pools/`, what there is of each split, and `cache/`, the same decoded or made smaller once.
+labelled with, `pools/`, the samples of each split, and `cache/`, the same decoded or made smaller once.
 `text_datamodule.py` does the same for texts without images.
 """
 

@@ -88,7 +88,7 @@ def across(groups: Iterable[list[Place]]) -> list[list[Place]]:
 def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> Overlap:
     """Find equal images in different splits, if that takes little time: pixels in memory, or few files.
 
-    Most images are told apart by the sum of their pixels, or the length of their file; only the others are read.
+    Most images are distinguished by the sum of their pixels, or the length of their file; only the others are read.
     """
     count = sum(split.targets.num_images for split in splits.values())
     deadline = time.monotonic() + seconds

@@ -76,7 +76,7 @@ class NoPosition(nn.Module):
     exports: ClassVar[Exports] = {"timm_vit": {}, **WITH_TABLES}
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grids | None) -> tuple[Tensor, Tensor]:
-        """Queries and keys (B, h, N, d), as they are to meet."""
+        """Return queries and keys (B, h, N, d) with positions applied."""
         return q, k
 
     def bias(self, attn_mask: Tensor | None, grid: Grids | None) -> Tensor | None:

@@ -59,7 +59,7 @@ class NoTurn(nn.Module):
         super().__init__()
 
     def forward(self, q: Tensor, k: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys (R, h, M, d) of tokens, the first of which has `start` before it, as they are to meet."""
+        """Queries and keys (R, h, M, d) of tokens, with positions applied; `start` tokens come before the first."""
         return q, k
 
 

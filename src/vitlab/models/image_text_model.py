@@ -61,7 +61,7 @@ class ImageTextModel(nn.Module):
     text, or "last", the last place. `project_images`: a linear map follows the image tower, without which feature_dim
     is its width. `text_bias`: the map after the text tower has a bias. `scale` is what cosines are multiplied with at
     first, `bias` what is then added, null for nothing, neither then nor later. Raises ValueError for parts that do not
-    fit together, and for an option that there is none of.
+    fit together, and for an unknown option.
     """
 
     logit_bias: Tensor

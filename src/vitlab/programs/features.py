@@ -26,7 +26,7 @@ SUFFIXES = (".npz", ".safetensors")
 
 def extract_features(cfg: DictConfig) -> Path:
     """Write features (n, D), labels (n,) or (n, K), names and splits of the images of cfg.split, class names and what
-    made them to cfg.output. Raises ConfigError for a split or a suffix that there is none of."""
+    made them to cfg.output. Raises ConfigError for an unknown split or suffix."""
     if Path(cfg.output).suffix not in SUFFIXES:
         raise ConfigError(f"output={cfg.output} ends in none of: {', '.join(SUFFIXES)}")
     place = output_file(cfg.output, "features", RUNS, "", overwrite=cfg.overwrite)

@@ -71,8 +71,8 @@ def train(cfg: DictConfig) -> Path:
 
 
 def build(start: Start, device: str = "cpu") -> Parts:
-    """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights hold no
-    numbers, and cost nothing: they are looked at alone. Raises VitlabError for what cannot be built."""
+    """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights have no
+    values and cost nothing: only shapes are inspected, nothing is run. Raises VitlabError for what cannot be built."""
     cfg, to_run = start.cfg, device != "meta"
     loggers = build_loggers(start)
     callbacks = build_callbacks(cfg) + [logger for logger in loggers if isinstance(logger, pl.Callback)]
@@ -102,7 +102,7 @@ def build(start: Start, device: str = "cpu") -> Parts:
 
 
 def check(start: Start, parts: Parts) -> None:
-    """Raise VitlabError for parts that do not fit each other, or the state that is gone on from."""
+    """Raise VitlabError for parts that do not fit each other, or do not fit the checkpoint the run resumes from."""
     trainer, datamodule, task = parts.trainer, parts.datamodule, parts.task
     check_task(start.cfg, task, datamodule, trainer)
     check_disk(task, trainer)

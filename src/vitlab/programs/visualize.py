@@ -50,7 +50,7 @@ KNOWN = (*VIEWS, READING, SIMILARITIES)
 def visualize(cfg: DictConfig) -> list[Path]:
     """Draw cfg.views of the run's model, for the images that are named; returns the files, and prints them.
 
-    Raises ConfigError for a view that there is none of, for images or texts that are wanting, and for a model without
+    Raises ConfigError for an unknown view, for missing images or texts, and for a model without
     attention; DataError for what cannot be found or read.
     """
     views = checked_views(cfg.views)

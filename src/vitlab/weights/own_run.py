@@ -78,8 +78,8 @@ def as_found(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def followed(value: Any, config: dict[str, Any]) -> Any:
-    """Follow a value of a saved config that may refer to another: ${data.image_size}. None where that leads nowhere, or
-    in a circle."""
+    """Follow a value of a saved config that may refer to another: ${data.image_size}. None where it cannot be
+    resolved."""
     seen: set[str] = set()
     while isinstance(value, str) and (reference := REFERENCE.fullmatch(value)):
         if value in seen:

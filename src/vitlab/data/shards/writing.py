@@ -133,7 +133,7 @@ def write_split(
     on_bad_image: str,
 ) -> dict[str, Any]:
     """Write a pool's images, in order, as shards of at most `shard_bytes`, and their index; returns the split's entry
-    in index.json. Shards that are there are kept and gone on from: the bytes are those of an undisturbed writing.
+    in index.json. Existing shards are kept, and writing resumes after them: the bytes equal an uninterrupted writing.
 
     `on_bad_image`: "error" raises DataError; "skip" leaves the image out; "record" keeps its place in the index, and
     why. Raises StorageError when the disk is full.
@@ -170,8 +170,8 @@ def write_split(
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise StorageError(
-            f"the disk is full; the {len(shards)} shards of {split} that are whole stay in {folder}, and the same "
-            "command goes on from them"
+            f"the disk is full; the {len(shards)} finished shards of {split} stay in {folder}, and the same "
+            "command resumes after them"
         ) from error
     finally:
         if shard is not None:
@@ -209,7 +209,7 @@ def write_shards(
 ) -> dict[str, Any]:
     """Write all splits of a source, and index.json last: a folder that has it is whole. Returns its content.
 
-    A folder in which the same writing was broken off is gone on with; one that is whole is left as it is. Raises
+    An interrupted writing of the same data is resumed; a complete one is left unchanged. Raises
     ConfigError for a folder with anything else in it.
     """
     plan = {

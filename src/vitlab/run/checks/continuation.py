@@ -1,4 +1,4 @@
-"""Check a checkpoint before a run goes on from it: it belongs to this model and this data, and nothing is missing."""
+"""Check the checkpoint that a run resumes from: it belongs to this model and this data, and nothing is missing."""
 
 from typing import Any
 

@@ -17,7 +17,7 @@ from vitlab.vocabulary import Vocabulary
 
 
 def named(cfg: DictConfig, key: str) -> str:
-    """Give what the command is to look at. Raises ConfigError where it is told of the other kind, or of nothing."""
+    """Return the value of `key`, images or texts. Raises ConfigError if the other kind of input is given, or none."""
     other = {"images": "texts", "texts": "images"}[key]
     if cfg[other] is not None:
         raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... and no {other}=")

@@ -12,8 +12,8 @@ from vitlab.errors import CheckpointError
 
 
 def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
-    """Read the state that a run goes on from, and find its file: a checkpoint that is named, or the newest of a run's
-    folder. If that is damaged, the one before takes its place. Raises CheckpointError when there is none, and for one
+    """Read the checkpoint that a run resumes from, and find its file: a named checkpoint, or the newest of a run's
+    folder. If that is damaged, the one before it is used. Raises CheckpointError when there is none, and for one
     of another run."""
     path = find_checkpoint(run, *LATEST)
     before = path.with_name(f"{LATEST[-1]}.ckpt")
@@ -24,7 +24,7 @@ def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
             raise
         checkpoint = read_state(before)
         check_owner(before, checkpoint)
-        print(f"{error}; going on from {before.name}, the state before it", flush=True)
+        print(f"{error}; resuming from {before.name}, the state before it", flush=True)
         os.replace(before, path)
     check_owner(path, checkpoint)
     return path, checkpoint
