@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from PIL import Image
@@ -131,7 +131,7 @@ def quick_keys(pool: Pool, deadline: float) -> np.ndarray | None:
     if pool.pixels is not None:
         values = np.ascontiguousarray(pool.pixels).reshape(len(pool), -1)
         width = next(width for width in (8, 4, 2, 1) if values.shape[1] % width == 0)
-        return values.view(f"u{width}").sum(axis=1, dtype=np.uint64)
+        return cast(np.ndarray, values.view(f"u{width}").sum(axis=1, dtype=np.uint64))
     keys = np.zeros(len(pool), np.uint64)
     for i in range(len(pool)):
         if time.monotonic() > deadline:

@@ -4,7 +4,7 @@ n images, S pixels of a side
 """
 
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -63,4 +63,4 @@ def in_small(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.nda
 
 def spaced(indices: np.ndarray, most: int) -> np.ndarray:
     """Choose up to that many of the indices, evenly spaced."""
-    return indices[np.unique(np.linspace(0, len(indices) - 1, most).round().astype(int))]
+    return cast(np.ndarray, indices[np.unique(np.linspace(0, len(indices) - 1, most).round().astype(int))])

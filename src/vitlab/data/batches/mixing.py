@@ -3,6 +3,8 @@
 mixup: Zhang et al., 2018, arXiv:1710.09412. CutMix: Yun et al., 2019, arXiv:1905.04899. B batch, K classes
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor
 from torchvision.transforms import v2
@@ -30,4 +32,4 @@ class Mixing:
             mixes, cuts = torch.rand(2).tolist()
             if mixes >= self.rate:
                 return images, shares
-            return (self.cutmix if cuts < self.cutmix_rate else self.mixup)(images, shares)
+            return cast(tuple[Tensor, Tensor], (self.cutmix if cuts < self.cutmix_rate else self.mixup)(images, shares))

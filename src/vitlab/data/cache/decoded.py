@@ -8,7 +8,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -75,7 +75,7 @@ class DecodedPool(Pool):
     def load(self, i: int) -> np.ndarray:
         if i in self.unreadable:
             raise DamagedImage(self.unreadable[i])
-        return self.pixels[i]
+        return cast(np.ndarray, self.pixels[i])
 
     def size(self, i: int) -> tuple[int, int] | None:
         height, width = (int(side) for side in self.sizes[i])

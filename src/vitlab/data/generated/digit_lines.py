@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def sums_of(split: str, first: int, second: int) -> np.ndarray:
     """List all pairs of numbers with so many digits that belong to a split. -> (pairs, 2)"""
     least, most = ([0 if digits == 1 else 10 ** (digits - 1), 10**digits] for digits in (first, second))
     pairs = np.stack(np.meshgrid(np.arange(*least), np.arange(*most), indexing="ij"), axis=-1).reshape(-1, 2)
-    return pairs[belongs_to(split, "digit sums", np.sort(pairs, axis=1))]
+    return cast(np.ndarray, pairs[belongs_to(split, "digit sums", np.sort(pairs, axis=1))])
 
 
 class LinePool(Pool):

@@ -6,6 +6,7 @@ n scenes, k glyphs, B batch
 import hashlib
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
+from typing import cast
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def compositions(split: str, count: int) -> np.ndarray:
     every = np.array(list(combinations_with_replacement(range(10), count)))
     if count == 1:
         return every
-    return every[belongs_to(split, "digit compositions", every)]
+    return cast(np.ndarray, every[belongs_to(split, "digit compositions", every)])
 
 
 def question(scene: np.ndarray, numbers: np.ndarray) -> tuple[str, str, str]:
@@ -121,7 +122,7 @@ class QuestionPool(Pool):
 
     def load(self, i: int) -> np.ndarray:
         numbers = counted_numbers("fixed question", np.array([[i]]), CELLS * OF_A_GLYPH)
-        return self.drawn([i], numbers.reshape(1, CELLS, -1), None)[0]
+        return cast(np.ndarray, self.drawn([i], numbers.reshape(1, CELLS, -1), None)[0])
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
         numbers = numbers.reshape(len(indices), CELLS, -1)

@@ -4,6 +4,7 @@ k glyphs, m knots, H W image height and width
 """
 
 import math
+from typing import cast
 
 import numpy as np
 from PIL import Image
@@ -40,7 +41,7 @@ def bent(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
     above, below = (
         glyphs[which, row + i, column] * (1 - right) + glyphs[which, row + i, column + 1] * right for i in (0, 1)
     )
-    return above * (1 - down) + below * down
+    return cast(np.ndarray, above * (1 - down) + below * down)
 
 
 def drawn(

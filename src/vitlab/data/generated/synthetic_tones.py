@@ -6,6 +6,7 @@ T moments, F semitones, W samples of a window
 
 import functools
 import hashlib
+from typing import cast
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def sound_of(root: int, chord: tuple[int, ...], numbers: np.ndarray, length: int
         for harmonic, overtone in enumerate(overtones, start=1):
             share = 1.0 if harmonic == 1 else 0.5 * overtone / harmonic
             sound += fading * share * np.sin(2 * np.pi * harmonic * pitch * seconds)
-    return sound * (seconds >= 0)
+    return cast(np.ndarray, sound * (seconds >= 0))
 
 
 @functools.cache

@@ -4,7 +4,7 @@ C channels, H W image height and width, h w those of an erased box
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class RandomErasing(v2.RandomErasing):
         mean: Sequence[Real] | None,
         std: Sequence[Positive] | None,
     ):
-        super().__init__(p=p, scale=scale, ratio=ratio, value="random")  # type: ignore[arg-type]
+        super().__init__(p=p, scale=scale, ratio=ratio, value="random")
         if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
             raise ValueError(f"mean {mean} and std {std} of the noise are both null, or one value each for a channel")
         self.mean = None if mean is None else torch.tensor(mean).view(-1, 1, 1)
@@ -47,15 +47,15 @@ class RandomErasing(v2.RandomErasing):
         params = super().make_params(flat_inputs)
         noise = params["v"]  # (C, h, w), or None where no box was found
         if noise is None:
-            return params
+            return cast(dict[str, Any], params)
         if self.mean is None or self.std is None:
-            return params | {"v": torch.randint(0, 256, noise.shape, dtype=torch.uint8)}
+            return cast(dict[str, Any], params | {"v": torch.randint(0, 256, noise.shape, dtype=torch.uint8)})
         if len(self.mean) != len(noise):
             raise ConfigError(
                 f"augmentation: the noise of RandomErasing has {len(self.mean)} channels, and the image {len(noise)}"
             )
         noise = (noise * self.std + self.mean).mul(255).round().clamp(0, 255)
-        return params | {"v": noise.to(torch.uint8)}
+        return cast(dict[str, Any], params | {"v": noise.to(torch.uint8)})
 
 
 class GaussianBlur(v2.Transform):

@@ -9,7 +9,7 @@ B images, H W image height and width, h w height and width of a crop as the mode
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 from PIL import Image
@@ -90,7 +90,7 @@ def boxes_of(corner: np.ndarray, extent: np.ndarray) -> np.ndarray:
 
 def integers(numbers: np.ndarray, count: np.ndarray | int) -> np.ndarray:
     """Turn numbers in [0, 1) into integers in [0, count)."""
-    return np.floor(numbers * count).astype(int)
+    return cast(np.ndarray, np.floor(numbers * count).astype(int))
 
 
 def rate(value: float) -> float:

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from functools import cache
 from importlib.util import find_spec
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from vitlab.data.pools.pool import Stored
 from vitlab.errors import in_one_line
@@ -71,7 +71,7 @@ def damaged(error: Exception) -> DamagedImage:
     if isinstance(error, DamagedImage):
         return error
     words = in_one_line(error)
-    return DamagedImage("no image that Pillow knows" if isinstance(error, Image.UnidentifiedImageError) else words)
+    return DamagedImage("no image that Pillow knows" if isinstance(error, UnidentifiedImageError) else words)
 
 
 def check_size(width: int, height: int) -> None:
@@ -110,7 +110,7 @@ class PillowFile(Picture):
         if self.image.format == "PNG":
             self.image.load()  # EXIF may stand behind the pixels
         try:
-            return self.image.getexif().get(ORIENTATION, 1)
+            return cast(int, self.image.getexif().get(ORIENTATION, 1))
         except Exception:  # the block is damaged, whatever the pixels are
             return 1
 
@@ -173,7 +173,7 @@ def jpeg_orientation(content: bytes) -> int:
     exif = Image.Exif()
     try:
         exif.load(exif_block(content))
-        return exif.get(ORIENTATION, 1)
+        return cast(int, exif.get(ORIENTATION, 1))
     except Exception:
         return 1
 

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from vitlab.data.pools.file_content import content
 from vitlab.errors import DataError, in_one_line
@@ -146,13 +146,13 @@ class RemoteFiles:
         return self._opened[1], self._opened[2]
 
     def whole(self, name: str) -> bytes:
-        return self._insist([name], lambda filesystem, _, paths: [filesystem.cat_file(paths[0])])[0]
+        return cast(bytes, self._insist([name], lambda filesystem, _, paths: [filesystem.cat_file(paths[0])])[0])
 
     def ranges(self, wanted: list[ByteRange]) -> list[bytes]:
         def ask(filesystem: Any, numbers: list[int], paths: list[str]) -> list[Any]:
             asked = [wanted[number] for number in numbers]
             ends = [one.start + one.length for one in asked]
-            return filesystem.cat_ranges(paths, [one.start for one in asked], ends, on_error="return")
+            return cast(list[Any], filesystem.cat_ranges(paths, [one.start for one in asked], ends, on_error="return"))
 
         return self._insist([one.name for one in wanted], ask)
 

@@ -8,7 +8,7 @@ import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -174,7 +174,7 @@ def read_index(content: bytes, place: str) -> dict[str, Any]:
         whole = False
     if not whole:
         raise DataError(f"{place} is damaged: it does not say what the shards are; pack the data set again")
-    return index
+    return cast(dict[str, Any], index)
 
 
 def is_whole(index: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from filelock import FileLock, Timeout
 
@@ -226,7 +226,7 @@ def write_shards(
         with lock:
             check_plan(folder, plan)
             if (folder / INDEX).is_file():
-                return json.loads((folder / INDEX).read_text(encoding="utf-8"))
+                return cast(dict[str, Any], json.loads((folder / INDEX).read_text(encoding="utf-8")))
             splits = {
                 split: write_split(
                     pool,

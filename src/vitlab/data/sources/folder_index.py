@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class FolderIndex(NamedTuple):
 
     @property
     def class_names(self) -> list[str]:
-        return self.about["class_names"]
+        return cast(list[str], self.about["class_names"])
 
     def pool(self, split: str) -> Pool:
         paths, targets = names_in(self.arrays, split), OneClass(self.arrays[f"{split}.targets"])

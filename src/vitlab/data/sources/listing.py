@@ -62,24 +62,15 @@ class Listing(Source):
         self.file = check_ending(file)
         self.root = str(self.file.parent) if root is None else root
         of_labels = {"label_column": label_column, "label_separator": label_separator, "class_names": class_names}
-        written = {"characters": characters, "tokenizer": tokenizer}
-        check_kind(text_column, of_labels, {"question_column": question_column, **written})
-        if None not in written.values():
-            raise ConfigError("data.source.characters and data.source.tokenizer are two vocabularies; give one")
-        if len(special_tokens) != 3:
-            raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
-        if begin_token and tokenizer is None:
-            raise ConfigError("data.source.begin_token=true needs data.source.tokenizer")
+        of_texts = {"question_column": question_column, "characters": characters, "tokenizer": tokenizer}
+        check_kind(text_column, of_labels, of_texts)
+        check_tokens(characters, tokenizer, special_tokens, begin_token)
         self.characters, self.tokenizer, self.special_tokens = characters, tokenizer, special_tokens
         self.begin_token = begin_token
         self.told, column = ("label", label_column or LABEL) if text_column is None else ("text", text_column)
         columns = {"path_column": path_column, f"{self.told}_column": column, "split_column": split_column}
         columns["question_column"] = question_column
         self.columns = {key: column for key, column in columns.items() if column is not None}
-        if label_separator == "":
-            raise ConfigError(
-                "data.source.label_separator is empty; give what stands between two labels, as ;, or null"
-            )
         self.separator = label_separator
         self.allow_outside = allow_outside
         self.allow_two_labels = allow_two_labels
@@ -195,7 +186,8 @@ class Listing(Source):
 
 
 def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: Mapping[str, Any]) -> None:
-    """Raise ConfigError for keys of labels beside a column of texts, and for keys of texts without it."""
+    """Raise ConfigError for keys of labels beside a column of texts, for keys of texts without it, and for an empty
+    separator."""
     given = [key for key, value in (of_labels if text_column is not None else of_texts).items() if value is not None]
     if text_column is not None and given:
         raise ConfigError(
@@ -204,3 +196,17 @@ def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: 
         )
     if given and text_column is None:
         raise ConfigError(f"data.source.{given[0]} is of texts; name their column in data.source.text_column")
+    if of_labels["label_separator"] == "":
+        raise ConfigError("data.source.label_separator is empty; give what stands between two labels, as ;, or null")
+
+
+def check_tokens(
+    characters: str | None, tokenizer: str | None, special_tokens: Sequence[str], begin_token: bool
+) -> None:
+    """Raise ConfigError for two vocabularies, and for special tokens that do not fit them."""
+    if None not in (characters, tokenizer):
+        raise ConfigError("data.source.characters and data.source.tokenizer are two vocabularies; give one")
+    if len(special_tokens) != 3:
+        raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
+    if begin_token and tokenizer is None:
+        raise ConfigError("data.source.begin_token=true needs data.source.tokenizer")

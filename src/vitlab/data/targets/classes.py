@@ -5,6 +5,7 @@ n images, B batch, K classes
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -95,7 +96,7 @@ class SeveralClasses(Classes):
         return collated >= 0.5
 
     def counts(self, num_classes: int) -> np.ndarray:
-        return self.values.sum(axis=0, dtype=np.int64)
+        return cast(np.ndarray, self.values.sum(axis=0, dtype=np.int64))
 
     def first_places(self) -> tuple[np.ndarray, np.ndarray]:
         classes = np.flatnonzero(self.values.any(axis=0))

@@ -5,7 +5,7 @@ n images, B batch, K classes
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from torch import Tensor
@@ -36,7 +36,7 @@ class Targets(ABC):
         return len(self)
 
     def tolist(self) -> list[Any]:
-        return self.values.tolist()
+        return cast(list[Any], self.values.tolist())
 
     def tobytes(self) -> bytes:
         """Give the bytes that a fingerprint covers."""
