@@ -51,6 +51,11 @@ def check_state(checkpoint: dict[str, Any], path: str) -> None:
     if "optimizer_states" not in checkpoint:
         raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
     check_places(checkpoint, STATE, path)
+    sums = checkpoint.get("sums", {})  # of the metrics since the last log entry
+    check_places(checkpoint, {"sums": dict} | {f"sums.{name}": dict for name in sums} if sums else {}, path)
+    for name, value in ((f"sums.{name}.{key}", sums[name][key]) for name in sums for key in sums[name]):
+        if not hasattr(value, "shape"):
+            raise CheckpointError(f"{path} is damaged: {name} is {value!r:.80}, and should be a tensor")
     try:
         Version(checkpoint["pytorch-lightning_version"])
     except InvalidVersion as error:
