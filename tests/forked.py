@@ -1,5 +1,6 @@
-"""Run an entry in a fork of the test's process, with bounds on its memory and time: torch is imported once for all."""
+"""Run an entry in a fork of a server, with bounds on its memory and time: torch is imported once for all."""
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -10,14 +11,17 @@ from types import SimpleNamespace
 MEMORY, SECONDS = 24 * 2**30, 120
 
 
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["fork_server"])
+
+
 def forked(entry, words, folder):
     """status, out and err of an entry that runs in `folder`; status 142 where it was given up after 120 seconds."""
     out, err = Path(f"{folder}.out"), Path(f"{folder}.err")
-    child = os.fork()
-    if child == 0:
-        run(entry, words, folder, out, err)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    child = SERVER.Process(target=run, args=(entry, words, folder, out, err, dict(os.environ)))
+    child.start()
+    child.join()
+    code = child.exitcode
     return SimpleNamespace(
         status=code if code >= 0 else 128 - code,
         out=out.read_text("utf-8", "replace"),
@@ -25,9 +29,10 @@ def forked(entry, words, folder):
     )
 
 
-def run(entry, words, folder, out, err):
+def run(entry, words, folder, out, err, environment):
     """Never returns."""
     status = 1
+    os.environ.update(environment)
     try:
         for file, number in ((out, 1), (err, 2)):
             os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
