@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from conftest import BARE, FEW, SRC, TINY, chosen
+from conftest import BARE, FEW, SRC, TINY, chosen, evaluated
 from reading import ASKED, READER, TOWERS, WRITER
 from two_processes import status_of, two_processes
 
@@ -103,8 +103,8 @@ def test_two_processes_score_a_probe_with_the_statistics_that_are_kept(cli, tmp_
     logged = [float(row["val/loss"]) for row in rows(tmp_path / "two") if row["val/loss"]]
     assert logged[0] != logged[1]
     best = file.read(tmp_path / "two" / "checkpoints" / "best.ckpt")["global_step"]
-    evaluated = cli("evaluate", "run=two", "split=val")
-    assert evaluated.status == 0, evaluated.err
+    done = cli("evaluate", "run=two", "split=val")
+    assert done.status == 0, done.err
     again = evaluated(tmp_path / "two", "val")["val/loss"]
     assert again == pytest.approx(logged[best // 2 - 1], abs=1e-5)
 

@@ -67,5 +67,5 @@ def test_the_jobs_of_a_sweep_are_started_by_it(shell):
 
 
 def test_the_second_process_of_a_run_is_started_by_it(shell):
-    words = "trainer=ddp trainer.accelerator=cpu trainer.devices=2"
-    assert "device   2 x cpu" in shell(f"python -m vitlab train {RUN} {words}")
+    words = RUN.replace("trainer=cpu", "trainer=ddp trainer.accelerator=cpu trainer.devices=2")
+    assert "device   2 x cpu" in shell(f"python -m vitlab train {words}")
