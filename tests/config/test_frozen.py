@@ -9,8 +9,9 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from vitlab.config.composition import VERSION_BASE
-from vitlab.config.frozen import Composer, as_yaml, asked_for, own_keys, secret_words
+from vitlab.config.frozen import Composer, as_yaml, asked_for, secret_words
 from vitlab.config.home import CONF
+from vitlab.config.nodes import without
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
 
@@ -32,7 +33,7 @@ def sweep():
 
 
 def plain(cfg):
-    return OmegaConf.to_container(own_keys(cfg), resolve=False)
+    return OmegaConf.to_container(without(cfg, ("hydra",)), resolve=False)
 
 
 @pytest.mark.slow

@@ -17,12 +17,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from vitlab.config import nodes
 from vitlab.config.annotations import check_names
 from vitlab.config.build import import_target
 from vitlab.config.job import Job
 from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
-from vitlab.config.nodes import as_written, flatten
+from vitlab.config.nodes import as_written, flatten, without
 from vitlab.config.recipe import fit
 from vitlab.config.redaction import Redaction, is_secret, reads_environment
 from vitlab.config.stored_config import OF_A_SWEEP, portable
@@ -88,14 +87,14 @@ class Composer:
 
 def frozen(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
     """Collect what is kept of a composed job."""
-    job, own = Job.current(), own_keys(cfg)
+    job, own = Job.current(), without(cfg, ("hydra",))
     check_keys(own, "train")  # also where the config of a user starts from ours
     check_nodes(own)
     check_needed(own, [one.key_or_group for one in job.parsed()])
     check_added(own, overrides)
     check_trainer(own.trainer)
     check_precision(own.trainer.precision)
-    config = without(portable(own), OF_A_SWEEP) | {"break_lock": False}
+    config = {key: value for key, value in portable(own).items() if key not in OF_A_SWEEP} | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)
     return Frozen(name, kept(overrides), job.choices, monitor, kept(config), note)
@@ -128,8 +127,10 @@ def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
 def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
     """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without
     secrets."""
-    own = own_keys(master)
-    return Redaction(own)({"config": without(as_written(own), (*OF_A_SWEEP, "break_lock")), **more})
+    own = without(master, ("hydra",))
+    config = as_written(without(own, (*OF_A_SWEEP, "break_lock")))
+    asked: dict[str, Any] = Redaction(own)({"config": config, **more})
+    return asked
 
 
 def as_yaml(config: dict[str, Any]) -> bytes:
@@ -139,7 +140,7 @@ def as_yaml(config: dict[str, Any]) -> bytes:
 def secret_words(master: DictConfig) -> list[str]:
     """List overrides by which each job reads from its environment what is not kept on disk. Raises ConfigError for a
     secret that stands in the config itself."""
-    own = own_keys(master)
+    own = without(master, ("hydra",))
     kept = Redaction(own)
     words = []
     for key, text in flatten(as_written(own)):
@@ -153,14 +154,6 @@ def secret_words(master: DictConfig) -> list[str]:
                 f"'{key}=${{oc.env:NAME}}'"
             )
     return words
-
-
-def own_keys(cfg: DictConfig) -> DictConfig:
-    return nodes.without(cfg, ("hydra",))
-
-
-def without(node: dict[Any, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {str(key): value for key, value in node.items() if key not in keys}
 
 
 def shortened(word: str) -> str:

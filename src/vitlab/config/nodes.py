@@ -88,7 +88,8 @@ def literal(value: Any) -> Any:
 
 def node_of(values: dict[str, Any]) -> DictConfig:
     """Make a node of plain types; text that looks like a reference stays text."""
-    return OmegaConf.create(literal(values))
+    node: DictConfig = OmegaConf.create(literal(values))
+    return node
 
 
 def merged(node: DictConfig, changes: Any) -> DictConfig:

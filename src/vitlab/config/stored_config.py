@@ -12,8 +12,9 @@ from vitlab.config.found import with_found
 from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.nodes import as_plain, find_texts, flatten, literal, plain, resolvers_in, without
 from vitlab.config.refusals import first_line, omegaconf_sentence
-from vitlab.config.resolvers import before_crop, better, together
+from vitlab.config.resolvers import before_crop, together
 from vitlab.errors import CheckpointError, ConfigError
+from vitlab.monitors import better
 
 # resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from vitlab.config.build import build
+from vitlab.config.keys import WEIGHTS
 from vitlab.config.nodes import node_of, plain
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
@@ -17,7 +18,7 @@ from vitlab.models.activation_checkpointing import checkpoint_activations
 
 GIB = 2**30
 # keys that the model's constructor does not see
-OF_THE_RUN = ("pretrained", "pretrained_partial", "pretrained_head", "published")
+OF_THE_RUN = tuple(WEIGHTS)
 PUBLISHED = "published"  # the value of pretrained that means the weights stated by the model's config
 OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
