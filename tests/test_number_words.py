@@ -13,7 +13,7 @@ import vitlab
 from vitlab.data import NumberWords
 from vitlab.data.generated.number_words import in_words
 from vitlab.errors import ConfigError, DataError
-from vitlab.vocabulary import WordVocabulary, vocabulary_of
+from vitlab.vocabulary import WordVocabulary, restore_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_every_number_has_words_of_its_own_and_is_read_by_them():
 def test_a_vocabulary_of_words_comes_back_and_knows_no_others():
     vocabulary = WordVocabulary(["one", "twenty"])
     assert vocabulary.encode("twenty-one") == [4, 3, 2]
-    assert vocabulary_of(vocabulary.state()) == vocabulary != WordVocabulary(["one"])
+    assert restore_vocabulary(vocabulary.state()) == vocabulary != WordVocabulary(["one"])
     with pytest.raises(DataError, match="the word 'two' of the text 'twenty-two' is not among the 2 of the vocabulary"):
         vocabulary.encode("twenty-two")
     for words in ([], ["a", "a"], ["a b"], [""]):

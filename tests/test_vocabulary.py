@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from vitlab.errors import CheckpointError, ConfigError, DataError
-from vitlab.vocabulary import CharacterVocabulary, SpecialTokens, TokenizerVocabulary, vocabulary_of
+from vitlab.vocabulary import CharacterVocabulary, SpecialTokens, TokenizerVocabulary, restore_vocabulary
 
 
 def byte_pairs():
@@ -39,9 +39,9 @@ def written(tokenizer, folder):
 @given(st.lists(st.text(), min_size=1).filter(any))
 @settings(deadline=None, max_examples=30)
 def test_characters_that_were_found_are_written_and_read_again(texts):
-    vocabulary = CharacterVocabulary.found_in(texts)
+    vocabulary = CharacterVocabulary.collect_from(texts)
     assert vocabulary.pieces == sorted(set("".join(texts)))
-    assert vocabulary_of(json.loads(json.dumps(vocabulary.state()))) == vocabulary
+    assert restore_vocabulary(json.loads(json.dumps(vocabulary.state()))) == vocabulary
     for text in texts:
         tokens = vocabulary.encode(text)
         assert tokens[-1] == vocabulary.special.end
@@ -53,7 +53,7 @@ def test_characters_that_were_found_are_written_and_read_again(texts):
 
 
 def test_an_unknown_character_is_named():
-    vocabulary = CharacterVocabulary.found_in(["12", "3"])
+    vocabulary = CharacterVocabulary.collect_from(["12", "3"])
     assert len(vocabulary) == 6
     with pytest.raises(DataError, match=r"^the character 'x' of the text '1x2y' is not among the 3 of the vocabulary"):
         vocabulary.encode("1x2y")
@@ -87,7 +87,7 @@ def test_a_tokenizer_is_read_from_its_file_and_kept_whole(tmp_path):
     assert len(vocabulary.encode(text)) < len(text)
     assert vocabulary.encode(text)[:-1] == PAIRS.encode(text, add_special_tokens=False).ids
     torch.save(vocabulary.state(), tmp_path / "state.pt")
-    again = vocabulary_of(torch.load(tmp_path / "state.pt", weights_only=True))
+    again = restore_vocabulary(torch.load(tmp_path / "state.pt", weights_only=True))
     assert again == vocabulary
     assert again.encode(text) == vocabulary.encode(text)
     assert vocabulary != written(letters(), tmp_path)
@@ -138,11 +138,11 @@ def test_what_is_no_tokenizer_is_refused(tmp_path):
     with pytest.raises(
         CheckpointError, match="a vocabulary of kind 'syllables' is not one of: characters, words, spaced words, token"
     ):
-        vocabulary_of({"kind": "syllables"})
+        restore_vocabulary({"kind": "syllables"})
 
 
 def test_without_the_library_one_sentence_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ConfigError, match=r"^a tokenizer's file needs tokenizers: pip install tokenizers$"):
         TokenizerVocabulary(PAIRS.to_str(), SpecialTokens(0, 2, 1))
-    assert vocabulary_of({"kind": "characters", "characters": "01"}).encode("10") == [4, 3, 2]
+    assert restore_vocabulary({"kind": "characters", "characters": "01"}).encode("10") == [4, 3, 2]

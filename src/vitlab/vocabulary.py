@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from vitlab.errors import CheckpointError, ConfigError, DataError, in_one_line
 
@@ -21,18 +21,6 @@ class SpecialTokens(NamedTuple):
     begin: int
     end: int
     padding: int
-
-
-class Vocabulary(Protocol):
-    """What gives the numbers of a text's tokens, the end among them, and the text of such numbers."""
-
-    @property
-    def special(self) -> SpecialTokens: ...
-    def __len__(self) -> int: ...
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, tokens: Iterable[int]) -> str: ...
-    def state(self) -> dict[str, Any]:
-        """What `vocabulary_of` makes it of again, in plain types."""
 
 
 class ListedVocabulary:
@@ -54,7 +42,7 @@ class ListedVocabulary:
         raise NotImplementedError
 
     @classmethod
-    def found_in(cls, texts: Iterable[str]) -> Self:
+    def collect_from(cls, texts: Iterable[str]) -> Self:
         """Collect the pieces that occur, in the order of Unicode. Raises ConfigError for texts without any."""
         found: set[str] = set()
         for text in texts:
@@ -84,6 +72,7 @@ class ListedVocabulary:
         return self.between.join(self.pieces[token - first] for token in written if token >= first)
 
     def state(self) -> dict[str, Any]:
+        """Give plain types from which `restore_vocabulary` builds an equal vocabulary."""
         return {"kind": self.kind, self.kind: self.pieces}
 
     @classmethod
@@ -148,7 +137,7 @@ class TokenizerVocabulary:
     def __init__(self, content: str, special: SpecialTokens):
         self.content = content
         self.special = SpecialTokens(*special)
-        self.tokenizer = tokenizer_of(content)
+        self.tokenizer = parse_tokenizer(content)
         if not 0 <= min(special) <= max(special) < len(self):
             raise CheckpointError(f"a tokenizer of {len(self)} tokens has none of the numbers {list(special)}")
         model = json.loads(content)["model"]
@@ -162,14 +151,14 @@ class TokenizerVocabulary:
             content = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is no tokenizer that can be read: {in_one_line(error)}") from error
-        tokenizer = tokenizer_of(content)
+        tokenizer = parse_tokenizer(content)
         numbers = [tokenizer.token_to_id(word) for word in (begin, end, padding)]
         if None in numbers:
             raise CheckpointError(f"{path} has no token {(begin, end, padding)[numbers.index(None)]!r}")
         return cls(content, SpecialTokens(*numbers))
 
     def __len__(self) -> int:
-        return self.tokenizer.get_vocab_size(with_added_tokens=True)
+        return int(self.tokenizer.get_vocab_size(with_added_tokens=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TokenizerVocabulary) and self.state() == other.state()
@@ -191,7 +180,8 @@ class TokenizerVocabulary:
     def decode(self, tokens: Iterable[int]) -> str:
         """Give the text of the tokens before the first end; other special tokens are no part of it."""
         pieces = list(takewhile(lambda token: token != self.special.end, tokens))
-        return self.tokenizer.decode([token for token in pieces if token not in self.special], skip_special_tokens=True)
+        text = self.tokenizer.decode([token for token in pieces if token not in self.special], skip_special_tokens=True)
+        return str(text)
 
     def state(self) -> dict[str, Any]:
         return {"kind": self.kind, "content": self.content, "special": list(self.special)}
@@ -210,7 +200,7 @@ class BegunVocabulary(TokenizerVocabulary):
         return [self.special.begin, *super().encode(text)]
 
 
-def library() -> Any:
+def import_tokenizers() -> Any:
     """Import the `tokenizers` library. Raises ConfigError without it."""
     try:
         import tokenizers
@@ -219,21 +209,21 @@ def library() -> Any:
     return tokenizers
 
 
-def byte_pairs(words: Path, merges: Path) -> str:
+def build_byte_pairs(words: Path, merges: Path) -> str:
     """Make a tokenizer.json from the two files of GPT-2's and RoBERTa's byte pieces. Raises ConfigError without the
     `tokenizers` library, CheckpointError for files that it cannot read."""
-    parts = library()
+    parts = import_tokenizers()
     try:
         tokenizer = parts.Tokenizer(parts.models.BPE.from_file(str(words), str(merges)))
     except Exception as error:  # the library raises a plain one
         raise CheckpointError(f"{words} and {merges} are no pieces of a tokenizer: {in_one_line(error)}") from error
     tokenizer.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = parts.decoders.ByteLevel()
-    return tokenizer.to_str()
+    return str(tokenizer.to_str())
 
 
-def tokenizer_of(content: str) -> Any:
-    parts = library()
+def parse_tokenizer(content: str) -> Any:
+    parts = import_tokenizers()
     try:
         tokenizer = parts.Tokenizer.from_str(content)
     except Exception as error:  # the library raises a plain one
@@ -245,10 +235,11 @@ def tokenizer_of(content: str) -> Any:
 
 
 LISTED = (CharacterVocabulary, WordVocabulary, SpacedWordVocabulary)
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (*LISTED, TokenizerVocabulary, BegunVocabulary)}
+Vocabulary = ListedVocabulary | TokenizerVocabulary
+KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (*LISTED, TokenizerVocabulary, BegunVocabulary)}
 
 
-def vocabulary_of(state: Mapping[str, Any]) -> Vocabulary:
+def restore_vocabulary(state: Mapping[str, Any]) -> Vocabulary:
     """Rebuild a vocabulary from its `state`. Raises CheckpointError for an unknown kind."""
     if state.get("kind") not in KINDS:
         raise CheckpointError(f"a vocabulary of kind {state.get('kind')!r} is not one of: {', '.join(KINDS)}")
@@ -262,11 +253,11 @@ def check_vocabularies(own: Mapping[str, Any], others: Mapping[str, Any], name: 
         other = others.get(key)
         if state is not None and other is not None and state != other:
             raise CheckpointError(
-                f"the texts of the data are in another vocabulary, {in_short(state)}, than {name} was trained on, "
-                f"{in_short(other)}; its weights mean other tokens"
+                f"the texts of the data are in another vocabulary, {summarize_vocabulary(state)}, than {name} was "
+                f"trained on, {summarize_vocabulary(other)}; its weights mean other tokens"
             )
 
 
-def in_short(state: Mapping[str, Any]) -> str:
+def summarize_vocabulary(state: Mapping[str, Any]) -> str:
     listed = state.get(state["kind"])
     return f"that of a {state['kind']}" if listed is None else f"{state['kind']} {reprlib.repr(listed)}"

@@ -8,7 +8,7 @@ from conftest import vit_options
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.errors import DataError
-from vitlab.features import extract, joined
+from vitlab.features import extract, join_features
 from vitlab.models import VisionTransformer, timm_model, torchvision_model
 
 SIZES = {"patch_size": None, "in_chans": 3, "num_classes": 7}
@@ -21,7 +21,7 @@ def batches(images, order, size=3):
 
 
 def features_of(model, images, order=None):
-    return joined(extract(model.eval(), batches(images, list(range(len(images))) if order is None else order)))
+    return join_features(extract(model.eval(), batches(images, list(range(len(images))) if order is None else order)))
 
 
 def noise(n=8, size=32):
@@ -71,7 +71,7 @@ def test_images_come_in_the_order_of_the_split_whatever_order_they_were_read_in(
 def test_targets_of_several_classes_stay_what_they_are():
     model, images = torchvision_model(name="resnet18", small_images=True, **SIZES).eval(), noise(2)
     hot = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-    found = joined(extract(model, [Batch((View(images.flip(0)),), hot.flip(0), torch.tensor([1, 0]))]))
+    found = join_features(extract(model, [Batch((View(images.flip(0)),), hot.flip(0), torch.tensor([1, 0]))]))
     assert torch.equal(found.target, hot)
 
 
@@ -88,4 +88,4 @@ def test_reduced_precision_gives_float32_and_training_mode_is_refused():
 
 def test_no_image_at_all_is_said():
     with pytest.raises(DataError, match="no image can be read"):
-        joined([])
+        join_features([])

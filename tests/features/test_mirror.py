@@ -2,7 +2,7 @@
 
 import torch
 
-from vitlab.features import same_in_a_mirror
+from vitlab.features import is_mirror_invariant
 
 
 def noisy(shapes, times=30):
@@ -17,13 +17,13 @@ def test_bars_do_and_triangles_do_not():
     bars = torch.zeros(2, 8, 8)
     bars[0, :, 3:5] = bars[1, 3:5] = 1
     left = torch.ones(8, 8).tril()
-    assert same_in_a_mirror(*noisy(bars))
-    assert not same_in_a_mirror(*noisy(torch.stack([left, left.flip(-1)])))
-    assert not same_in_a_mirror(*noisy(torch.stack([left, left.flip(0), bars[0]])))
+    assert is_mirror_invariant(*noisy(bars))
+    assert not is_mirror_invariant(*noisy(torch.stack([left, left.flip(-1)])))
+    assert not is_mirror_invariant(*noisy(torch.stack([left, left.flip(0), bars[0]])))
 
 
 def test_noise_and_too_few_images_count_as_the_same():
     images = torch.randn(100, 8, 8, generator=torch.Generator().manual_seed(0))
-    assert same_in_a_mirror(images, torch.arange(100) % 4, 4)
+    assert is_mirror_invariant(images, torch.arange(100) % 4, 4)
     for n in range(4):
-        assert same_in_a_mirror(images[:n], torch.arange(n), 4)
+        assert is_mirror_invariant(images[:n], torch.arange(n), 4)

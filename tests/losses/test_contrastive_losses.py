@@ -58,7 +58,7 @@ RANK = """
 import json, sys
 import torch, torch.distributed as dist
 import torch.nn.functional as F
-from vitlab.losses import all_pairs, sigmoid_contrastive, softmax_contrastive
+from vitlab.losses import gather_pairs, sigmoid_contrastive, softmax_contrastive
 
 rank, loss = int(sys.argv[2]), {"softmax": softmax_contrastive, "sigmoid": sigmoid_contrastive}[sys.argv[3]]
 if rank >= 0:
@@ -69,7 +69,7 @@ weights = torch.nn.Parameter(torch.randn(2, 4, 5, generator=generator))
 scale, bias = torch.nn.Parameter(torch.tensor(1.5)), torch.nn.Parameter(torch.tensor(-2.0))
 own = inputs if rank < 0 else inputs[:, 4 * rank : 4 * rank + 4]
 image, text = (F.normalize(F.linear(x, w), dim=1) for x, w in zip(own, weights))
-value = loss(all_pairs(image, text), scale.exp(), bias).mean()
+value = loss(gather_pairs(image, text), scale.exp(), bias).mean()
 value.backward()
 found = [value.detach(), weights.grad, scale.grad, torch.zeros(()) if bias.grad is None else bias.grad]
 if rank >= 0:

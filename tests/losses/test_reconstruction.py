@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitlab.losses import masked_reconstruction, normalized_patches, restored_patches
+from vitlab.losses import denormalize_patches, masked_reconstruction, normalize_patches
 
 
 @given(
@@ -41,14 +41,14 @@ def test_what_is_seen_teaches_nothing():
 
 def test_normalized_patches_have_mean_0_and_deviation_1_and_come_back():
     patches = torch.rand(3, 5, 48) * torch.tensor([0.1, 1, 10]).view(3, 1, 1)
-    normalized = normalized_patches(patches)
+    normalized = normalize_patches(patches)
     torch.testing.assert_close(normalized.mean(dim=2), torch.zeros(3, 5), atol=1e-5, rtol=0)
     torch.testing.assert_close(normalized.std(dim=2), torch.ones(3, 5), atol=2e-3, rtol=0)
-    torch.testing.assert_close(restored_patches(normalized, patches), patches)
+    torch.testing.assert_close(denormalize_patches(normalized, patches), patches)
 
 
 def test_a_patch_of_one_color_is_zero():
-    normalized = normalized_patches(torch.full((1, 2, 12), 0.7))
+    normalized = normalize_patches(torch.full((1, 2, 12), 0.7))
     torch.testing.assert_close(normalized, torch.zeros(1, 2, 12), atol=1e-3, rtol=0)
 
 

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 import vitlab
 from vitlab.errors import CheckpointError
 from vitlab.models import ImageTextModel, TextEncoder, VisionTransformer
-from vitlab.vocabulary import SpecialTokens, vocabulary_of
+from vitlab.vocabulary import SpecialTokens, restore_vocabulary
 from vitlab.weights import load, read_text_tokenizer
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
@@ -228,7 +228,7 @@ def test_the_tokenizer_is_theirs(tmp_path):
     assert vocabulary.special == SpecialTokens(begin=begin, end=end, padding=other.pad_token_id)
     for text in ("a photo of a cat", "A  dog"):
         assert vocabulary.encode(text) == other(text).input_ids
-    assert vocabulary_of(vocabulary.state()) == vocabulary
+    assert restore_vocabulary(vocabulary.state()) == vocabulary
 
 
 TINY_CLIP = ["model=clip_b16", "model.feature_dim=16", "model.encoder.patch_size=4", "model.pretrained=clip"]

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from vitlab.decoding import BeamSearch, Greedy
 from vitlab.errors import CheckpointError
 from vitlab.models import Captioner, Decoder, DistilledVisionTransformer, VisionTransformer
-from vitlab.vocabulary import SpecialTokens, vocabulary_of
+from vitlab.vocabulary import SpecialTokens, restore_vocabulary
 from vitlab.weights import hub, load, own_run
 from vitlab.weights.trocr import read_tokenizer
 
@@ -324,7 +324,7 @@ def test_the_tokenizer_is_theirs(files, theirs_written):
         tokens = vocabulary.encode(text)
         assert tokens == other(text).input_ids[1:]
         assert vocabulary.decode(tokens) == text == other.decode(tokens, skip_special_tokens=True)
-    assert vocabulary_of(vocabulary.state()) == vocabulary
+    assert restore_vocabulary(vocabulary.state()) == vocabulary
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_sentence(theirs_written):

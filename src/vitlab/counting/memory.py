@@ -35,7 +35,7 @@ class TrainingMemory(NamedTuple):
             return sys.maxsize if free > 0 else 0
         return max(int(free // self.per_image), 0)
 
-    def shared_out(self, devices: int, gathered: int) -> "TrainingMemory":
+    def divide_among(self, devices: int, gathered: int) -> "TrainingMemory":
         """Count one of so many devices among which weights, gradients and optimizer are shared out, while `gathered`
         bytes of weights and gradients are whole."""
         own = -(-(self.fixed - self.casts) // devices)
@@ -68,12 +68,12 @@ def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], b
         for module in hollow.modules():
             if isinstance(module, Attention | CrossAttention) and module.product is auto_attention:
                 module.product = fused_attention
-        own = {id_of(parameter) for parameter in hollow.parameters()}
+        own = {storage_id(parameter) for parameter in hollow.parameters()}
 
         def keep(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
-            if id_of(tensor) not in own:
-                kept[id_of(tensor)] = (storage.nbytes(), storage)  # held, or its address would be given out again
+            if storage_id(tensor) not in own:
+                kept[storage_id(tensor)] = (storage.nbytes(), storage)  # held, or its address would be given out again
             return tensor
 
         hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
@@ -82,13 +82,13 @@ def activation_bytes(model: nn.Module, batch_shape: tuple[int, int, int, int], b
     return sum(size for size, _ in kept.values())
 
 
-def in_units(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Write bytes in GiB, fewer than one in MiB."""
     return f"{size / GIB:.2f} GiB" if size >= GIB else f"{size / MIB:.2f} MiB"
 
 
-def id_of(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+def storage_id(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def optimizer_bytes_per_value(optimizer: Callable[..., Optimizer]) -> float:

@@ -46,7 +46,7 @@ def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost
         hollow(torch.empty(1, *image_shape, device="meta"))
     found: dict[str, list[int]] = {}
     for name, parameter in model.named_parameters():
-        found.setdefault(part_of(name), [0, 0, 0])[0] += parameter.numel()
+        found.setdefault(part_name(name), [0, 0, 0])[0] += parameter.numel()
     root = type(model).__name__
     for module, operations in counter.get_flop_counts().items():
         name = module.removeprefix(f"{root}.")
@@ -54,7 +54,7 @@ def costs(model: nn.Module, image_shape: tuple[int, int, int]) -> dict[str, Cost
             continue
         for operation, flops in operations.items():
             kind = 2 if str(operation).split(".")[-1] in PRODUCTS else 1
-            found.setdefault(part_of(name), [0, 0, 0])[kind] += flops // 2
+            found.setdefault(part_name(name), [0, 0, 0])[kind] += flops // 2
     rest = counter.get_total_flops() // 2 - sum(weights + products for _, weights, products in found.values())
     if rest:  # done in a block's own forward, or the model's
         found["in no part"] = [0, rest, 0]
@@ -68,7 +68,7 @@ def is_part(module: str) -> bool:
     return "." not in module
 
 
-def part_of(name: str) -> str:
+def part_name(name: str) -> str:
     """Name the part that a module or parameter belongs to."""
     within = PART.match(name)
     return f"blocks.*.{within.group(1)}" if within else name.split(".")[0]

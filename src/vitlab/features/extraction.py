@@ -34,7 +34,7 @@ def extract(model: nn.Module, batches: Iterable[Batch]) -> list[Features]:
     ]
 
 
-def joined(parts: list[Features]) -> Features:
+def join_features(parts: list[Features]) -> Features:
     """Join the features of all batches and all ranks, in the order of the split. Raises DataError when there are
     none."""
     if not parts:

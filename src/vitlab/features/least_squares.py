@@ -17,7 +17,7 @@ SPREAD = 1e-5  # added to a standard deviation, which may be 0
 AT_ONCE = 2**26  # scores, or whitened features, that are held at a time: 256 MiB
 
 
-def few_of_each_class(target: Tensor, shots: int, seed: int) -> Tensor:
+def choose_of_each_class(target: Tensor, shots: int, seed: int) -> Tensor:
     """Choose the first `shots` images of each class (all of a class with fewer), in an order that depends on the seed
     alone: their places in `target` (n,). Fewer shots are a part of more."""
     generator = torch.Generator().manual_seed(counted_seed("few_shot", seed))
@@ -39,7 +39,7 @@ class Regression(NamedTuple):
         """Features (m, D) -> the class with the highest score, (L, m)"""
         found = []
         for some in features.split(max(1, AT_ONCE // max(self.weights.shape[1:]))):
-            x = whitened(some.float(), self.mean.float(), self.std.float())
+            x = whiten(some.float(), self.mean.float(), self.std.float())
             found.append(torch.stack([(x @ weights).argmax(dim=1) for weights in self.weights.float()]))
         return torch.cat(found, dim=1)
 
@@ -54,7 +54,7 @@ def ridge(features: Tensor, target: Tensor, *, num_classes: int, l2: Sequence[fl
         raise ValueError(f"l2 {list(l2)} is not one or more numbers above 0")
     features = features.double()  # the smallest eigenvalues would drown in float32
     mean, std = features.mean(dim=0), features.std(dim=0, correction=0) + SPREAD
-    x = whitened(features, mean, std)  # (n, D+1)
+    x = whiten(features, mean, std)  # (n, D+1)
     y = 2.0 * torch.nn.functional.one_hot(target, num_classes).to(x) - 1.0  # (n, K)
     if len(x) < x.shape[1]:  # W = X'(XX' + l2·I)⁻¹Y
         values, vectors = torch.linalg.eigh(x @ x.T)
@@ -66,6 +66,6 @@ def ridge(features: Tensor, target: Tensor, *, num_classes: int, l2: Sequence[fl
     return Regression(mean, std, torch.stack([left / (values + strength) @ right for strength in l2]))
 
 
-def whitened(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+def whiten(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Whiten features with the known images' mean and deviation, and append the constant one. (·, D) -> (·, D+1)"""
     return torch.nn.functional.pad((features - mean) / std, (0, 1), value=BIAS)

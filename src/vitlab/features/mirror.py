@@ -16,7 +16,7 @@ from vitlab.features.nearest_neighbours import nearest_neighbours
 DEVIATIONS = 2.0  # standard deviations above chance
 
 
-def same_in_a_mirror(images: Tensor, target: Tensor, num_classes: int) -> bool:
+def is_mirror_invariant(images: Tensor, target: Tensor, num_classes: int) -> bool:
     """Tell by small images (n, S, S) and their classes (n,); what cannot be told counts as the same."""
     if len(images) < 4:
         return True

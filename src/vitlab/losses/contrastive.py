@@ -29,7 +29,7 @@ class Pairs(NamedTuple):
         return torch.arange(self.first, self.first + len(self.image), device=self.image.device)
 
 
-def all_pairs(image: Tensor, text: Tensor) -> Pairs:
+def gather_pairs(image: Tensor, text: Tensor) -> Pairs:
     """The pairs of this process (B, D) among those of all, each of which has B and calls it. Gradients flow back to the
     process that a feature comes from, so that their mean over the processes is the gradient of the mean loss."""
     if not (dist.is_available() and dist.is_initialized()):
@@ -41,7 +41,7 @@ def all_pairs(image: Tensor, text: Tensor) -> Pairs:
 def softmax_contrastive(pairs: Pairs, scale: Tensor, bias: Tensor) -> Tensor:
     """Which text belongs to an image, and which image to a text: the mean of both cross-entropies of a pair, in nats.
     `scale`, one over the temperature, multiplies the cosines; a `bias` changes nothing here. -> (B,)"""
-    of_images, of_texts = alike(pairs, scale, bias)
+    of_images, of_texts = measure_similarities(pairs, scale, bias)
     losses = [F.cross_entropy(logits, pairs.target(), reduction="none") for logits in (of_images, of_texts)]
     return (losses[0] + losses[1]) / 2
 
@@ -49,12 +49,12 @@ def softmax_contrastive(pairs: Pairs, scale: Tensor, bias: Tensor) -> Tensor:
 def sigmoid_contrastive(pairs: Pairs, scale: Tensor, bias: Tensor) -> Tensor:
     """Whether an image and a text belong together, asked of an image and all texts: -Σⱼ log σ(±(scale·cosine + bias)),
     in nats. -> (B,)"""
-    logits, _ = alike(pairs, scale, bias)
+    logits, _ = measure_similarities(pairs, scale, bias)
     signs = 2 * F.one_hot(pairs.target(), logits.shape[1]) - 1
     return -F.logsigmoid(signs * logits).sum(dim=1)
 
 
-def alike(pairs: Pairs, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def measure_similarities(pairs: Pairs, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """How alike each image is to all texts, and each text to all images, in float32. -> (B, G) each"""
     images = pairs.image if pairs.images is None else pairs.images
     texts = pairs.text if pairs.texts is None else pairs.texts

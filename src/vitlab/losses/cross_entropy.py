@@ -49,7 +49,7 @@ def sigmoid_cross_entropy(
     if over_classes not in ("sum", "mean"):
         raise ValueError(f"over_classes '{over_classes}' is not one of: sum, mean")
     target = target > 0 if whole and target.ndim == 2 else target
-    q = wanted(target, logits.shape[1], label_smoothing)
+    q = smooth_targets(target, logits.shape[1], label_smoothing)
     loss = F.binary_cross_entropy_with_logits(logits.float(), q, pos_weight=class_weights, reduction="none")  # (B, K)
     return loss.sum(dim=1) if over_classes == "sum" else loss.mean(dim=1)
 
@@ -69,14 +69,14 @@ def focal_cross_entropy(
     """
     if gamma < 0:
         raise ValueError(f"gamma {gamma} is negative")
-    q = wanted(target, logits.shape[1], label_smoothing)
+    q = smooth_targets(target, logits.shape[1], label_smoothing)
     log_p = logits.float().log_softmax(dim=1)
     wrong = (-log_p.expm1()).clamp_min(torch.finfo(log_p.dtype).tiny)  # 1 - p; a power below 1 has no slope at 0
     loss = -q * wrong**gamma * log_p
     return (loss if class_weights is None else loss * class_weights).sum(dim=1)
 
 
-def wanted(target: Tensor, num_classes: int, label_smoothing: Rate) -> Tensor:
+def smooth_targets(target: Tensor, num_classes: int, label_smoothing: Rate) -> Tensor:
     """q: a smoothed probability of each class. (B,) or (B, K) -> (B, K)"""
     check_label_smoothing(label_smoothing)
     target = F.one_hot(target, num_classes) if target.ndim == 1 else target

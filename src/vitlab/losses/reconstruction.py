@@ -15,18 +15,18 @@ def masked_reconstruction(prediction: Tensor, patches: Tensor, mask: Tensor, *, 
     `normalize`: the prediction is of each patch less its own mean, over its own standard deviation. An image of which
     nothing is hidden costs 0.
     """
-    target = normalized_patches(patches) if normalize else patches.float()
+    target = normalize_patches(patches) if normalize else patches.float()
     error = (prediction.float() - target).square().mean(dim=2)  # (B, N)
     return (error * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
 
 
-def normalized_patches(patches: Tensor) -> Tensor:
+def normalize_patches(patches: Tensor) -> Tensor:
     """Each patch with mean 0 and standard deviation 1. (B, N, E) -> (B, N, E)"""
     mean, std = statistics(patches)
     return (patches.float() - mean) / std
 
 
-def restored_patches(prediction: Tensor, patches: Tensor) -> Tensor:
+def denormalize_patches(prediction: Tensor, patches: Tensor) -> Tensor:
     """The inverse, to be looked at: predicted normalised patches, with the means and deviations of the true ones.
     (B, N, E), (B, N, E) -> (B, N, E)"""
     mean, std = statistics(patches)

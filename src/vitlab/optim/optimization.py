@@ -12,7 +12,7 @@ from vitlab.ranges import Count, Factor, Positive, Unsigned
 
 SCALINGS: dict[str, Callable[[float], float]] = {"none": lambda ratio: 1.0, "linear": float, "sqrt": math.sqrt}
 
-NOTHING_APART = {
+SAME_FOR_ALL = {
     "layer_decay": 1.0,
     "head_multiplier": 1.0,
     "backbone_multiplier": 1.0,
@@ -73,7 +73,7 @@ class Optimization:
     def groups_at(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
         """Make parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`,
         scaled like it. Raises ValueError for options that tell layers and parts apart."""
-        for key, value in NOTHING_APART.items():
+        for key, value in SAME_FOR_ALL.items():
             if self.options[key] != value:
                 raise ValueError(f"{key} {self.options[key]} means nothing for heads alone; leave it at {value}")
         groups = []

@@ -14,7 +14,7 @@ from vitlab.config.identity import AUTO, own_run
 from vitlab.config.job import Job
 from vitlab.config.nodes import without
 from vitlab.counting import multiply_accumulates
-from vitlab.counting.memory import GIB, MIB, RESERVE, in_units
+from vitlab.counting.memory import GIB, MIB, RESERVE, format_bytes
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
@@ -81,8 +81,8 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",
-        f"{in_units(needed)} of {in_units(there)} on each device: {in_units(memory.fixed)} for weights, gradients and "
-        f"optimizer, {in_units(memory.per_image)} for each of {size} images",
+        f"{format_bytes(needed)} of {format_bytes(there)} on each device: {format_bytes(memory.fixed)} for weights, gradients "
+        f"and optimizer, {format_bytes(memory.per_image)} for each of {size} images",
     )
     sharing = {"ddp": 1, "fsdp": trainer.world_size, "hsdp": trainer.world_size // trainer.num_nodes}
     for name, devices in sharing.items() if trainer.world_size > 1 else ():
@@ -90,13 +90,13 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
         trained = share.memory.fixed + size * share.memory.per_image
         show(
             name,
-            f"{share.parameters:,} parameters on each device, {in_units(trained)} in training, "
-            f"{in_units(share.evaluation)} and its activations in an evaluation",
+            f"{share.parameters:,} parameters on each device, {format_bytes(trained)} in training, "
+            f"{format_bytes(share.evaluation)} and its activations in an evaluation",
         )
     if evaluation > there * (1 - RESERVE):
         raise ConfigError(
-            f"an evaluation gathers all weights on each device, {in_units(evaluation)} with what it holds, and a "
-            f"device has {in_units(there)}, of which a tenth is left free; take a smaller model"
+            f"an evaluation gathers all weights on each device, {format_bytes(evaluation)} with what it holds, and a "
+            f"device has {format_bytes(there)}, of which a tenth is left free; take a smaller model"
         )
     most = memory.largest_batch(there)
     if size <= most:
@@ -104,7 +104,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     best = fitting(datamodule.global_batch_size // trainer.world_size, most)
     advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
     raise ConfigError(
-        f"a batch of {size} images does not fit a device of {in_units(there)}, of which a tenth is left free, and "
+        f"a batch of {size} images does not fit a device of {format_bytes(there)}, of which a tenth is left free, and "
         f"{most:,} are counted to fit; {advice}"
     )
 

@@ -19,7 +19,7 @@ from vitlab.config.job import Job
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
-from vitlab.features import Features, few_of_each_class, nearest_neighbours, ridge
+from vitlab.features import Features, choose_of_each_class, nearest_neighbours, ridge
 from vitlab.reports.intervals import half_width, wilson_interval
 from vitlab.run.inference.frozen_model import FrozenModel
 from vitlab.run.printing import console
@@ -89,7 +89,7 @@ def probes(
     for shots in cfg.shots:
         draws = []
         for draw in range(cfg.draws):
-            few = few_of_each_class(train.target, shots, counted_seed("draw", cfg.seed, draw))
+            few = choose_of_each_class(train.target, shots, counted_seed("draw", cfg.seed, draw))
             regression = ridge(train.values[few], train.target[few], num_classes=num_classes, l2=l2)
             draws.append({split: regression.classes(some.values) for split, some in asked.items()})
         short = num_classes - int((train.target.bincount(minlength=num_classes) >= shots).sum())

@@ -14,7 +14,7 @@ from torch import nn
 from vitlab.config.build import build
 from vitlab.config.found import is_open, with_found
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
-from vitlab.counting.memory import GIB, in_units
+from vitlab.counting.memory import GIB, format_bytes
 from vitlab.errors import ConfigError
 from vitlab.invocation import typed
 from vitlab.models import VisionTransformer, parameter_kinds
@@ -92,8 +92,8 @@ def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, opt
     name = cfg.optimizer.algorithm["_target_"].split(".")[-1]
     kept = optimizer_bytes_per_value(optimizer)
     console.print(f"\nmemory in training, {cfg.precision}, as torch's fused kernels save it")
-    console.print(f"  fixed      {in_units(memory.fixed)}: weights, gradients, {kept:.0f} bytes a value for {name}")
-    console.print(f"  per image  {in_units(memory.per_image)} of activations")
+    console.print(f"  fixed      {format_bytes(memory.fixed)}: weights, gradients, {kept:.0f} bytes a value for {name}")
+    console.print(f"  per image  {format_bytes(memory.per_image)} of activations")
     console.print(f"  estimate   a batch of {batch:,} images in {cfg.memory_gib:g} GiB, a tenth of it left free\n")
 
 

@@ -15,7 +15,7 @@ from torchmetrics import MetricCollection
 from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import CaptionBatch, ImageTextBatch, Texts
 from vitlab.errors import ConfigError
-from vitlab.losses import all_pairs, sigmoid_contrastive, softmax_contrastive
+from vitlab.losses import gather_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.models import ImageTextModel
 from vitlab.models.image_text_model import MOST, Features
 from vitlab.tasks.retrieval import RECALLS, Retrieval, Scored
@@ -94,7 +94,7 @@ class Contrastive(Task):
 
     def training_losses(self, batch: Batch) -> Tensor:
         found = self(batch)
-        return self.loss(all_pairs(found.image, found.text), found.scale, found.bias)
+        return self.loss(gather_pairs(found.image, found.text), found.scale, found.bias)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Keep the scale at 100 at most (CLIP, section 2.5)."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
 from vitlab.layers import hidden_patches, num_hidden, random_keep
-from vitlab.losses import masked_reconstruction, restored_patches
+from vitlab.losses import denormalize_patches, masked_reconstruction
 from vitlab.models import MaskedAutoencoder
 from vitlab.ranges import Rate
 from vitlab.seeding import counted_numbers
@@ -77,5 +77,5 @@ class MaskedAutoencoding(Task):
         predict."""
         prediction, mask = self(batch, self.counted_noise(batch))
         if self.normalize_target:
-            prediction = restored_patches(prediction, batch.view.inputs)
+            prediction = denormalize_patches(prediction, batch.view.inputs)
         return torch.where(mask[..., None], prediction.float(), batch.view.inputs), mask

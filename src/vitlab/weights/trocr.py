@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vitlab.errors import CheckpointError
-from vitlab.vocabulary import SpecialTokens, TokenizerVocabulary, byte_pairs
+from vitlab.vocabulary import SpecialTokens, TokenizerVocabulary, build_byte_pairs
 from vitlab.weights import hub, huggingface
 from vitlab.weights.form import Source, described
 from vitlab.weights.renaming import Rules, Tensors, rename, stack
@@ -194,7 +194,7 @@ def tokenizer_content(folder: Path) -> str:
             f"{folder} has no tokenizer.json; write one there: "
             f"transformers.AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}')"
         )
-    return byte_pairs(words, merges)
+    return build_byte_pairs(words, merges)
 
 
 def json_of(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from vitlab.data import Splits, TextColumn, TextPairs
 from vitlab.errors import ConfigError, DataError
-from vitlab.vocabulary import SpacedWordVocabulary, vocabulary_of
+from vitlab.vocabulary import SpacedWordVocabulary, restore_vocabulary
 
 PAIRS = [("a b", "1"), ("b, c", "2 3"), ("c\nd", 'say "4"')]
 
@@ -103,7 +103,7 @@ def test_words_stand_between_spaces_and_come_back(table):
     vocabulary = source.open()["train"].read.vocabulary
     assert source.found["input_vocabulary"] == "forty-one men"
     assert vocabulary.decode(vocabulary.encode("men forty-one")) == "men forty-one"
-    assert vocabulary_of(vocabulary.state()) == vocabulary == SpacedWordVocabulary(["forty-one", "men"])
+    assert restore_vocabulary(vocabulary.state()) == vocabulary == SpacedWordVocabulary(["forty-one", "men"])
     with pytest.raises(DataError, match="the word 'four' of the text 'four men' is not among the 2 of the vocabulary"):
         vocabulary.encode("four men")
 

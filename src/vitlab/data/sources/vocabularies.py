@@ -24,7 +24,7 @@ def listed_vocabulary(
     """Take the pieces that are given, or, where these are None, those that occur in the texts. Raises ConfigError,
     which names the key, for pieces that are given twice."""
     if pieces is None:
-        return kind.found_in(texts)
+        return kind.collect_from(texts)
     try:
         return kind(pieces)
     except ConfigError as error:

@@ -12,7 +12,7 @@ from vitlab.data.batches.batch_size import fitting_batch
 from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
 from vitlab.data.targets import OneClass, Texts
-from vitlab.features import same_in_a_mirror
+from vitlab.features import is_mirror_invariant
 from vitlab.run.building.model import weights_of
 
 PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
@@ -47,7 +47,7 @@ def look(cfg: DictConfig, num_devices: int = 1) -> dict[str, Any]:
         safe = not isinstance(pool.targets, Texts)
         if isinstance(pool.targets, OneClass):
             small, places = in_small(pool, spaced(indices, COMPARED), IN_SMALL)
-            safe = same_in_a_mirror(small, pool.targets[places].collate(), len(source.class_names))
+            safe = is_mirror_invariant(small, pool.targets[places].collate(), len(source.class_names))
         found["flip_rate"] = 0.5 if safe else 0.0
     if "global_batch_size" in wanted:
         found["global_batch_size"] = fitting_batch(len(indices), cfg.data.device_batch_size, num_devices)

@@ -5,7 +5,7 @@ import os
 import pytorch_lightning as pl
 import torch
 
-from vitlab.counting.memory import in_units
+from vitlab.counting.memory import format_bytes
 from vitlab.data import DataModule
 from vitlab.run.checks.memory_estimate import memory_of_training
 from vitlab.tasks import Task
@@ -20,7 +20,7 @@ def too_many(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) 
     count = None if trained is None else counted(trained, datamodule, trainer, memory)
     fits = size // 2 if count is None else min(size // 2, count)
     best = fitting(share, fits)
-    where = f"with a batch of {size} on a device of {in_units(memory)}"
+    where = f"with a batch of {size} on a device of {format_bytes(memory)}"
     if best is None:
         return f"{where}; take smaller images (data.image_size), another model, or activation_checkpointing=true"
     how = "half of it or less" if count is None else f"{count:,} are counted to fit"

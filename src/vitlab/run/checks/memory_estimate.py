@@ -51,8 +51,8 @@ def share_of(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
         return Share(parameters, whole, whole.fixed)
     blocks = [sum(p.nbytes for p in block.parameters()) for block in units(model)]
     gathered = 2 * (weights - sum(blocks) + 2 * max(blocks, default=0))
-    evaluation = whole.shared_out(devices, weights).fixed
-    return Share(-(-parameters // devices), whole.shared_out(devices, min(gathered, 2 * weights)), evaluation)
+    evaluation = whole.divide_among(devices, weights).fixed
+    return Share(-(-parameters // devices), whole.divide_among(devices, min(gathered, 2 * weights)), evaluation)
 
 
 def devices_that_share(trainer: pl.Trainer) -> int:

@@ -24,7 +24,7 @@ from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
-from vitlab.features import Features, extract, joined
+from vitlab.features import Features, extract, join_features
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.building.autoconfig import look
@@ -106,7 +106,7 @@ class FrozenModel:
         quiet = not sys.stdout.isatty()
         told = track(batches, total=total, description=f"features of {split}", transient=True, disable=quiet)
         with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), reduced:
-            return joined(extract(self.model, told))
+            return join_features(extract(self.model, told))
 
 
 def check_overrides() -> None:

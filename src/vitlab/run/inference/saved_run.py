@@ -15,7 +15,7 @@ from vitlab.config.stored_config import saved_config
 from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
-from vitlab.vocabulary import Vocabulary, vocabulary_of
+from vitlab.vocabulary import Vocabulary, restore_vocabulary
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class SavedRun:
     def vocabulary(self) -> Vocabulary | None:
         """Give the tokens that the model was taught to write; None for a model that writes nothing."""
         state = self.checkpoint["run"].get("vocabulary")
-        return None if state is None else vocabulary_of(state)
+        return None if state is None else restore_vocabulary(state)
 
     @property
     def input_vocabulary(self) -> Vocabulary | None:
         """Give the tokens that the model reads; None for a model that reads images."""
         state = self.checkpoint["run"].get("input_vocabulary")
-        return None if state is None else vocabulary_of(state)
+        return None if state is None else restore_vocabulary(state)
 
     def datamodule(self) -> Any:
         """Build the data as the run had it, without mixing; nothing is opened yet."""
