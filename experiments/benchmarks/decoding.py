@@ -16,7 +16,7 @@ import torch
 from vitlab.decoding import BeamSearch, Greedy
 from vitlab.machine import cpu_capabilities, keep_freed_memory
 from vitlab.models import Decoder
-from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.models.text_state import CachedDecoderState, DecoderState
 from vitlab.vocabulary import SpecialTokens
 
 SPECIAL = SpecialTokens(begin=1, end=2, padding=0)
@@ -57,7 +57,7 @@ def decoder(embed_dim: int, depth: int, num_heads: int, max_length: int) -> Deco
     return model.eval()
 
 
-def once(way: Callable, model: Decoder, kind: type[DecoderWriting], memory: torch.Tensor) -> float:
+def once(way: Callable, model: Decoder, kind: type[DecoderState], memory: torch.Tensor) -> float:
     """Seconds."""
     start = time.perf_counter()
     with torch.inference_mode():
@@ -77,9 +77,9 @@ def rows(rounds: int, device: str) -> list[str]:
         memory = torch.randn(batch, tokens, embed_dim, device=device)
         beam = BeamSearch(max_length=length, width=4, length_penalty=0.6)
         ways = {
-            "greedy": (Greedy(max_length=length), CachedWriting),
-            "greedy, no cache": (Greedy(max_length=length), DecoderWriting),
-            "beam of 4": (beam, CachedWriting),
+            "greedy": (Greedy(max_length=length), CachedDecoderState),
+            "greedy, no cache": (Greedy(max_length=length), DecoderState),
+            "beam of 4": (beam, CachedDecoderState),
         }
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(rounds):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from texts import VARIANTS, captioner, decoder, randomized, transformer
 
 from vitlab.decoding import BeamSearch, Greedy
-from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.models.text_state import CachedDecoderState, DecoderState
 from vitlab.vocabulary import SpecialTokens
 
 SPECIAL = SpecialTokens(begin=1, end=2, padding=0)
@@ -74,7 +74,7 @@ def lists(texts):
 def test_greedy_takes_the_most_probable_token_each_time(variant, max_length, seed):
     model, memory = model_and_memory(seed, **VARIANTS[variant])
     expected = [plain_greedy(model, row[None], max_length) for row in memory]
-    for kind in (DecoderWriting, CachedWriting) if model.causal else (DecoderWriting,):
+    for kind in (DecoderState, CachedDecoderState) if model.causal else (DecoderState,):
         assert lists(Greedy(max_length=max_length)(kind(model, memory), SPECIAL)) == expected
 
 
@@ -90,7 +90,7 @@ def test_beam_search_is_the_plain_one(variant, width, length_penalty, max_length
     model, memory = model_and_memory(seed, rows=2, **VARIANTS[variant])
     way = BeamSearch(max_length=max_length, width=width, length_penalty=length_penalty)
     expected = [plain_beam(model, row[None], way) for row in memory]
-    for kind in (DecoderWriting, CachedWriting):
+    for kind in (DecoderState, CachedDecoderState):
         assert lists(way(kind(model, memory), SPECIAL)) == expected
 
 
@@ -107,7 +107,7 @@ def test_a_beam_that_holds_every_text_finds_the_best(length_penalty, seed):
         for text in texts:
             log_p = model(torch.tensor([[1, *text[:-1]]]), memory)[0].log_softmax(dim=1)
             scores.append(float(log_p[range(len(text)), text].sum()) / ((5 + len(text)) / 6) ** length_penalty)
-    assert lists(way(CachedWriting(model, memory), SPECIAL)) == [texts[scores.index(max(scores))]]
+    assert lists(way(CachedDecoderState(model, memory), SPECIAL)) == [texts[scores.index(max(scores))]]
 
 
 def test_a_wider_beam_finds_more_probable_texts():
@@ -115,7 +115,7 @@ def test_a_wider_beam_finds_more_probable_texts():
     for seed in range(8):
         model, memory = model_and_memory(seed)
         ways = [BeamSearch(max_length=8, width=width, length_penalty=0.0) for width in (1, 8)]
-        found.append([way(CachedWriting(model, memory), SPECIAL).log_probs.sum(dim=1) for way in ways])
+        found.append([way(CachedDecoderState(model, memory), SPECIAL).log_probs.sum(dim=1) for way in ways])
     narrow, wide = (torch.cat(each) for each in zip(*found, strict=True))
     assert (wide > narrow + 1e-3).float().mean() > 0.2
     assert wide.mean() > narrow.mean()
@@ -125,7 +125,7 @@ def test_a_larger_penalty_gives_longer_texts():
     lengths = []
     for length_penalty in (0.0, 3.0):
         way = BeamSearch(max_length=8, width=4, length_penalty=length_penalty)
-        texts = [way(CachedWriting(*model_and_memory(seed)), SPECIAL) for seed in range(8)]
+        texts = [way(CachedDecoderState(*model_and_memory(seed)), SPECIAL) for seed in range(8)]
         lengths.append(torch.cat([text.present.sum(dim=1) for text in texts]).float().mean())
     assert lengths[1] > lengths[0] + 0.5
 
@@ -136,7 +136,7 @@ def test_a_larger_penalty_gives_longer_texts():
 @pytest.mark.parametrize("way", WAYS)
 def test_log_probs_are_those_of_the_model(way):
     model, memory = model_and_memory(rows=24)
-    texts = WAYS[way](CachedWriting(model, memory), SPECIAL)
+    texts = WAYS[way](CachedDecoderState(model, memory), SPECIAL)
     read = torch.cat([torch.ones(24, 1, dtype=torch.long), texts.tokens[:, :-1]], dim=1)
     expected = model(read, memory).log_softmax(dim=2).gather(2, texts.tokens[..., None])[..., 0]
     torch.testing.assert_close(texts.log_probs, expected.masked_fill(~texts.present, 0), atol=1e-4, rtol=1e-4)
@@ -155,8 +155,8 @@ def test_log_probs_are_those_of_the_model(way):
 def test_a_text_among_others_is_what_it_is_alone(way):
     for seed in range(2):
         model, memory = model_and_memory(seed, rows=6)
-        together = lists(WAYS[way](CachedWriting(model, memory), SPECIAL))
-        alone = [lists(WAYS[way](CachedWriting(model, row[None]), SPECIAL))[0] for row in memory]
+        together = lists(WAYS[way](CachedDecoderState(model, memory), SPECIAL))
+        alone = [lists(WAYS[way](CachedDecoderState(model, row[None]), SPECIAL))[0] for row in memory]
         assert together == alone
 
 
@@ -166,10 +166,10 @@ def test_it_stops_when_all_texts_have_ended(way):
     with torch.no_grad():  # the end is what all scores favour
         model.head.weight[SPECIAL.end] = 30 * model.blocks[-1].norm3.bias
     asked = []
-    writing = CachedWriting(model, memory)
-    follow = writing.following
-    writing.following = lambda tokens: asked.append(len(tokens)) or follow(tokens)
-    texts = WAYS[way](writing, SPECIAL)
+    state = CachedDecoderState(model, memory)
+    follow = state.next_logits
+    state.next_logits = lambda tokens: asked.append(len(tokens)) or follow(tokens)
+    texts = WAYS[way](state, SPECIAL)
     assert lists(texts) == [[SPECIAL.end]] * 3
     assert asked == [3]
 
@@ -180,30 +180,30 @@ def test_it_says_where_it_looked(way, cached):
     """Each row, as the model looked when it knew the text up to there."""
     model, memory = model_and_memory(rows=2)
     mask = (torch.arange(5) < torch.tensor([[5], [3]]))[:, None, None]
-    kind = CachedWriting if cached else DecoderWriting
-    texts = WAYS[way](kind(model, memory, mask), SPECIAL, looks=True)
+    kind = CachedDecoderState if cached else DecoderState
+    texts = WAYS[way](kind(model, memory, mask), SPECIAL, with_attention=True)
     M = texts.tokens.shape[1]
-    assert texts.looks.memory.shape == (2, 2, 4, M, 5)
-    assert not texts.looks.memory[1, ..., 3:].any()
+    assert texts.attention.memory.shape == (2, 2, 4, M, 5)
+    assert not texts.attention.memory[1, ..., 3:].any()
     read = torch.cat([torch.ones(2, 1, dtype=torch.long), texts.tokens[:, :-1]], dim=1)
     for m in range(M):
-        expected = model.looks(read[:, : m + 1], memory, mask)
-        torch.testing.assert_close(texts.looks.memory[..., m, :], expected.memory[..., -1, :], atol=1e-5, rtol=0)
+        expected = model.attention_maps(read[:, : m + 1], memory, mask)
+        torch.testing.assert_close(texts.attention.memory[..., m, :], expected.memory[..., -1, :], atol=1e-5, rtol=0)
         torch.testing.assert_close(
-            texts.looks.written[..., m, : m + 1], expected.written[..., -1, :], atol=1e-5, rtol=0
+            texts.attention.written[..., m, : m + 1], expected.written[..., -1, :], atol=1e-5, rtol=0
         )
-    assert WAYS[way](kind(model, memory, mask), SPECIAL).looks is None
+    assert WAYS[way](kind(model, memory, mask), SPECIAL).attention is None
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_under_inference_mode_and_in_bf16(way):
     model, memory = model_and_memory()
-    expected = WAYS[way](CachedWriting(model, memory), SPECIAL)
+    expected = WAYS[way](CachedDecoderState(model, memory), SPECIAL)
     with torch.inference_mode():
-        texts = WAYS[way](CachedWriting(model, memory), SPECIAL)
+        texts = WAYS[way](CachedDecoderState(model, memory), SPECIAL)
     assert lists(texts) == lists(expected)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        texts = WAYS[way](CachedWriting(model, memory), SPECIAL)
+        texts = WAYS[way](CachedDecoderState(model, memory), SPECIAL)
     assert texts.log_probs.dtype == torch.float32
     assert texts.log_probs.isfinite().all()
     agreed = [a == b for a, b in zip(lists(texts), lists(expected), strict=True)]
@@ -214,10 +214,10 @@ def test_models_of_images_and_of_words_begin_texts():
     images, words = torch.randn(2, 1, 32, 32), torch.randint(0, 11, (2, 6))
     present = torch.arange(6) < torch.tensor([[6], [2]])
     for model, inputs in ((captioner(), (images,)), (transformer(), (words, present))):
-        cached, anew = (Greedy(max_length=5)(model.writing(*inputs, cached=c), SPECIAL) for c in (True, False))
+        cached, anew = (Greedy(max_length=5)(model.begin_text(*inputs, cached=c), SPECIAL) for c in (True, False))
         assert lists(cached) == lists(anew)
-        assert type(model.writing(*inputs)) is CachedWriting
-    assert type(transformer(causal=False).writing(words)) is DecoderWriting
+        assert type(model.begin_text(*inputs)) is CachedDecoderState
+    assert type(transformer(causal=False).begin_text(words)) is DecoderState
 
 
 def test_what_cannot_be_decoded_is_refused():
@@ -229,6 +229,6 @@ def test_what_cannot_be_decoded_is_refused():
             call()
     model, memory = model_and_memory()
     with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the model can write"):
-        Greedy(max_length=10)(CachedWriting(model, memory), SPECIAL)
+        Greedy(max_length=10)(CachedDecoderState(model, memory), SPECIAL)
     with pytest.raises(ValueError, match="the vocabulary's token 11 is none of the 11 that the decoder tells apart"):
-        Greedy(max_length=3)(CachedWriting(model, memory), SpecialTokens(1, 11, 0))
+        Greedy(max_length=3)(CachedDecoderState(model, memory), SpecialTokens(1, 11, 0))

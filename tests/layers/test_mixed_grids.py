@@ -16,10 +16,10 @@ from vitlab.layers import (
     PatchEmbedding,
     RelativePosition,
     RotaryPosition,
+    mask_padding,
     mixed_grids,
-    without_fill,
 )
-from vitlab.layers.mixed_grids import for_tokens
+from vitlab.layers.mixed_grids import lay_out_tokens
 
 GRIDS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4)
 
@@ -72,7 +72,7 @@ def test_each_token_gets_what_stands_at_its_coordinates(grids, prefix, seed):
         return torch.tensor([[h, w, number] for number in range(prefix + h * w)])[None].float()
 
     mixed = shuffled(mixed_grids(grids), 0.7, seed)
-    rows = for_tokens(lay_out, mixed, prefix)
+    rows = lay_out_tokens(lay_out, mixed, prefix)
     assert rows.shape == (len(grids), prefix + mixed.mask.shape[1], 3)
     for i, (h, w) in enumerate(grids):
         assert rows[i, :, :2].unique(dim=0).tolist() == [[h, w]]
@@ -125,12 +125,12 @@ def test_no_token_looks_at_the_fill(kind):
     allowed = torch.rand(5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
     attn_mask = {"none": None, "bools": allowed, "numbers": torch.zeros(5, 5).masked_fill(~allowed, -math.inf)}[kind]
     layer = Attention(embed_dim=8, num_heads=2, qkv_bias=True)
-    joined = without_fill(attn_mask, mixed, 1)
+    joined = mask_padding(attn_mask, mixed, 1)
     weights = layer.weights(torch.randn(2, 5, 8), mixed, joined)
     expected = torch.tensor([[True] * 5, [True] * 4 + [False]])[:, None].expand(2, 5, 5)
     expected = expected if attn_mask is None else expected & allowed
     assert torch.equal(weights > 0, expected[:, None].expand(2, 2, 5, 5))
-    assert without_fill(attn_mask, (2, 2), 1) is attn_mask
+    assert mask_padding(attn_mask, (2, 2), 1) is attn_mask
 
 
 def attention_pooling(prefix):

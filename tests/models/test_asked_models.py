@@ -66,24 +66,26 @@ def test_a_token_sees_the_image_the_question_and_what_stands_before_it(make):
 @pytest.mark.parametrize("width", [1, 3])
 def test_what_is_written_step_by_step_is_as_probable_as_when_it_is_taught(make, width):
     model, special = randomized(make(), std=0.15), SpecialTokens(1, 2, 0)
-    text = search(max_length=M, width=width, length_penalty=0.6)(model.writing(QUESTION, IMAGES), special, looks=True)
+    text = search(max_length=M, width=width, length_penalty=0.6)(
+        model.begin_text(QUESTION, IMAGES), special, with_attention=True
+    )
     written = text.tokens.shape[1]
     before = torch.cat([torch.ones(2, 1, dtype=torch.long), text.tokens[:, :-1]], dim=1)
     log_p = model(before, QUESTION, IMAGES).log_softmax(dim=2).gather(2, text.tokens[..., None])[..., 0]
     torch.testing.assert_close(text.log_probs, log_p.masked_fill(~text.present, 0), atol=1e-4, rtol=1e-4)
-    assert text.looks.memory.shape[-2:] == (Q + written, 65)
+    assert text.attention.memory.shape[-2:] == (Q + written, 65)
     with pytest.raises(ValueError, match=f"max_length {M + 1} is more than the {M} tokens that the model can write"):
-        search(max_length=M + 1, width=width, length_penalty=0.6)(model.writing(QUESTION, IMAGES), special)
+        search(max_length=M + 1, width=width, length_penalty=0.6)(model.begin_text(QUESTION, IMAGES), special)
 
 
 def test_questions_are_the_same_to_a_cache():
     model = randomized(asked_captioner())
     for cached in (True, False):
-        writing = model.writing(QUESTION, IMAGES, cached=cached)
-        writing.reserve(M)
-        steps = torch.stack([writing.following(TOKENS[:, m]) for m in range(M)], dim=1)
+        state = model.begin_text(QUESTION, IMAGES, cached=cached)
+        state.reserve(M)
+        steps = torch.stack([state.next_logits(TOKENS[:, m]) for m in range(M)], dim=1)
         torch.testing.assert_close(steps, model(TOKENS, QUESTION, IMAGES), atol=1e-4, rtol=1e-4)
-    seen = [model.writing(QUESTION, IMAGES, cached=cached).looks(TOKENS) for cached in (True, False)]
+    seen = [model.begin_text(QUESTION, IMAGES, cached=cached).attention_maps(TOKENS) for cached in (True, False)]
     for one, other in zip(*seen, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
@@ -92,7 +94,7 @@ def test_given_things_look_at_each_other_and_never_at_an_answer():
     mask = prefix_mask(3, 2)
     assert mask.tolist() == [[True] * 3 + [False] * 2] * 3 + [[True] * 4 + [False], [True] * 5]
     model = randomized(single_stream())
-    whole = model.looks(TOKENS, model.read(QUESTION, IMAGES)).whole  # (B, L, h, S + M, S + M)
+    whole = model.attention_maps(TOKENS, model.read(QUESTION, IMAGES)).whole  # (B, L, h, S + M, S + M)
     assert (whole[..., : 65 + Q, : 65 + Q] > 0).all()
     assert not whole[..., : 65 + Q, 65 + Q :].any()
     torch.testing.assert_close(whole.sum(dim=-1), torch.ones(whole.shape[:-1]))
@@ -108,9 +110,9 @@ def test_an_image_among_others_of_other_sizes_is_asked_as_alone():
         alone = model(TOKENS[i : i + 1], QUESTION[i : i + 1], x, grid)
         torch.testing.assert_close(logits[i : i + 1], alone, atol=1e-5, rtol=1e-4)
     beam, special = search(max_length=M, width=3, length_penalty=0.6), SpecialTokens(1, 2, 0)
-    together = beam(model.writing(QUESTION, batch, mixed_grids(grids)), special)
+    together = beam(model.begin_text(QUESTION, batch, mixed_grids(grids)), special)
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
-        text = beam(model.writing(QUESTION[i : i + 1], x, grid), special)
+        text = beam(model.begin_text(QUESTION[i : i + 1], x, grid), special)
         assert torch.equal(together.tokens[i][together.present[i]], text.tokens[0])
 
 

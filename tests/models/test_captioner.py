@@ -43,7 +43,7 @@ def test_an_image_among_others_of_other_sizes_is_read_as_alone(variant):
     logits = model(TOKENS, batch, mixed_grids(grids))
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
         torch.testing.assert_close(logits[i : i + 1], model(TOKENS[i : i + 1], x, grid), atol=1e-5, rtol=0)
-    looks = model.looks(TOKENS, batch, mixed_grids(grids))
+    looks = model.attention_maps(TOKENS, batch, mixed_grids(grids))
     assert not looks.memory[1, ..., model.encoder.num_prefix_tokens + 4 :].any()
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from texts import VARIANTS, captioner, decoder, randomized, transformer
 
-from vitlab.layers import Memory, RotaryPosition, Whole, padding_mask
+from vitlab.layers import Memory, NoCache, RotaryPosition, padding_mask
 from vitlab.layers.sequence_position import RotarySequencePosition
-from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.models.text_state import CachedDecoderState, DecoderState
 
 CAUSAL = [name for name, changes in VARIANTS.items() if changes.get("causal", True)]
 
@@ -85,7 +85,7 @@ def test_scores_that_are_not_scaled_are_so_much_larger():
     """Of the first block, by both its kinds of attention, on what is put into them."""
     scaled, unscaled = (randomized(decoder(scaled_attention=s)).blocks[0] for s in (True, False))
     x = torch.randn(3, 7, 16)
-    for name, beside in (("attn", Whole()), ("cross_attn", Memory(torch.randn(3, 5, 16)))):
+    for name, beside in (("attn", NoCache()), ("cross_attn", Memory(torch.randn(3, 5, 16)))):
         scores = [getattr(block, name).weights(x, beside)[:, :, -1].log() for block in (scaled, unscaled)]
         ours, theirs = (s - s[..., :1] for s in scores)  # differences of scores
         torch.testing.assert_close(ours * math.sqrt(4), theirs, atol=1e-3, rtol=1e-3)
@@ -99,7 +99,7 @@ def test_scores_that_are_not_scaled_are_so_much_larger():
 def test_each_token_shares_out_its_attention(variant):
     model = randomized(decoder(**VARIANTS[variant]))
     tokens, (memory, mask) = text(), memory_of(model)
-    looks = model.looks(tokens, memory, mask)
+    looks = model.attention_maps(tokens, memory, mask)
     assert looks.written.shape == (3, 2, 4, 7, 7)
     assert looks.memory.shape == (3, 2, 4, 7, 5)
     for A in looks:
@@ -117,30 +117,30 @@ def test_a_cache_changes_no_logit(variant, rows, length, memories, seed):
     model = randomized(decoder(**VARIANTS[variant]))
     tokens, memory = text(rows, length, seed), memory_of(model, rows, memories + 2, seed)
     expected = model(tokens, *memory)
-    for kind in (DecoderWriting, CachedWriting):
-        writing = kind(model, *memory)
-        writing.reserve(length)
-        found = torch.stack([writing.following(tokens[:, i]) for i in range(length)], dim=1)
+    for kind in (DecoderState, CachedDecoderState):
+        state = kind(model, *memory)
+        state.reserve(length)
+        found = torch.stack([state.next_logits(tokens[:, i]) for i in range(length)], dim=1)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [DecoderWriting, CachedWriting])
+@pytest.mark.parametrize("kind", [DecoderState, CachedDecoderState])
 @pytest.mark.parametrize("variant", ["first_paper", "rotary"])
 def test_several_texts_of_one_memory_go_on_in_any_order(variant, kind):
     """Two texts of each of two memories; those of the first change places, those of the second become one."""
     model, tokens = randomized(decoder(**VARIANTS[variant])), text(4, 6)
     memory, mask = memory_of(model, 2)
     tokens[:, 0] = tokens[[0, 0, 2, 2], 0]
-    writing = kind(model, memory, mask)
-    writing.reserve(6)
-    writing.following(tokens[[0, 2], 0])
-    writing.take(torch.tensor([0, 0, 1, 1]))
+    state = kind(model, memory, mask)
+    state.reserve(6)
+    state.next_logits(tokens[[0, 2], 0])
+    state.select(torch.tensor([0, 0, 1, 1]))
     for i in (1, 2, 3):
-        writing.following(tokens[:, i])
+        state.next_logits(tokens[:, i])
     rows = torch.tensor([1, 0, 3, 3])
-    writing.take(rows)
+    state.select(rows)
     tokens = torch.cat([tokens[rows, :4], tokens[:, 4:]], dim=1)
-    found = torch.stack([writing.following(tokens[:, i]) for i in (4, 5)], dim=1)
+    found = torch.stack([state.next_logits(tokens[:, i]) for i in (4, 5)], dim=1)
     expected = model(tokens, memory.repeat_interleave(2, 0), mask.repeat_interleave(2, 0))[:, 4:]
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
@@ -151,7 +151,7 @@ def test_a_longer_text_than_there_are_places_for_is_refused():
     with pytest.raises(ValueError, match="a text of 10 tokens is longer than max_length 9"):
         model(text(3, 10), *memory)
     with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the model can write"):
-        CachedWriting(model, *memory).reserve(10)
+        CachedDecoderState(model, *memory).reserve(10)
 
 
 # -- its parameters

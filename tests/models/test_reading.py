@@ -49,7 +49,7 @@ def taught(steps=400, **changes):
     model.eval()
     found = []
     for way in (Greedy(max_length=6), BeamSearch(max_length=6, width=3, length_penalty=0.6)):
-        texts = way(model.writing(images), special)
+        texts = way(model.begin_text(images), special)
         written = [VOCABULARY.decode(row) for row in texts.tokens.tolist()]
         wanted = [VOCABULARY.decode(row) for row in target.tolist()]
         found.append(sum(a == b for a, b in zip(written, wanted, strict=True)) / len(wanted))

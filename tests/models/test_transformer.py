@@ -13,11 +13,11 @@ from vitlab.layers import (
     EncoderBlock,
     Memory,
     MemoryAttention,
-    NoTurn,
+    NoCache,
+    NoRotary,
     PreNormDecoderBlock,
     PreNormEncoderBlock,
     SequenceAttention,
-    Whole,
     padding_mask,
 )
 from vitlab.models import Transformer
@@ -27,7 +27,7 @@ D = HEADS["embed_dim"]
 
 
 def parts(attention):
-    turn = NoTurn(head_dim=4)
+    turn = NoRotary(head_dim=4)
     made = {"attention": attention(**HEADS, turn=turn), "mlp": MLPS["relu"](embed_dim=D, mlp_dim=32, drop_rate=0.0)}
     return made | {"norm": lambda: nn.LayerNorm(D)}
 
@@ -59,8 +59,8 @@ def present():
 def test_an_encoder_block_is_torchs(block, norm_first, present):
     ours, x = randomized(block(**parts(SequenceAttention))), torch.randn(3, 7, D)
     theirs = copy(ours, nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first))
-    torch.testing.assert_close(ours(x, Whole()), theirs(x), atol=1e-5, rtol=0)
-    filled, expected = ours(x, Whole(present)), theirs(x, src_key_padding_mask=~present)
+    torch.testing.assert_close(ours(x, NoCache()), theirs(x), atol=1e-5, rtol=0)
+    filled, expected = ours(x, NoCache(present)), theirs(x, src_key_padding_mask=~present)
     torch.testing.assert_close(filled[present], expected[present], atol=1e-5, rtol=0)
 
 
@@ -70,9 +70,9 @@ def test_a_decoder_block_is_torchs(block, norm_first, present):
     theirs = copy(ours, nn.TransformerDecoderLayer(D, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first))
     x, memory = torch.randn(3, 5, D), torch.randn(3, 7, D)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
-    torch.testing.assert_close(ours(x, Whole(), Memory(memory)), theirs(x, memory, tgt_mask=mask), atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours(x, NoCache(), Memory(memory)), theirs(x, memory, tgt_mask=mask), atol=1e-5, rtol=0)
     expected = theirs(x, memory, tgt_mask=mask, memory_key_padding_mask=~present)
-    torch.testing.assert_close(ours(x, Whole(), Memory(memory, padding_mask(present))), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours(x, NoCache(), Memory(memory, padding_mask(present))), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -102,15 +102,15 @@ def test_words_that_only_fill_up_change_nothing():
 def test_the_encoder_tells_where_each_word_looks():
     model, words = randomized(transformer()), torch.randint(0, 11, (2, 6))
     present = torch.arange(6) < torch.tensor([[6], [4]])
-    A = model.encoder.looks(words, present)
+    A = model.encoder.attention_maps(words, present)
     assert A.shape == (2, 2, 4, 6, 6)
     torch.testing.assert_close(A.sum(dim=-1), torch.ones(2, 2, 4, 6), atol=1e-5, rtol=0)
     assert not A[1, ..., 4:].any()
     block = model.encoder.blocks[0]
     x = model.encoder.embed(words)
-    _, _, v = block.attn.placed(x, Whole(present))
+    _, _, v = block.attn.placed(x, NoCache(present))
     expected = block.attn.proj((A[:, 0] @ v).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(block.attn(x, Whole(present)), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(block.attn(x, NoCache(present)), expected, atol=1e-5, rtol=0)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 

@@ -122,7 +122,7 @@ def test_texts_are_theirs(variant, tmp_path):
     for end, width in itertools.product(ends, (None, 1, 3)):
         beam = {"num_beams": width, "length_penalty": 0.0} if width else {}
         way = BeamSearch(max_length=11, width=width, length_penalty=0.0) if width else Greedy(max_length=11)
-        texts = way(model.writing(pixels), SpecialTokens(begin=2, end=end, padding=1))
+        texts = way(model.begin_text(pixels), SpecialTokens(begin=2, end=end, padding=1))
         found = [row[there].tolist() for row, there in zip(texts.tokens, texts.present, strict=True)]
         assert found == generated(other, pixels, end, **beam)
         if variant == "base" and end != 2:

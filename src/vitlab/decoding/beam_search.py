@@ -7,7 +7,7 @@ B inputs, W width of the beam, R texts in the making (B·W, at first B), T max_l
 import torch
 
 from vitlab.decoding.greedy import Greedy
-from vitlab.decoding.texts import Decoding, Texts, Writing, begin, check_max_length, finished
+from vitlab.decoding.texts import Decoding, Texts, TextState, begin, check_max_length, finished
 from vitlab.ranges import Count, Length, Unsigned
 from vitlab.vocabulary import SpecialTokens
 
@@ -30,8 +30,8 @@ class BeamSearch:
         return ((5 + length) / 6) ** self.length_penalty
 
     @torch.no_grad()
-    def __call__(self, writing: Writing, special: SpecialTokens, *, looks: bool = False) -> Texts:
-        last = begin(writing, special, self.max_length)
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts:
+        last = begin(state, special, self.max_length)
         B, W, T = len(last), self.width, self.max_length
         inputs = torch.arange(B, device=last.device)[:, None]
         scores = torch.full((B, W), -torch.inf, device=last.device)
@@ -40,7 +40,7 @@ class BeamSearch:
         best, best_score, lengths = last.new_zeros(B, T), scores.new_full((B,), -torch.inf), torch.zeros_like(last)
         best_logs, over = scores.new_zeros(B, T), torch.zeros_like(last, dtype=torch.bool)
         for t in range(T):
-            log_p = writing.following(last).float().log_softmax(dim=1)
+            log_p = state.next_logits(last).float().log_softmax(dim=1)
             log_p = log_p.unflatten(0, (B, -1))  # (B, W, V), the first time (B, 1, V)
             V, there = log_p.shape[2], log_p.shape[1]
             ranked, place = (scores[..., None] + log_p).flatten(1).topk(2 * W)  # W of them or more have not ended
@@ -61,8 +61,8 @@ class BeamSearch:
             if t == T - 1 or over.all():
                 break
             texts, logs, last = texts[inputs, kept], logs[inputs, kept], token.gather(1, kept).flatten()
-            writing.take((inputs * there + parent.gather(1, kept).clamp(max=there - 1)).flatten())
-        return finished(writing, special, best, lengths, best_logs, looks)
+            state.select((inputs * there + parent.gather(1, kept).clamp(max=there - 1)).flatten())
+        return finished(state, special, best, lengths, best_logs, with_attention)
 
 
 def search(*, max_length: Length, width: Count, length_penalty: Unsigned) -> Decoding:

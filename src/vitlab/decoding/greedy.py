@@ -6,7 +6,7 @@ B texts, T max_length, V vocab_size
 import torch
 from torch import Tensor
 
-from vitlab.decoding.texts import Texts, Writing, begin, check_max_length, finished
+from vitlab.decoding.texts import Texts, TextState, begin, check_max_length, finished
 from vitlab.vocabulary import SpecialTokens
 
 
@@ -19,15 +19,15 @@ class Greedy:
         self.max_length = max_length
 
     @torch.no_grad()
-    def __call__(self, writing: Writing, special: SpecialTokens, *, looks: bool = False) -> Texts:
-        last = begin(writing, special, self.max_length)
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts:
+        last = begin(state, special, self.max_length)
         tokens: list[Tensor] = []
         log_probs: list[Tensor] = []
         lengths, ended = torch.zeros_like(last), torch.zeros_like(last, dtype=torch.bool)
         while len(tokens) < self.max_length and not ended.all():
-            log_p, last = writing.following(last).float().log_softmax(dim=1).max(dim=1)  # (B,) each
+            log_p, last = state.next_logits(last).float().log_softmax(dim=1).max(dim=1)  # (B,) each
             tokens.append(last)
             log_probs.append(log_p)
             lengths += ~ended
             ended |= last == special.end
-        return finished(writing, special, torch.stack(tokens, 1), lengths, torch.stack(log_probs, 1), looks)
+        return finished(state, special, torch.stack(tokens, 1), lengths, torch.stack(log_probs, 1), with_attention)

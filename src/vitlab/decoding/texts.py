@@ -12,35 +12,35 @@ from torch import Tensor
 from vitlab.vocabulary import SpecialTokens
 
 
-class Writing(Protocol):
-    """Texts in the making, at first one of each input: `following` takes the last token of each (R,) and gives the
-    logits of the next (R, V); `take` goes on with some of them, by their numbers (R')."""
+class TextState(Protocol):
+    """Texts in the making, at first one of each input: `next_logits` takes the last token of each (R,) and gives the
+    logits of the next (R, V); `select` goes on with some of them, by their numbers (R')."""
 
     num_texts: int
     vocab_size: int
     device: torch.device
 
     def reserve(self, max_length: int) -> None: ...
-    def following(self, tokens: Tensor) -> Tensor: ...
-    def take(self, rows: Tensor) -> None: ...
-    def looks(self, tokens: Tensor) -> Any: ...
+    def next_logits(self, tokens: Tensor) -> Tensor: ...
+    def select(self, rows: Tensor) -> None: ...
+    def attention_maps(self, tokens: Tensor) -> Any: ...
 
 
 class Texts(NamedTuple):
     """Tokens (B, M) behind the one that begins, each text's end among them, then padding; `present` (B, M) where they
-    are no padding; `log_probs` (B, M) float32, of each token, in nats, 0 for padding. `looks` is where the decoder
+    are no padding; `log_probs` (B, M) float32, of each token, in nats, 0 for padding. `attention` is where the decoder
     looked while it wrote each, (B, L, h, M, ·) at what was written and at what was read, if that was asked for."""
 
     tokens: Tensor
     present: Tensor
     log_probs: Tensor
-    looks: Any = None
+    attention: Any = None
 
 
 class Decoding(Protocol):
     """A way to decode: `special` are the tokens that begin, end and fill up."""
 
-    def __call__(self, writing: Writing, special: SpecialTokens, *, looks: bool = False) -> Texts: ...
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts: ...
 
 
 def check_max_length(max_length: int) -> None:
@@ -49,26 +49,31 @@ def check_max_length(max_length: int) -> None:
         raise ValueError(f"max_length {max_length} is not at least 1, the token that ends an empty text")
 
 
-def begin(writing: Writing, special: SpecialTokens, max_length: int) -> Tensor:
+def begin(state: TextState, special: SpecialTokens, max_length: int) -> Tensor:
     """Give the first token of each text. -> (B,)
 
     Raises ValueError for a vocabulary whose special tokens are not the decoder's, and for texts longer than it can
     write.
     """
-    if max(special) >= writing.vocab_size:
+    if max(special) >= state.vocab_size:
         raise ValueError(
-            f"the vocabulary's token {max(special)} is none of the {writing.vocab_size} that the decoder tells apart"
+            f"the vocabulary's token {max(special)} is none of the {state.vocab_size} that the decoder tells apart"
         )
-    writing.reserve(max_length)
-    return torch.full((writing.num_texts,), special.begin, device=writing.device)
+    state.reserve(max_length)
+    return torch.full((state.num_texts,), special.begin, device=state.device)
 
 
 def finished(
-    writing: Writing, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, looks: bool
+    state: TextState, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, with_attention: bool
 ) -> Texts:
     """Make texts of (B, T) tokens, of which the first `lengths` (B,) count."""
     M = int(lengths.max())
     present = torch.arange(M, device=tokens.device) < lengths[:, None]
     tokens = tokens[:, :M].masked_fill(~present, special.padding)
     read = torch.cat([torch.full_like(tokens[:, :1], special.begin), tokens[:, :-1]], dim=1)
-    return Texts(tokens, present, log_probs[:, :M].masked_fill(~present, 0), writing.looks(read) if looks else None)
+    return Texts(
+        tokens,
+        present,
+        log_probs[:, :M].masked_fill(~present, 0),
+        state.attention_maps(read) if with_attention else None,
+    )

@@ -7,10 +7,10 @@ from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
 from vitlab.layers.exports import exported_options
-from vitlab.layers.key_value_cache import Growing, KeptMemory, Memory, Whole
+from vitlab.layers.key_value_cache import CachedMemory, KVCache, Memory, NoCache
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
-from vitlab.layers.mixed_grids import Grids, MixedGrids, mixed_grids, present_patches, without_fill
+from vitlab.layers.mixed_grids import Grids, MixedGrids, mask_padding, mixed_grids, present_patches
 from vitlab.layers.mlp import ACTIVATIONS, MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
@@ -30,7 +30,7 @@ from vitlab.layers.relative_position import RelativePosition, offsets
 from vitlab.layers.rotary_position import CenteredRotaryPosition, RegisterRotaryPosition, RotaryPosition
 from vitlab.layers.sequence_attention import CausalAttention, MemoryAttention, SequenceAttention
 from vitlab.layers.sequence_block import DecoderBlock, EncoderBlock, PreNormDecoderBlock, PreNormEncoderBlock
-from vitlab.layers.sequence_position import SEQUENCE_POSITIONS, SEQUENCE_TURNS, LearnedSequencePosition, NoTurn
+from vitlab.layers.sequence_position import SEQUENCE_POSITIONS, SEQUENCE_ROTARIES, LearnedSequencePosition, NoRotary
 from vitlab.layers.token_embedding import TokenEmbedding
 from vitlab.layers.written_attention import attention_weights, causal_mask, padding_mask, written_attention
 
@@ -45,10 +45,11 @@ __all__ = [
     "POSITIONS",
     "PRODUCTS",
     "SEQUENCE_POSITIONS",
-    "SEQUENCE_TURNS",
+    "SEQUENCE_ROTARIES",
     "Attention",
     "AttentionPooling",
     "Block",
+    "CachedMemory",
     "CausalAttention",
     "CenteredRotaryPosition",
     "ClassTokenPooling",
@@ -60,8 +61,7 @@ __all__ = [
     "EncoderBlock",
     "Grid",
     "Grids",
-    "Growing",
-    "KeptMemory",
+    "KVCache",
     "LayerScale",
     "Learned1D",
     "Learned2D",
@@ -70,8 +70,9 @@ __all__ = [
     "Memory",
     "MemoryAttention",
     "MixedGrids",
+    "NoCache",
     "NoPosition",
-    "NoTurn",
+    "NoRotary",
     "PatchEmbedding",
     "Pooling",
     "Position",
@@ -87,13 +88,13 @@ __all__ = [
     "SinCos2D",
     "SwiGLU",
     "TokenEmbedding",
-    "Whole",
     "attention_weights",
     "auto_attention",
     "causal_mask",
     "exported_options",
     "fused_attention",
     "hidden_patches",
+    "mask_padding",
     "mixed_grids",
     "mlp_width",
     "num_hidden",
@@ -108,6 +109,5 @@ __all__ = [
     "sines",
     "take_patches",
     "unpatchify",
-    "without_fill",
     "written_attention",
 ]

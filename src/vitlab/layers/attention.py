@@ -62,7 +62,7 @@ def split(x: Tensor, num_heads: int) -> Tensor:
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-class Unscaled(nn.Module):
+class CancelScaling(nn.Module):
     """Queries (…, d) times √d, by which attention divides again: what is left is softmax(QKᵀ)V."""
 
     def forward(self, q: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class Attention(nn.Module):
         self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
         """`grid` (h, w) says how the patches among the tokens lie; None: as the model was made for. That of mixed grids
-        hides nothing by itself: `without_fill` makes the mask. `attn_mask` is broadcast to (B, h, N, N): true where a
+        hides nothing by itself: `mask_padding` makes the mask. `attn_mask` is broadcast to (B, h, N, N): true where a
         query may look at a key, or numbers added to the scores. `is_causal` lets each token look at itself and those
         before it. They mean what they mean in torch's own attention, and may come together."""
         q, k, v = self.heads(x, grid)

@@ -5,7 +5,7 @@ B batch, N queries, M memories, D embed_dim, E memory_dim, h heads, d head width
 
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Unscaled, auto_attention, split
+from vitlab.layers.attention import CancelScaling, auto_attention, split
 
 
 class CrossAttention(nn.Module):
@@ -33,7 +33,7 @@ class CrossAttention(nn.Module):
         self.product = auto_attention
         self.q = nn.Linear(embed_dim, embed_dim)
         self.kv = nn.Linear(memory_dim or embed_dim, 2 * embed_dim)
-        self.stretch = nn.Identity() if scaled else Unscaled()
+        self.cancel_scaling = nn.Identity() if scaled else CancelScaling()
         self.proj = nn.Linear(embed_dim, embed_dim)
         self.proj_drop = nn.Dropout(drop_rate)
 
@@ -51,7 +51,7 @@ class CrossAttention(nn.Module):
     def queries(self, x: Tensor, num_memories: int) -> Tensor:
         """(R, N, D) -> (B, h, R/B·N, d)"""
         q = self.q(x)
-        return self.stretch(split(q.reshape(num_memories, -1, q.shape[-1]), self.num_heads))
+        return self.cancel_scaling(split(q.reshape(num_memories, -1, q.shape[-1]), self.num_heads))
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, M, E) -> 2 x (B, h, M, d)"""

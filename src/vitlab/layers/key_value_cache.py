@@ -14,7 +14,7 @@ from vitlab.layers.written_attention import padding_mask
 KeysAndValues = tuple[Tensor, Tensor]
 
 
-class Whole:
+class NoCache:
     """A sequence that is there as a whole: nothing stands before it. `present` (R, M) is false where a shorter one is
     filled up."""
 
@@ -28,7 +28,7 @@ class Whole:
         return k, v
 
 
-class Growing(Whole):
+class KVCache(NoCache):
     """A sequence of at most `capacity` tokens, written one after the other: those before keep their keys and values."""
 
     def __init__(self, capacity: int):
@@ -46,7 +46,7 @@ class Growing(Whole):
         self.values.narrow(2, begin, more).copy_(v)
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
-    def take(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor) -> None:
         """Go on with some of the sequences, by their numbers, (R') of any order and how often each."""
         self.keys, self.values = self.keys[rows], self.values[rows]
 
@@ -63,7 +63,7 @@ class Memory:
         return make(self.tokens)
 
 
-class KeptMemory(Memory):
+class CachedMemory(Memory):
     """The same for one layer, which makes its keys and values once."""
 
     def __init__(self, memory: Memory):

@@ -60,7 +60,7 @@ def mixed_grids(grids: Sequence[Grid], device: torch.device | None = None) -> Mi
     return MixedGrids(pad_sequence(coordinates, batch_first=True), pad_sequence(present, batch_first=True), whole)
 
 
-def for_tokens(lay_out: Callable[[Grid], Tensor], grid: Grids, num_prefix_tokens: int) -> Tensor:
+def lay_out_tokens(lay_out: Callable[[Grid], Tensor], grid: Grids, num_prefix_tokens: int) -> Tensor:
     """What `lay_out` gives for the tokens of one grid, (1, T, D) or what broadcasts to that; of mixed grids, each token
     gets what it would in its own image's grid: (B, T, D)."""
     if not isinstance(grid, MixedGrids):
@@ -78,7 +78,7 @@ def present_patches(grid: Grids | None) -> Tensor | None:
     return grid.mask if isinstance(grid, MixedGrids) else None
 
 
-def without_fill(attn_mask: Tensor | None, grid: Grids, num_prefix_tokens: int) -> Tensor | None:
+def mask_padding(attn_mask: Tensor | None, grid: Grids, num_prefix_tokens: int) -> Tensor | None:
     """An `attn_mask`, as in `Attention`, that also lets no token look at what only fills a sequence up."""
     if not isinstance(grid, MixedGrids):
         return attn_mask

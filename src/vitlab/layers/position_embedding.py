@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitlab.layers.exports import WITH_TABLES, Exports
-from vitlab.layers.mixed_grids import Grids, for_tokens
+from vitlab.layers.mixed_grids import Grids, lay_out_tokens
 from vitlab.layers.patches import Grid, places
 
 
@@ -88,7 +88,7 @@ class Position(nn.Module):
         return table.new_zeros(1, 1, 1)
 
     def forward(self, table: Tensor, grid: Grids | None) -> Tensor:
-        return for_tokens(partial(self.laid_out, table), grid or self.grid, self.num_prefix_tokens)
+        return lay_out_tokens(partial(self.laid_out, table), grid or self.grid, self.num_prefix_tokens)
 
 
 class Learned1D(Position):

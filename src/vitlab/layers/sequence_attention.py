@@ -5,10 +5,10 @@ R sequences, M tokens, T tokens with those before them, B memories, N tokens of 
 
 from torch import Tensor, nn
 
-from vitlab.layers.attention import Attention, Unscaled
+from vitlab.layers.attention import Attention, CancelScaling
 from vitlab.layers.cross_attention import CrossAttention
-from vitlab.layers.key_value_cache import Memory, Whole
-from vitlab.layers.sequence_position import NoTurn
+from vitlab.layers.key_value_cache import Memory, NoCache
+from vitlab.layers.sequence_position import NoRotary
 from vitlab.layers.written_attention import attention_weights
 
 
@@ -25,7 +25,7 @@ class SequenceAttention(Attention):
         *,
         embed_dim: int,
         num_heads: int,
-        turn: NoTurn,
+        turn: NoRotary,
         scaled: bool = True,
         drop_rate: float = 0.0,
         attn_drop_rate: float = 0.0,
@@ -38,9 +38,9 @@ class SequenceAttention(Attention):
             attn_drop_rate=attn_drop_rate,
         )
         self.turn = turn
-        self.stretch = nn.Identity() if scaled else Unscaled()
+        self.cancel_scaling = nn.Identity() if scaled else CancelScaling()
 
-    def forward(self, x: Tensor, sequence: Whole) -> Tensor:  # type: ignore[override]  # places are those of a sequence
+    def forward(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]  # places are those of a sequence
         q, k, v = self.placed(x, sequence)
         k, v = sequence.extended(k, v)  # (R, h, T, d)
         dropout_p = self.attn_drop_rate if self.training else 0.0
@@ -48,17 +48,17 @@ class SequenceAttention(Attention):
         x = self.product(q, k, v, self.mask(sequence), dropout_p, is_causal)
         return self.proj_drop(self.proj(x.transpose(1, 2).flatten(2)))
 
-    def placed(self, x: Tensor, sequence: Whole) -> tuple[Tensor, Tensor, Tensor]:
+    def placed(self, x: Tensor, sequence: NoCache) -> tuple[Tensor, Tensor, Tensor]:
         """-> 3 x (R, h, M, d)"""
         q, k, v = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # each (R, h, M, d)
         q, k = self.turn(q, k, sequence.length)
-        return self.stretch(q), k, v
+        return self.cancel_scaling(q), k, v
 
-    def mask(self, sequence: Whole) -> Tensor | None:
+    def mask(self, sequence: NoCache) -> Tensor | None:
         """What attention hides, beside what is_causal says."""
         return sequence.attn_mask
 
-    def weights(self, x: Tensor, sequence: Whole) -> Tensor:  # type: ignore[override]
+    def weights(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]
         """How much each token of a whole sequence looks at each. (R, M, D) -> (R, h, M, M), each row a distribution."""
         q, k, _ = self.placed(x, sequence)
         return attention_weights(q, k, self.mask(sequence), self.is_causal)
@@ -70,11 +70,11 @@ class CausalAttention(SequenceAttention):
 
     is_causal = True
 
-    def forward(self, x: Tensor, sequence: Whole) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]
         assert sequence.length == 0 or x.shape[1] == 1, "a text grows by one token at a time"
         return super().forward(x, sequence)
 
-    def mask(self, sequence: Whole) -> Tensor | None:
+    def mask(self, sequence: NoCache) -> Tensor | None:
         return None
 
 

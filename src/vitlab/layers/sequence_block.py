@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from vitlab.layers.key_value_cache import Memory, Whole
+from vitlab.layers.key_value_cache import Memory, NoCache
 
 
 class EncoderBlock(nn.Module):
@@ -24,13 +24,13 @@ class EncoderBlock(nn.Module):
         self.mlp = mlp
         self.norm2 = norm()
 
-    def forward(self, x: Tensor, sequence: Whole) -> Tensor:
+    def forward(self, x: Tensor, sequence: NoCache) -> Tensor:
         x = self.norm1(x + self.attn(x, sequence))
         return self.norm2(x + self.mlp(x))
 
 
 class PreNormEncoderBlock(EncoderBlock):
-    def forward(self, x: Tensor, sequence: Whole) -> Tensor:
+    def forward(self, x: Tensor, sequence: NoCache) -> Tensor:
         x = x + self.attn(self.norm1(x), sequence)
         return x + self.mlp(self.norm2(x))
 
@@ -50,14 +50,14 @@ class DecoderBlock(nn.Module):
         self.mlp = mlp
         self.norm3 = norm()
 
-    def forward(self, x: Tensor, sequence: Whole, memory: Memory) -> Tensor:
+    def forward(self, x: Tensor, sequence: NoCache, memory: Memory) -> Tensor:
         x = self.norm1(x + self.attn(x, sequence))
         x = self.norm2(x + self.cross_attn(x, memory))
         return self.norm3(x + self.mlp(x))
 
 
 class PreNormDecoderBlock(DecoderBlock):
-    def forward(self, x: Tensor, sequence: Whole, memory: Memory) -> Tensor:
+    def forward(self, x: Tensor, sequence: NoCache, memory: Memory) -> Tensor:
         x = x + self.attn(self.norm1(x), sequence)
         x = x + self.cross_attn(self.norm2(x), memory)
         return x + self.mlp(self.norm3(x))

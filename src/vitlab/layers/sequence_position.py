@@ -52,7 +52,7 @@ class SineSequencePosition(NoSequencePosition):
         return x + self.pos_embed[start : start + x.shape[1]].to(x.dtype)
 
 
-class NoTurn(nn.Module):
+class NoRotary(nn.Module):
     """Queries and keys as they are."""
 
     def __init__(self, *, head_dim: int):
@@ -63,7 +63,7 @@ class NoTurn(nn.Module):
         return q, k
 
 
-class RotarySequencePosition(NoTurn):
+class RotarySequencePosition(NoRotary):
     """Each pair of a query or key turns with its place, and their product sees the distance alone (Su et al., 2021,
     arXiv:2104.09864, equations 14 and 15). Nothing is learned. Raises ValueError if d is odd."""
 
@@ -84,4 +84,4 @@ SEQUENCE_POSITIONS: dict[str, Callable[..., NoSequencePosition]] = {
     "sincos_1d": SineSequencePosition,
     "rotary_1d": NoSequencePosition,  # acts in attention
 }
-SEQUENCE_TURNS: dict[str, Callable[..., NoTurn]] = {"rotary_1d": RotarySequencePosition}
+SEQUENCE_ROTARIES: dict[str, Callable[..., NoRotary]] = {"rotary_1d": RotarySequencePosition}

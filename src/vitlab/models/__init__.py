@@ -1,9 +1,9 @@
 """Architectures, one file each."""
 
 from vitlab.models.asked_captioner import AskedCaptioner
-from vitlab.models.attention_weights import noting_looks
+from vitlab.models.attention_weights import record_attention
 from vitlab.models.captioner import Captioner
-from vitlab.models.decoder import Decoder, Looks
+from vitlab.models.decoder import AttentionMaps, Decoder
 from vitlab.models.deit import DistilledVisionTransformer
 from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.image_text_model import ImageTextModel
@@ -11,7 +11,7 @@ from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
 from vitlab.models.representation import encoder_of, head_names, heads_of, represent
 from vitlab.models.self_distilled import SelfDistilled
-from vitlab.models.single_stream import SingleStream, StreamLooks
+from vitlab.models.single_stream import SingleStream, StreamAttentionMaps
 from vitlab.models.small_resnet import small_resnet
 from vitlab.models.stages import stages
 from vitlab.models.timm_model import timm_model
@@ -21,25 +21,25 @@ from vitlab.models.vit import VisionTransformer
 
 __all__ = [
     "AskedCaptioner",
+    "AttentionMaps",
     "Captioner",
     "Decoder",
     "DistilledVisionTransformer",
     "EncoderDecoder",
     "ImageTextModel",
-    "Looks",
     "MaskedAutoencoder",
     "ParameterKinds",
     "SelfDistilled",
     "SingleStream",
-    "StreamLooks",
+    "StreamAttentionMaps",
     "TextEncoder",
     "Transformer",
     "VisionTransformer",
     "encoder_of",
     "head_names",
     "heads_of",
-    "noting_looks",
     "parameter_kinds",
+    "record_attention",
     "represent",
     "small_resnet",
     "stages",

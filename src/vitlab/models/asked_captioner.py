@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids
 from vitlab.models.captioner import Captioner
-from vitlab.models.decoder import Looks
-from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.models.decoder import AttentionMaps
+from vitlab.models.text_state import CachedDecoderState, DecoderState
 from vitlab.ranges import Length, Pixels
 
 
@@ -54,12 +54,12 @@ class AskedCaptioner(Captioner):
             raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
         return question
 
-    def writing(  # type: ignore[override]  # the question comes first
+    def begin_text(  # type: ignore[override]  # the question comes first
         self, question: Tensor, x: Tensor, grid: Grids | None = None, *, cached: bool = True
-    ) -> DecoderWriting:
-        kind = CachedWriting if cached and self.decoder.causal else DecoderWriting
+    ) -> DecoderState:
+        kind = CachedDecoderState if cached and self.decoder.causal else DecoderState
         return kind(self.decoder, *self.read(x, grid), self.checked(question))
 
-    def looks(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> Looks:  # type: ignore[override]
+    def attention_maps(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> AttentionMaps:  # type: ignore[override]
         """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""
-        return self.writing(question, x, grid).looks(written)
+        return self.begin_text(question, x, grid).attention_maps(written)

@@ -13,7 +13,7 @@ from vitlab.layers import Attention, MemoryAttention
 
 
 @contextmanager
-def noting_looks(blocks: nn.Module, device: str | None = None) -> Iterator[dict[nn.Module, Tensor]]:
+def record_attention(blocks: nn.Module, device: str | None = None) -> Iterator[dict[nn.Module, Tensor]]:
     """While it lasts, each attention layer notes how much everything it is given looks at everything else, (B, h, N, M)
     in float32, each row a distribution: computed anew, since a fused kernel holds no weights. Each is moved to `device`
     before the next layer computes; None: they stay where they are."""

@@ -6,7 +6,7 @@ width, M tokens of a text, V vocab_size
 
 from torch import Tensor, nn
 
-from vitlab.layers import Grids, without_fill
+from vitlab.layers import Grids, mask_padding
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
 from vitlab.models.reading_encoder import reading_encoder, take_heads_off
@@ -35,7 +35,7 @@ class Captioner(EncoderDecoder):
         """Images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another one than the encoder was
         made for, or differ -> tokens (B, T, E), and a mask of what only fills up."""
         x, grid = self.encoder.embed(x, grid)
-        mask = without_fill(None, grid, self.encoder.num_prefix_tokens)
+        mask = mask_padding(None, grid, self.encoder.num_prefix_tokens)
         x = self.encoder.fc_norm(self.encoder.encode(x, grid, mask))  # the last norm, wherever pooling puts it
         return Read(x, mask)
 

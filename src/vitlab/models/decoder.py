@@ -11,14 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import DecoderBlock, Memory, MemoryAttention, PreNormDecoderBlock, SequenceAttention, Whole
-from vitlab.models.attention_weights import noting_looks
+from vitlab.layers import DecoderBlock, Memory, MemoryAttention, NoCache, PreNormDecoderBlock, SequenceAttention
+from vitlab.models.attention_weights import record_attention
 from vitlab.models.options import takes_keywords_of
 from vitlab.models.text_module import TextModule, TextOptions
 from vitlab.ranges import Width
 
 
-class Looks(NamedTuple):
+class AttentionMaps(NamedTuple):
     """Where each token looks, in each layer: at the text so far (B, L, h, M, M), and at the memory (B, L, h, M, N)."""
 
     written: Tensor
@@ -62,9 +62,9 @@ class Decoder(TextModule):
     ) -> Tensor:
         """(B, M), (B, N, E) -> (B, M, V). `memory_mask`, broadcast to (B, h, M, N), as in `Attention`. `present` (B, M)
         is false where a text is only filled up, behind its end; a causal decoder does not ask."""
-        return self.extend(tokens, [Whole(present)] * self.depth, [Memory(memory, memory_mask)] * self.depth)
+        return self.extend(tokens, [NoCache(present)] * self.depth, [Memory(memory, memory_mask)] * self.depth)
 
-    def extend(self, tokens: Tensor, sequences: Sequence[Whole], memories: Sequence[Memory]) -> Tensor:
+    def extend(self, tokens: Tensor, sequences: Sequence[NoCache], memories: Sequence[Memory]) -> Tensor:
         """Tokens (R, M) behind those that `sequences` know, and memories, one of each for each block -> (R, M, V).
         Raises ValueError for more tokens than max_length."""
         start = sequences[0].length
@@ -76,13 +76,15 @@ class Decoder(TextModule):
         return self.head(self.norm(x))
 
     @torch.no_grad()
-    def looks(self, tokens: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> Looks:
+    def attention_maps(self, tokens: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> AttentionMaps:
         """Where the decoder looks while it writes what comes after each of `tokens` (B, M). A causal one looked there
         when it wrote token by token."""
-        with noting_looks(self.blocks) as found:
+        with record_attention(self.blocks) as found:
             self.forward(tokens, memory, memory_mask)
         kinds = (SequenceAttention, MemoryAttention)
-        return Looks(*(torch.stack([A for layer, A in found.items() if isinstance(layer, k)], dim=1) for k in kinds))
+        return AttentionMaps(
+            *(torch.stack([A for layer, A in found.items() if isinstance(layer, k)], dim=1) for k in kinds)
+        )
 
     def heads(self) -> list[nn.Linear]:
         return [self.head]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from vitlab.models.decoder import Decoder, Looks
-from vitlab.models.writing import CachedWriting, DecoderWriting
+from vitlab.models.decoder import AttentionMaps, Decoder
+from vitlab.models.text_state import CachedDecoderState, DecoderState
 
 
 class Read(NamedTuple):
@@ -32,15 +32,15 @@ class EncoderDecoder(nn.Module):
     def read(self, *inputs: Any) -> Read:
         raise NotImplementedError
 
-    def writing(self, *inputs: Any, cached: bool = True) -> DecoderWriting:
+    def begin_text(self, *inputs: Any, cached: bool = True) -> DecoderState:
         """Begin a text of each input. Not `cached`, or with a decoder that is not causal, whose earlier tokens look at
         later ones, all of it is computed anew with each token."""
-        kind = CachedWriting if cached and self.decoder.causal else DecoderWriting
+        kind = CachedDecoderState if cached and self.decoder.causal else DecoderState
         return kind(self.decoder, *self.read(*inputs))
 
-    def looks(self, written: Tensor, *inputs: Any) -> Looks:
+    def attention_maps(self, written: Tensor, *inputs: Any) -> AttentionMaps:
         """Where the decoder looks while it writes what comes after each token of `written` (B, M)."""
-        return self.decoder.looks(written, *self.read(*inputs))
+        return self.decoder.attention_maps(written, *self.read(*inputs))
 
     @property
     def vocab_size(self) -> int:

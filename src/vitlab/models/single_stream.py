@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, without_fill
-from vitlab.models.attention_weights import noting_looks
+from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, mask_padding
+from vitlab.models.attention_weights import record_attention
 from vitlab.models.reading_encoder import reading_encoder, take_heads_off
-from vitlab.models.writing import Writing
+from vitlab.models.text_state import TextState
 from vitlab.ranges import Length, Pixels, VocabSize
 
 IMAGE, TEXT = 0, 1  # rows of type_embed
@@ -30,7 +30,7 @@ class Given(NamedTuple):
     attn_mask: Tensor | None
 
 
-class StreamLooks(NamedTuple):
+class StreamAttentionMaps(NamedTuple):
     """Where each token of the question and the answer looks in an image, in each layer, (B, L, h, Q + M, S - Q), and
     how much everything looks at everything, (B, L, h, S + M, S + M)."""
 
@@ -61,7 +61,7 @@ class SingleStream(nn.Module):
         super().__init__()
         self.encoder = reading_encoder(encoder, patch_size)
         width = self.encoder.head.in_features
-        if self.encoder.tells_blocks:
+        if self.encoder.positions_in_blocks:
             raise ValueError(
                 "encoder.position or position_place tells each block where patches lie, and texts have no place among "
                 "them; use learned_1d, learned_2d or sincos_2d at the stem"
@@ -88,7 +88,7 @@ class SingleStream(nn.Module):
         if question.shape[1] != self.question_length:
             raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
         image, grid = self.embedded(x, grid)
-        mask = without_fill(None, grid, self.encoder.num_prefix_tokens)
+        mask = mask_padding(None, grid, self.encoder.num_prefix_tokens)
         mask = None if mask is None else F.pad(mask, (0, self.question_length), value=True)
         return Given(torch.cat([image, self.embed(question) + self.type_embed[TEXT]], dim=1), mask)
 
@@ -125,23 +125,23 @@ class SingleStream(nn.Module):
         it already."""
         return self.continued(written, self.read(question, x, grid))
 
-    def writing(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> "StreamWriting":
+    def begin_text(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> "StreamState":
         """Begin an answer to each question."""
-        return StreamWriting(self, self.read(question, x, grid))
+        return StreamState(self, self.read(question, x, grid))
 
     @torch.no_grad()
-    def looks(self, written: Tensor, given: Given) -> StreamLooks:
+    def attention_maps(self, written: Tensor, given: Given) -> StreamAttentionMaps:
         """Where everything looks while what comes after each token of `written` (B, M) is written."""
-        with noting_looks(self.encoder.blocks) as found:
+        with record_attention(self.encoder.blocks) as found:
             self.continued(written, given)
         whole = torch.stack(list(found.values()), dim=1)
         image = given.tokens.shape[1] - self.question_length
-        return StreamLooks(whole[..., image:, :image], whole)
+        return StreamAttentionMaps(whole[..., image:, :image], whole)
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tell what the blocks make of images alone (B, C, H, W) or patches (B, N, C·P·P). -> (B, D)"""
         x, grid = self.embedded(x, grid)
-        x = self.encoder.encode(x, grid, without_fill(None, grid, self.encoder.num_prefix_tokens))
+        x = self.encoder.encode(x, grid, mask_padding(None, grid, self.encoder.num_prefix_tokens))
         return self.encoder.pooled(x, grid)
 
     @property
@@ -165,7 +165,7 @@ class SingleStream(nn.Module):
         return self.encoder.layer_of(within) if part == "encoder" else 0
 
 
-class StreamWriting(Writing):
+class StreamState(TextState):
     """Answers to what is given, one each, by a model that reads all of it anew before each token."""
 
     def __init__(self, model: SingleStream, given: Given):
@@ -175,8 +175,8 @@ class StreamWriting(Writing):
     def logits(self, tokens: Tensor) -> Tensor:
         return self.model.continued(tokens, self.given)
 
-    def looks(self, tokens: Tensor) -> StreamLooks:
-        return self.model.looks(tokens, self.given)
+    def attention_maps(self, tokens: Tensor) -> StreamAttentionMaps:
+        return self.model.attention_maps(tokens, self.given)
 
 
 def prefix_mask(given: int, written: int, device: torch.device | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from vitlab.layers import Grids, without_fill
+from vitlab.layers import Grids, mask_padding
 from vitlab.models.vit import VisionTransformer
 
 
@@ -18,7 +18,7 @@ def stages(model: VisionTransformer, x: Tensor, grid: Grids | None = None) -> It
     x, grid = model.embed(x, grid)
     yield "stem", x
     for number, block in enumerate(model.blocks):
-        x = block(x, grid, without_fill(None, grid, model.num_prefix_tokens))
+        x = block(x, grid, mask_padding(None, grid, model.num_prefix_tokens))
         yield f"block_{number}", x
     x = model.norm(x)
     yield "encoded", x

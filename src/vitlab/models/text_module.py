@@ -9,10 +9,10 @@ from torch import nn
 
 from vitlab.layers import (
     SEQUENCE_POSITIONS,
-    SEQUENCE_TURNS,
+    SEQUENCE_ROTARIES,
     CausalAttention,
     MemoryAttention,
-    NoTurn,
+    NoRotary,
     SequenceAttention,
     TokenEmbedding,
 )
@@ -46,7 +46,7 @@ class TextOptions(TransformerOptions):
         }
 
     def build_attention(self) -> SequenceAttention:
-        turn = SEQUENCE_TURNS.get(self.position, NoTurn)(head_dim=self.embed_dim // self.num_heads)
+        turn = SEQUENCE_ROTARIES.get(self.position, NoRotary)(head_dim=self.embed_dim // self.num_heads)
         kind = CausalAttention if self.causal else SequenceAttention
         return kind(**self.heads, turn=turn)
 

@@ -9,8 +9,8 @@ B batch, N words read, M words written, D embed_dim, V words in the vocabulary, 
 import torch
 from torch import Tensor
 
-from vitlab.layers import EncoderBlock, PreNormEncoderBlock, Whole, padding_mask
-from vitlab.models.attention_weights import noting_looks
+from vitlab.layers import EncoderBlock, NoCache, PreNormEncoderBlock, padding_mask
+from vitlab.models.attention_weights import record_attention
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
 from vitlab.models.options import takes_keywords_of
@@ -37,15 +37,15 @@ class TextEncoder(TextModule):
         Raises ValueError for more words than max_length."""
         if words.shape[1] > self.max_length:
             raise ValueError(f"{words.shape[1]} words are more than the encoder's max_length {self.max_length}")
-        x, sequence = self.embed(words), Whole(present)
+        x, sequence = self.embed(words), NoCache(present)
         for block in self.blocks:
             x = block(x, sequence)
         return self.norm(x)
 
     @torch.no_grad()
-    def looks(self, words: Tensor, present: Tensor | None = None) -> Tensor:
+    def attention_maps(self, words: Tensor, present: Tensor | None = None) -> Tensor:
         """How much each word looks at each other one, in each layer. -> (B, L, h, N, N)"""
-        with noting_looks(self.blocks) as found:
+        with record_attention(self.blocks) as found:
             self.forward(words, present)
         return torch.stack(list(found.values()), dim=1)
 

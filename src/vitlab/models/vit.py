@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from vitlab.layers import ATTENTION_POSITIONS, Grids, Position, present_patches, without_fill
+from vitlab.layers import ATTENTION_POSITIONS, Grids, Position, mask_padding, present_patches
 from vitlab.models.assembly import build_blocks, build_pool, build_position, build_stem
 from vitlab.models.initialization import POSITION_STD, initialize
 from vitlab.models.options import takes_keywords_of
@@ -43,7 +43,7 @@ class VisionTransformer(nn.Module):
         self.norm_pre = options.build_norm() if options.pre_norm else nn.Identity()
 
         self.blocks = build_blocks(options, self.position, self.pos_embed)
-        self.tells_blocks = options.position in ATTENTION_POSITIONS or options.position_place != "stem"
+        self.positions_in_blocks = options.position in ATTENTION_POSITIONS or options.position_place != "stem"
         self.norm, self.attn_pool, self.fc_norm = build_pool(options, self.num_prefix_tokens)  # timm's names
         self.add_head(options)
         self.initialize()
@@ -118,7 +118,7 @@ class VisionTransformer(nn.Module):
         """-> (B, T, D). Inputs of another size than the model was made for come with their `grid` (h, w), patches of
         images that differ with their mixed grids. `attn_mask`, broadcast to (B, heads, T, T), as in `Attention`."""
         x, grid = self.embed(x, grid)
-        return self.encode(x, grid, without_fill(attn_mask, grid, self.num_prefix_tokens))
+        return self.encode(x, grid, mask_padding(attn_mask, grid, self.num_prefix_tokens))
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> what the head sees of them (B, D), or representation_dim."""

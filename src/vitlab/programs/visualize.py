@@ -17,7 +17,7 @@ from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
-from vitlab.models import StreamLooks, VisionTransformer, encoder_of
+from vitlab.models import StreamAttentionMaps, VisionTransformer, encoder_of
 from vitlab.run.inference.given_images import pixels_of, prepared
 from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
 from vitlab.run.inference.saved_run import SavedRun
@@ -134,17 +134,17 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
         for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
             view = prepared([image], datamodule, device)
             with torch.inference_mode():
-                text = writer.written(*view.arguments(), looks=True)
+                text = writer.written(*view.arguments(), with_attention=True)
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
             name = f"{path.name}: {cfg.question}" if cfg.question else path.name
             tokens, title = told(task.vocabulary, name, text.tokens[0])
             words = writer.words if isinstance(writer, Asking) else []
             named = {place: word for place, word in enumerate([*words, *tokens]) if word != FILL}
-            memory = text.looks.memory[..., list(named), :]
+            memory = text.attention.memory[..., list(named), :]
             rows = "read and written" if words else "written"
             yield f"{READING}_{number}", reading_figure(image / 255, grid, memory, list(named.values()), title, rows)
-            if isinstance(text.looks, StreamLooks):
-                yield f"{MODALITIES}_{number}", modalities_figure(text.looks.whole, words, tokens, title)
+            if isinstance(text.attention, StreamAttentionMaps):
+                yield f"{MODALITIES}_{number}", modalities_figure(text.attention.whole, words, tokens, title)
 
     files = written(place, pictures())
     tell_of_others(len(paths), len(chosen), "images")
@@ -164,11 +164,11 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
         for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
             words, present = text_view([found[place]], vocabulary, device).arguments()
             with torch.inference_mode():
-                text = task.written(words, present, looks=True)
-                encoder = reader.looks(words, present)
+                text = task.written(words, present, with_attention=True)
+                encoder = reader.attention_maps(words, present)
             seen, _ = told(vocabulary, "", words[0])
             tokens, title = told(task.vocabulary, found[place], text.tokens[0])
-            yield f"{READING}_{number}", texts_figure(text.looks, encoder, seen, tokens, title)
+            yield f"{READING}_{number}", texts_figure(text.attention, encoder, seen, tokens, title)
 
     files = written(place, pictures())
     tell_of_others(len(found), len(files), "texts")

@@ -88,7 +88,7 @@ class Asking:
         named = {self.vocabulary.special.padding: FILL, self.vocabulary.special.end: "end"}
         self.words = [named.get(token) or self.vocabulary.decode([token]) for token in self.question[0].tolist()]
 
-    def written(self, *inputs: Any, looks: bool = False) -> Any:
+    def written(self, *inputs: Any, with_attention: bool = False) -> Any:
         """What the model answers to images, or to patches and their grid."""
         question = self.question.to(inputs[0].device).expand(len(inputs[0]), -1)
-        return self.task.written(question, *inputs, looks=looks)
+        return self.task.written(question, *inputs, with_attention=with_attention)

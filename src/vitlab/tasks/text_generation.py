@@ -114,9 +114,9 @@ class TextGeneration(Task):
         self.metrics[stage]["text"].update(written.tokens, target, self.belongs(batch))
         return loss, {"predictions": Predictions(written, loss)}
 
-    def written(self, *inputs: Any, looks: bool = False) -> Any:
+    def written(self, *inputs: Any, with_attention: bool = False) -> Any:
         """What the model writes of what it is given to read, as `decoding` gives it."""
-        return self.decoding(self.model.writing(*inputs), self.vocabulary.special, looks=looks)
+        return self.decoding(self.model.begin_text(*inputs), self.vocabulary.special, with_attention=with_attention)
 
     def probabilities(self, written: Any) -> Tensor:
         """The tokens of written texts, and how probable each was, filled up behind their ends. -> (B, 2, max_length)"""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import Grid
-from vitlab.models import VisionTransformer, noting_looks
+from vitlab.models import VisionTransformer, record_attention
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def attention_of(model: VisionTransformer, images: Tensor, grid: Grid | None = N
 
     `images` are what the model takes, images (B, C, H, W) or patches, and `grid` is needed where the model needs it.
     """
-    with evaluating(model), noting_looks(model.blocks, "cpu") as found:
+    with evaluating(model), record_attention(model.blocks, "cpu") as found:
         model.forward_features(images, grid)  # not model(...), which may be compiled, and pass the hooks by
     return list(found.values())
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.layers import Grids, MixedGrids
-from vitlab.models import Looks
+from vitlab.models import AttentionMaps
 from vitlab.views.attention_figures import HEAT, over
 from vitlab.views.mosaic import Scale, mosaic_figure, numbers, pick
 
@@ -37,7 +37,9 @@ def reading_figure(
     return mosaic_figure(tiles, tokens, columns, title=title, labels=labels, scale=scale, largest=2.2)
 
 
-def texts_figure(looks: Looks, encoder: Tensor, words: Sequence[str], written: Sequence[str], title: str) -> Figure:
+def texts_figure(
+    looks: AttentionMaps, encoder: Tensor, words: Sequence[str], written: Sequence[str], title: str
+) -> Figure:
     """Three kinds of attention of the Transformer, one below the other, each layer beside the next, in the mean of its
     heads: among the words read (1, L, h, N, N), among those written, and from those to these. A row is a token that
     looks. What is written begins with what stands before its first token, and is behind it by one."""

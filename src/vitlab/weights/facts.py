@@ -17,9 +17,9 @@ from vitlab.layers import (
     POSITIONS,
     PRODUCTS,
     SEQUENCE_POSITIONS,
-    SEQUENCE_TURNS,
+    SEQUENCE_ROTARIES,
     NoPosition,
-    NoTurn,
+    NoRotary,
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
@@ -99,12 +99,12 @@ def facts_of_texts(part: Decoder | TextEncoder) -> dict[str, Any]:
         "norm_first": isinstance(block, PreNormDecoderBlock | PreNormEncoderBlock),
         "mlp": mlp_name(block.mlp),
         "position": next(
-            name for name, kind in SEQUENCE_POSITIONS.items() if (kind, SEQUENCE_TURNS.get(name, NoTurn)) == kinds
+            name for name, kind in SEQUENCE_POSITIONS.items() if (kind, SEQUENCE_ROTARIES.get(name, NoRotary)) == kinds
         ),
         "scale_embedding": part.embed.scale != 1,
         "embed_norm": not isinstance(part.embed.norm, nn.Identity),
         "causal": part.causal,
-        "scaled_attention": isinstance(block.attn.stretch, nn.Identity),
+        "scaled_attention": isinstance(block.attn.cancel_scaling, nn.Identity),
     }
 
 

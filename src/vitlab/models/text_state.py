@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.layers import Growing, KeptMemory, Memory, Whole
-from vitlab.models.decoder import Decoder, Looks
+from vitlab.layers import CachedMemory, KVCache, Memory, NoCache
+from vitlab.models.decoder import AttentionMaps, Decoder
 
 
-class Writing:
+class TextState:
     """One text for each of `num_texts` inputs, of at most `longest` tokens, all of which are read anew before each of
     the next. A kind says how it reads them."""
 
@@ -31,22 +31,22 @@ class Writing:
         """Give the logits of the token after each of texts (R, M). -> (R, M, V)"""
         raise NotImplementedError
 
-    def following(self, tokens: Tensor) -> Tensor:
+    def next_logits(self, tokens: Tensor) -> Tensor:
         """Give the logits of the next token (R, V) from the last token of each text (R,)."""
         self.tokens = torch.cat([self.tokens, tokens[:, None]], dim=1)
         return self.logits(self.tokens)[:, -1]
 
-    def take(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor) -> None:
         """Go on with texts by their numbers (R'), in any order and as often as they occur, equally many for each input,
         one input's after the other's."""
         self.tokens = self.tokens[rows]
 
-    def looks(self, tokens: Tensor) -> Any:
+    def attention_maps(self, tokens: Tensor) -> Any:
         """Tell where the model looked while it wrote what follows each of `tokens` (B, M)."""
         raise NotImplementedError
 
 
-class DecoderWriting(Writing):
+class DecoderState(TextState):
     """What a decoder writes of memories (B, N, E), behind a `question` (B, Q) each, if there is one."""
 
     def __init__(
@@ -64,35 +64,35 @@ class DecoderWriting(Writing):
 
     def logits(self, tokens: Tensor) -> Tensor:
         depth = self.decoder.depth
-        return self.decoder.extend(self.whole(tokens), [Whole()] * depth, [self.memory] * depth)
+        return self.decoder.extend(self.whole(tokens), [NoCache()] * depth, [self.memory] * depth)
 
-    def looks(self, tokens: Tensor) -> Looks:
+    def attention_maps(self, tokens: Tensor) -> AttentionMaps:
         """Tell it of the question's tokens as well, each before it knew any later one."""
         tokens = self.whole(tokens)
         lengths = range(1, tokens.shape[1] + 1)
-        steps = [self.decoder.looks(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
+        steps = [self.decoder.attention_maps(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
         filled = [
             F.pad(step.written[..., -1:, :], (0, tokens.shape[1] - m)) for m, step in zip(lengths, steps, strict=True)
         ]
-        return Looks(torch.cat(filled, dim=-2), torch.cat([step.memory[..., -1:, :] for step in steps], dim=-2))
+        return AttentionMaps(torch.cat(filled, dim=-2), torch.cat([step.memory[..., -1:, :] for step in steps], dim=-2))
 
 
-class CachedWriting(DecoderWriting):
+class CachedDecoderState(DecoderState):
     """The same with a causal decoder, whose blocks keep keys and values of the memory and of earlier tokens."""
 
     def reserve(self, max_length: int) -> None:
         super().reserve(max_length)
-        self.sequences = [Growing(self.question.shape[1] + max_length) for _ in self.decoder.blocks]
-        self.memories = [KeptMemory(self.memory) for _ in self.decoder.blocks]
+        self.sequences = [KVCache(self.question.shape[1] + max_length) for _ in self.decoder.blocks]
+        self.memories = [CachedMemory(self.memory) for _ in self.decoder.blocks]
         if self.question.shape[1]:
             self.decoder.extend(self.question, self.sequences, self.memories)
 
-    def following(self, tokens: Tensor) -> Tensor:
+    def next_logits(self, tokens: Tensor) -> Tensor:
         return self.decoder.extend(tokens[:, None], self.sequences, self.memories)[:, -1]
 
-    def take(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor) -> None:
         for sequence in self.sequences:
-            sequence.take(rows)
+            sequence.select(rows)
 
-    def looks(self, tokens: Tensor) -> Looks:
-        return self.decoder.looks(self.whole(tokens), self.memory.tokens, self.memory.attn_mask)
+    def attention_maps(self, tokens: Tensor) -> AttentionMaps:
+        return self.decoder.attention_maps(self.whole(tokens), self.memory.tokens, self.memory.attn_mask)
