@@ -1,5 +1,7 @@
-"""Loaded once by the server that `forked` forks commands from: libraries and files of configs are read. No backward pass
-runs here: torch refuses one in the fork of a process that has run another."""
+"""Loaded once by the server that `forked` forks commands from: libraries and files of configs are read.
+
+No backward pass runs here: torch refuses one in the fork of a process that has run another.
+"""
 
 import conftest  # noqa: F401  # configs are read once
 

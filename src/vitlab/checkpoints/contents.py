@@ -51,15 +51,21 @@ def check_state(checkpoint: dict[str, Any], path: str) -> None:
     if "optimizer_states" not in checkpoint:
         raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
     check_places(checkpoint, STATE, path)
-    sums = checkpoint.get("sums", {})  # of the metrics since the last log entry
-    check_places(checkpoint, {"sums": dict} | {f"sums.{name}": dict for name in sums} if sums else {}, path)
-    for name, value in ((f"sums.{name}.{key}", sums[name][key]) for name in sums for key in sums[name]):
-        if not hasattr(value, "shape"):
-            raise CheckpointError(f"{path} is damaged: {name} is {value!r:.80}, and should be a tensor")
+    check_sums(checkpoint.get("sums", {}), path)
     try:
         Version(checkpoint["pytorch-lightning_version"])
     except InvalidVersion as error:
         raise CheckpointError(f"{path} is damaged: pytorch-lightning_version: {error}") from None
+
+
+def check_sums(sums: Any, path: str) -> None:
+    """Raise CheckpointError unless these are the tensors of metrics, by the metric's name and their own."""
+    places: dict[str, type] = {f"sums.{name}": dict for name in sums} if isinstance(sums, dict) else {}
+    check_places({"sums": sums}, {"sums": dict, **places}, path)
+    for name, state in sums.items():
+        for key, value in state.items():
+            if not hasattr(value, "shape"):
+                raise CheckpointError(f"{path} is damaged: sums.{name}.{key} is {value!r:.80}, and should be a tensor")
 
 
 def check_places(checkpoint: dict[str, Any], places: dict[str, type], path: str) -> None:

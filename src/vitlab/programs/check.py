@@ -81,8 +81,8 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",
-        f"{format_bytes(needed)} of {format_bytes(there)} on each device: {format_bytes(memory.fixed)} for weights, gradients "
-        f"and optimizer, {format_bytes(memory.per_image)} for each of {size} images",
+        f"{format_bytes(needed)} of {format_bytes(there)} on each device: {format_bytes(memory.fixed)} for weights, "
+        f"gradients and optimizer, {format_bytes(memory.per_image)} for each of {size} images",
     )
     sharing = {"ddp": 1, "fsdp": trainer.world_size, "hsdp": trainer.world_size // trainer.num_nodes}
     for name, devices in sharing.items() if trainer.world_size > 1 else ():
