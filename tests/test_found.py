@@ -15,7 +15,7 @@ from PIL import Image
 from vitlab.checkpoints import file
 from vitlab.config.arguments import as_text, as_typed
 from vitlab.config.build import build
-from vitlab.config.found import with_found
+from vitlab.config.found import fill_in
 from vitlab.config.stored_config import from_saved, portable
 from vitlab.data import Digits
 from vitlab.data.colours import measure_colours
@@ -160,7 +160,7 @@ def test_what_is_found_is_never_a_reference(text):
     column |= {"tokenizer": None, "special_tokens": ["a", "b", "c"]}
     cfg = OmegaConf.create({"data": {"source": {"input": column}}})
     for origin in (cfg, OmegaConf.create(portable(cfg))):
-        found = with_found(origin, {"input_vocabulary": text})
+        found = fill_in(origin, {"input_vocabulary": text})
         assert (found.data.source.input.vocabulary, found.found.input_vocabulary) == (text, text)
         assert build(found.data.source.input, "data.source.input").given == text
         again = from_saved(portable(found), "here")

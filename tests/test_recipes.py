@@ -27,12 +27,12 @@ from test_configs import NEEDED, composed
 from torch import nn
 
 from vitlab.config.build import build
-from vitlab.config.found import with_found
 from vitlab.config.home import EXPERIMENTS
 from vitlab.config.nodes import plain
 from vitlab.counting import multiply_accumulates
+from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model
-from vitlab.run.building.parts import build_datamodule, build_task
+from vitlab.run.building.parts import build_task
 from vitlab.tasks.teacher import Norm, Teacher
 
 FILES = {file.stem: file for file in sorted((EXPERIMENTS / "recipe").glob("[!_]*.yaml"))}
@@ -336,11 +336,9 @@ def twenty_steps(config: str) -> list[float]:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    datamodule = build_datamodule(cfg)
+    cfg, datamodule, *_ = find_values(cfg)
     datamodule.attach(trainer)
-    datamodule.setup()
     pl.seed_everything(cfg.seed, workers=False, verbose=False)
-    cfg = with_found(cfg, datamodule.found)
     model, teacher = build_model(cfg.model), small_teacher(cfg) if "teacher" in cfg else None  # drawn in this order
     task = build_task(cfg, model, teacher, datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, {})

@@ -46,7 +46,8 @@ def construct(value: Any, key: str, **runtime: Any) -> Any:
         return {name: construct(inner, f"{key}.{name}") for name, inner in value.items()}
     target = import_target(value["_target_"], key)
     taken = check_types(target, value, key)
-    parts = {name: construct(inner, f"{key}.{name}") for name, inner in taken.items() if name not in NODE_KEYS}
+    left = taken.keys() - NODE_KEYS - runtime.keys()
+    parts = {name: construct(inner, f"{key}.{name}") for name, inner in taken.items() if name in left}
     made = functools.partial(target, *taken.get("_args_", ()), **parts)
     if taken.get("_partial_") and not runtime:
         return made

@@ -1,13 +1,12 @@
-"""What null and auto in a config have come to mean: what was found in the data, or measured of the machine."""
+"""Fill in the values that a config leaves open (null, auto) with those found in the data or measured on the machine."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.nodes import literal
+from vitlab.config.nodes import literal, plain
 
-PLACES = {  # where what is found belongs
+PLACES = {  # the config's key of each value that may be left open
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
     **{key: f"data.{key}" for key in ("vocab_size", "max_length", "input_vocab_size", "input_max_length")},
     "characters": "data.source.characters",
@@ -21,7 +20,7 @@ PLACES = {  # where what is found belongs
     "global_batch_size": "global_batch_size",
     "precision": "trainer.precision",
 }
-OPEN = (None, "auto")  # values that are left to be found
+OPEN = (None, "auto")  # what leaves a value to be found
 
 
 def is_open(cfg: DictConfig, key: str) -> bool:
@@ -31,15 +30,14 @@ def is_open(cfg: DictConfig, key: str) -> bool:
     return isinstance(node, DictConfig) and name in node and node[name] in OPEN
 
 
-def with_found(cfg: DictConfig, found: Mapping[str, Any]) -> DictConfig:
-    """Give a config in which what was left open has the values that were found, which stand in `found`."""
-    if not found:
-        return cfg
-    with_them = OmegaConf.create(OmegaConf.to_container(cfg))
-    assert isinstance(with_them, DictConfig)
-    values = literal(dict(found))
-    for key, value in values.items():
-        if key in PLACES and is_open(with_them, key):
-            OmegaConf.update(with_them, PLACES[key], value)
-    with_them.found = values
-    return with_them
+def fill_in(cfg: DictConfig, values: dict[str, Any]) -> DictConfig:
+    """Return a copy of the config with `values` where it leaves their keys open, and all of them under `found`, beside
+    those that an earlier start of the run found."""
+    filled = OmegaConf.create(OmegaConf.to_container(cfg))
+    assert isinstance(filled, DictConfig)
+    for key, value in literal(values).items():
+        if key in PLACES and is_open(filled, key):
+            OmegaConf.update(filled, PLACES[key], value)
+    if values:
+        filled.found = literal({**(plain(cfg.found) if cfg.get("found") else {}), **values})
+    return filled

@@ -5,7 +5,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from vitlab.checkpoints.run_folder import has_state, read_marks, write_marks
+from vitlab.checkpoints.run_folder import has_state, read_marks
 from vitlab.checkpoints.run_lock import described, holder_of, in_use
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, of_a_machine
 from vitlab.errors import CheckpointError
@@ -28,11 +28,6 @@ def own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
             f"resume=auto finds several runs of this config, {', '.join(map(str, begun))}; name one: resume={begun[0]}"
         )
     return begun[0] if begun else None
-
-
-def mark(folder: Path, cfg: DictConfig) -> None:
-    """Let resume=auto find a run by its folder."""
-    write_marks(folder, auto=config_digest(cfg))
 
 
 def of_the_machine(overrides: list[str]) -> list[str]:

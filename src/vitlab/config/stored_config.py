@@ -8,7 +8,6 @@ from omegaconf.errors import OmegaConfBaseException
 from vitlab.atomic_files import as_json, digest_of
 from vitlab.config.annotations import check_types
 from vitlab.config.build import allowed_targets, find_nodes, import_target
-from vitlab.config.found import with_found
 from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.nodes import as_plain, find_texts, flatten, literal, plain, resolvers_in, without
 from vitlab.config.refusals import first_line, omegaconf_sentence
@@ -73,11 +72,9 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
-        found = config.get("found") or {}
-        if not isinstance(found, dict):
+        if not isinstance(found := config.get("found") or {}, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
         cfg = OmegaConf.create(config)
-        cfg = with_found(cfg, plain(cfg.found) if found else {})
         as_plain(cfg)  # every reference leads to a value
     except RecursionError as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error

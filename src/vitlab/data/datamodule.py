@@ -21,22 +21,21 @@ from vitlab.vocabulary import Vocabulary
 @dataclass(kw_only=True, eq=False, repr=False)
 class DataModule(pl.LightningDataModule):
     """A source, divided into splits, whose samples come in a counted order as the batches of a trainer. A subclass
-    opens the splits in `setup`, adds to `found` what null in the config was resolved to, and loads and finishes
-    batches."""
+    prepares and opens the source in `setup`, adds to `found` what null in the config was resolved to, and loads and
+    finishes batches."""
 
     things: ClassVar[str]  # what a sample is called in messages
     source: Any
     global_batch_size: Count
     device_batch_size: Count | None
     seed: Seed
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, Any] = field(init=False, default_factory=dict)  # values that the config leaves open
     images: Any = field(init=False)
     splits: Mapping[str, Any] = field(init=False, default_factory=dict)
     training: Any = field(init=False)  # the training split, as training reads it
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.found = dict(self.found)
         self.num_steps = 0  # optimizer steps of the whole run, set by `plan`
         self.fingerprint = ""
         self.test_split = "test"
@@ -64,9 +63,6 @@ class DataModule(pl.LightningDataModule):
         return self.num_steps
 
     # -- what there is
-
-    def prepare_data(self) -> None:
-        self.source.prepare()
 
     @property
     def class_names(self) -> list[str]:

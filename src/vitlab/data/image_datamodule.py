@@ -42,9 +42,8 @@ class ImageDataModule(DataModule):
     functions of (seed, epoch, index), mixing of (seed, step, micro-batch, rank). Evaluation scores every sample once.
 
     `images`, `split`, `order`, `loading` and `cache` are the options of their rooms; `augmentation` comes after the
-    transform of `images`; `resolution` changes the size of training crops by step. `found` holds what was found in the
-    data before, by the keys of the config. Unreadable files that are left out are listed in `skipped`. Raises
-    ConfigError or DataError, in `setup`, when the source is not what the config says.
+    transform of `images`; `resolution` changes the size of training crops by step. Unreadable files that are left out
+    are listed in `skipped`. Raises ConfigError or DataError, in `setup`, when the source is not what the config says.
     """
 
     things = "images"
@@ -93,6 +92,7 @@ class ImageDataModule(DataModule):
         """Open the source, divide it into splits and check it against the config; a second call does nothing."""
         if self.splits:
             return
+        self.source.prepare()
         pools = self.source.open()
         check_targets(pools, self.source.class_names, self.num_classes, self.order.class_balance)
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())

@@ -56,6 +56,7 @@ class TextDataModule(DataModule):
         """Open the source and divide it into splits; the second call does nothing."""
         if self.splits:
             return
+        self.source.prepare()
         pools = self.source.open()
         check_targets(pools, [], None, 0.0)
         self.fingerprint = " ".join(f"{name}:{pool.fingerprint}:{len(pool)}" for name, pool in pools.items())

@@ -9,7 +9,6 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from vitlab.checkpoints.run_folder import check_unused, run_folder
-from vitlab.config.found import with_found
 from vitlab.config.identity import AUTO, own_run
 from vitlab.config.job import Job
 from vitlab.config.nodes import without
@@ -19,15 +18,17 @@ from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
 from vitlab.reports.run import read_result
+from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
+from vitlab.run.building.trainer import find_devices
 from vitlab.run.checks.batch_advice import fitting, memory_of
 from vitlab.run.checks.memory_estimate import devices_that_share, memory_of_one, share_of
 from vitlab.run.checks.preconditions import bytes_of_checkpoints
 from vitlab.run.hardware.step_timing import measured
 from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
-from vitlab.run.storage.start import Place, Start, resume_or_new
+from vitlab.run.storage.start import Place, Start, start_or_resume
 
 FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
 OWN_KEYS = ("memory_gib", "seconds")
@@ -40,21 +41,22 @@ def check(cfg: DictConfig) -> None:
     job = Job.current()
     resume = cfg.resume
     if resume == AUTO:
-        found = run_of(cfg, job)
-        if found is not None and read_result(found) is not None:
-            show("answer", f"{found} has come to its end: nothing is left to do")
+        run = run_of(cfg, job)
+        if run is not None and read_result(run) is not None:
+            show("answer", f"{run} has come to its end: nothing is left to do")
             return
-        resume = None if found is None else str(found)
+        resume = None if run is None else str(run)
     if resume is None and job.named:
         check_unused(job.folder)
     folder = job.folder if resume is None else run_folder(resume).absolute()
-    start = resume_or_new(cfg, job, Place(str(folder), resume))
+    start = start_or_resume(cfg, job, Place(str(folder), resume))
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
-    parts = train.build(start, device="meta")
-    start = replace(start, cfg=with_found(start.cfg, parts.datamodule.found))
+    found = find_values(start.cfg, find_devices(start.cfg.trainer, folder, to_run=False))
+    start = replace(start, cfg=found.cfg)
+    parts = train.build(start, found.datamodule, device="meta")
     train.check(start, parts)
-    console.print_start(start.cfg, parts)
+    console.print_start(found, parts)
     needed = bytes_of_checkpoints(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
     show_memory(parts, cfg)
@@ -120,10 +122,11 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
     if on_cpu and 6 * FEW * counted_operations(task.model, datamodule) > seconds * CPU_FLOPS:
         show("speed", f"not measured: a step would take longer than seconds={seconds:g}")
         return
-    speed = measured(*trainable(start, min(size, FEW)), trainer, seconds / 4)
+    source = datamodule.source
+    speed = measured(*trainable(start, source, min(size, FEW)), trainer, seconds / 4)
     more = min(size, int(seconds / 4 / speed.learning))
     if more > FEW:
-        speed = measured(*trainable(start, more), trainer, seconds / 2)
+        speed = measured(*trainable(start, source, more), trainer, seconds / 2)
     images = isinstance(datamodule, ImageDataModule)
     workers = max(datamodule.loading.num_workers or 0, 1) if images else 1
     reading, learning = speed.reading / workers, speed.learning
@@ -142,11 +145,11 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
         )
 
 
-def trainable(start: Start, size: int) -> tuple[Any, DataModule]:
+def trainable(start: Start, source: Any, size: int) -> tuple[Any, DataModule]:
     """Make a task and its data for steps of that many images."""
     alone = {"device_batch_size": None} | ({"loading": {"num_workers": 0}} if "loading" in start.cfg.data else {})
     cfg = changed(start.cfg, {"global_batch_size": size, "data": alone})
-    datamodule = build_datamodule(cfg)
+    datamodule = build_datamodule(cfg, source)
     datamodule.setup()
     model = build_model(cfg.model)
     teacher = build_teacher(cfg) if "teacher" in cfg else None

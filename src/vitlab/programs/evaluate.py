@@ -12,7 +12,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.distributed.environment import is_other_rank
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refuse_out_of_memory
-from vitlab.run.building.trainer import build_trainer, watching_ranks
+from vitlab.run.building.trainer import build_trainer, watch_ranks
 from vitlab.run.checks.batch_advice import too_many
 from vitlab.run.inference.generation_options import with_writing
 from vitlab.run.inference.saved_run import SavedRun
@@ -41,7 +41,6 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
     check_kept({"data": plain(saved.config)["data"]})
     datamodule = saved.datamodule()
-    datamodule.prepare_data()
     datamodule.setup()
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
         raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
@@ -63,7 +62,7 @@ def score(cfg: DictConfig, saved: SavedRun, datamodule: DataModule, folder: Path
     if size > 0 and "global_batch_size" not in cfg.data:  # nothing is accumulated here
         datamodule.global_batch_size = size * trainer.world_size
     datamodule.attach(trainer, at_most=known, test_split=cfg.split)
-    with watching_ranks(trainer), refuse_out_of_memory(lambda: too_many(datamodule, trainer, None)):
+    with watch_ranks(trainer), refuse_out_of_memory(lambda: too_many(datamodule, trainer, None)):
         trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     partial = partial_use(trainer)

@@ -14,17 +14,15 @@ from torch import Tensor
 
 from vitlab.callbacks.batch_picture import COLUMNS, batch_figure
 from vitlab.callbacks.figures import image_grid, write_figure
-from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch, Sample
 from vitlab.data.images.resampling import as_tensor
 from vitlab.data.order.sampler import Key
 from vitlab.errors import ConfigError
-from vitlab.run.building.autoconfig import look
-from vitlab.run.building.parts import build_datamodule
+from vitlab.run.building.autoconfig import find_values
 from vitlab.run.checks.preconditions import check_agreement, check_images
-from vitlab.run.printing.console import classes, options_found
+from vitlab.run.printing.console import classes, format_found
 from vitlab.run.storage.output import RUNS, output_folder
 
 
@@ -35,18 +33,15 @@ def preview(cfg: DictConfig) -> list[Path]:
     output = output_folder(cfg.output, "preview", RUNS / "preview" / cfg.name, overwrite=cfg.overwrite)
     check_agreement(cfg)
     check_images(cfg.data)
-    found = look(cfg)
-    cfg = with_found(cfg, found)
+    found = find_values(cfg)
+    cfg, datamodule = found.cfg, found.datamodule
     patch = cfg.data.patch_size
     if patch is not None and cfg.data.image_size % patch:
         raise ConfigError(f"data.image_size {cfg.data.image_size} is not a multiple of model.patch_size {patch}")
-    datamodule = build_datamodule(cfg, found)
     assert isinstance(datamodule, ImageDataModule)
-    datamodule.prepare_data()
-    datamodule.setup()
     batch = first_batch(datamodule, cfg)
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    for name, fact in facts(datamodule, cfg).items():
+    for name, fact in facts(datamodule, found.values).items():
         console.print(f"{name:<13}{fact}")
     heading = "the first training batch as the model sees it"
     figures = {"batch": batch_figure(datamodule, batch, cfg.num_images, heading)}
@@ -103,7 +98,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
     return images, titles
 
 
-def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
+def facts(datamodule: ImageDataModule, found: dict[str, Any]) -> dict[str, str]:
     """List what a user wants to know of the data before a run."""
     splits = datamodule.splits
     choices: dict[str, Any] = Job.current().choices
@@ -113,7 +108,7 @@ def facts(datamodule: ImageDataModule, cfg: DictConfig) -> dict[str, str]:
     return {
         "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
         "classes": classes(datamodule),
-        **({"found": options_found(datamodule)} if datamodule.found else {}),
+        **({"found": format_found(found)} if found else {}),
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",

@@ -12,7 +12,8 @@ from rich.table import Table
 from torch import nn
 
 from vitlab.config.build import build
-from vitlab.config.found import is_open, with_found
+from vitlab.config.found import is_open
+from vitlab.config.nodes import merged
 from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
 from vitlab.counting.memory import GIB, format_bytes
 from vitlab.errors import ConfigError
@@ -33,7 +34,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
         if is_open(cfg, key):
             raise ConfigError(f"data.{key} is found in the data, and a summary opens none; set data.{key}=...")
     if is_open(cfg, "global_batch_size"):
-        cfg = with_found(cfg, {"global_batch_size": USUAL_BATCH})
+        cfg = merged(cfg, {"global_batch_size": USUAL_BATCH})
     bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)

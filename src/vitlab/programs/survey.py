@@ -15,8 +15,6 @@ from rich.table import Table
 
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
-from vitlab.config.build import build
-from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.data.batches.batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
@@ -29,7 +27,7 @@ from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.order.sampler import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
-from vitlab.run.building.autoconfig import look
+from vitlab.run.building.autoconfig import find_values
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.printing.console import write_json
 from vitlab.run.printing.hints import named
@@ -47,11 +45,8 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     home = RUNS / "survey" / Job.current().choices["data"]
     place = output_folder(cfg.output, "survey", home, overwrite=cfg.overwrite)
     check_images(cfg.data)
-    looked = look(cfg)
-    cfg = with_found(cfg, looked)
-    datamodule = build(cfg.data, "data", found=looked)
-    datamodule.prepare_data()
-    datamodule.setup()
+    options = find_values(cfg)
+    datamodule: Any = options.datamodule
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
     classes = counts(splits, datamodule.class_names)
     workers = workers_for(datamodule.loading.num_workers, processes=1)
@@ -77,7 +72,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     write_tables(output, splits, found, groups, classes)
     write_figure(drawn(splits, found, classes), output / "survey.png")
     tell(report, splits, found, groups, output)
-    tell_options(report, stated=None if "in_chans" in looked else datamodule.in_chans)
+    tell_options(report, stated=None if "in_chans" in options.values else datamodule.in_chans)
     return report
 
 

@@ -2,7 +2,9 @@
 
 import os
 import time
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,31 +14,30 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, ChecksRun, StepLog
-from vitlab.config.found import is_open, with_found
-from vitlab.config.identity import AUTO, mark
+from vitlab.checkpoints.run_folder import write_marks
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of, plain
-from vitlab.data import ImageDataModule
+from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.run import RESULT
-from vitlab.run.building.autoconfig import look
+from vitlab.run.building.autoconfig import Found, find_values
 from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
-from vitlab.run.building.parts import Parts, build_callbacks, build_datamodule, build_task
-from vitlab.run.building.run_loggers import build_loggers, closing_loggers, uploads
-from vitlab.run.building.trainer import build_trainer, settle_precision, watching_ranks
+from vitlab.run.building.parts import Parts, build_callbacks, build_task
+from vitlab.run.building.run_loggers import build_loggers, close_loggers, uploads
+from vitlab.run.building.trainer import build_trainer, find_devices, watch_ranks
 from vitlab.run.checks.batch_advice import too_many
 from vitlab.run.checks.continuation import check_continuation
-from vitlab.run.checks.preconditions import check_disk, check_targets, check_task
+from vitlab.run.checks.preconditions import check_disk, check_task
 from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
 from vitlab.run.printing.hints import print_hints, print_overlap
-from vitlab.run.printing.log import logged
+from vitlab.run.printing.log import write_log
 from vitlab.run.printing.next_steps import next_steps
 from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
-from vitlab.run.storage.start import Start, resume_or_new, taken_folder
+from vitlab.run.storage.start import Start, claim_folder, start_or_resume
 from vitlab.sweeps.attempt import SUPERVISED
 from vitlab.sweeps.results import record_resumed_job
 
@@ -48,20 +49,20 @@ def train(cfg: DictConfig) -> Path:
     the lock is in the run's folder.
     """
     job = Job.current()
-    with taken_folder(cfg, job) as place:
+    with claim_folder(cfg, job) as place:
         if place.ended:
             print(f"{path_from_here(Path(place.folder))} has come to its end: nothing is left to do")
             return Path(place.folder)
-        start = resume_or_new(cfg, job, place)
-        parts = build(start)
+        start = start_or_resume(cfg, job, place)
+        devices = find_devices(start.cfg.trainer, start.folder)
+        found = find_values(start.cfg, devices)
+        start = replace(start, cfg=found.cfg)  # final and read-only from here on
+        parts = build(start, found.datamodule)
         check(start, parts)
         transfer = load_weights(start, parts)
-        with logged(start, parts.trainer.is_global_zero):
-            begin(start, parts, transfer)
-            if cfg.resume == AUTO and parts.trainer.is_global_zero:
-                mark(start.folder, cfg)
-            advice = refuse_out_of_memory(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
-            with watching_ranks(parts.trainer), closing_loggers(parts.trainer), advice:
+        with write_log(start, parts.trainer.is_global_zero):
+            begin(start, found, parts, transfer)
+            with supervise(parts):
                 fitted = fit(start, parts)
                 result = test(parts, fitted)
             finish(start, parts, result)
@@ -70,35 +71,25 @@ def train(cfg: DictConfig) -> Path:
     return start.folder
 
 
-def build(start: Start, device: str = "cpu") -> Parts:
-    """Build all parts of a run, from random weights on that device, and open its data. On "meta" the weights have no
-    values and cost nothing: only shapes are inspected, nothing is run. Raises VitlabError for what cannot be built."""
-    cfg, to_run = start.cfg, device != "meta"
+def build(start: Start, datamodule: DataModule, device: str = "cpu") -> Parts:
+    """Build the parts of a run around its data, with random weights on that device. On "meta" weights have shapes, and
+    no values or memory. Raises VitlabError for what cannot be built."""
+    cfg = start.cfg
     loggers = build_loggers(start)
     callbacks = build_callbacks(cfg) + [logger for logger in loggers if isinstance(logger, pl.Callback)]
-    trainer = build_trainer(cfg.trainer, start.folder, loggers, callbacks, to_run=to_run)
-    found = look(cfg, trainer.world_size)
-    datamodule = build_datamodule(with_found(cfg, found), found)
+    trainer = build_trainer(cfg.trainer, start.folder, loggers, callbacks, to_run=device != "meta")
     device_batch_size = datamodule.attach(trainer)
-    datamodule.prepare_data()
-    datamodule.setup()
-    pl.seed_everything(cfg.seed, workers=False, verbose=False)  # a cache that was built has drawn numbers
-    cfg = with_found(cfg, datamodule.found)
-    check_targets(cfg, datamodule)
+    pl.seed_everything(cfg.seed, workers=False, verbose=False)  # opening the data may have drawn numbers
     with torch.device(device):
         model = build_model(cfg.model)
         if "patch_size" in cfg.data and cfg.data.patch_size is None:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
-    measured = None
-    if is_open(cfg, "precision"):
-        precision, measured = settle_precision(trainer, model, datamodule, device_batch_size)
-        datamodule.found["precision"] = precision
     teacher = build_teacher(cfg) if "teacher" in cfg else None
     task = build_task(cfg, model, teacher, datamodule.vocabulary)
     task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
-    return Parts(trainer, datamodule, task, measured)
+    return Parts(trainer, datamodule, task)
 
 
 def check(start: Start, parts: Parts) -> None:
@@ -121,18 +112,20 @@ def load_weights(start: Start, parts: Parts) -> Any:
     return load_pretrained(parts.task.model, start.cfg.model, vocabularies=parts.datamodule.vocabularies())
 
 
-def begin(start: Start, parts: Parts, transfer: Any) -> None:
-    """Say what is about to run, and write config.yaml and provenance.json."""
+def begin(start: Start, found: Found, parts: Parts, transfer: Any) -> None:
+    """Print what is about to run, and write config.yaml and provenance.json."""
     cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
-    console.print_start(cfg, parts)
+    console.print_start(found, parts)
     if isinstance(parts.datamodule, ImageDataModule):
         print_overlap(parts.datamodule.splits)
         if start.state is None:
-            print_hints(with_found(cfg, parts.datamodule.found), parts.datamodule)
+            print_hints(cfg, parts.datamodule)
     if trainer.is_global_zero:
-        resolved = node_of(start.kept(plain(with_found(cfg, parts.datamodule.found))))
+        resolved = node_of(start.kept(plain(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
+        if start.mark is not None:
+            write_marks(start.folder, auto=start.mark)
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
@@ -143,6 +136,15 @@ def begin(start: Start, parts: Parts, transfer: Any) -> None:
     if cfg.compile:
         sharded = isinstance(trainer.strategy, FullySharded)
         compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)
+
+
+@contextmanager
+def supervise(parts: Parts) -> Iterator[None]:
+    """While the run computes, watch its other processes, and say which batch fits if memory runs out; then close its
+    loggers, however it ended."""
+    advice = refuse_out_of_memory(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
+    with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice:
+        yield
 
 
 class Fitted(NamedTuple):

@@ -9,13 +9,13 @@ from conftest import evaluated, refuses
 from own_images import colour, gray, pngs
 from PIL import Image
 
-from vitlab.config.found import is_open, with_found
+from vitlab.config.found import fill_in, is_open
 from vitlab.data import Digits
 from vitlab.data.batches.batch_size import fitting_batch
 from vitlab.data.glance import glance, in_small
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import Nothing
-from vitlab.run.building.autoconfig import fitting_size
+from vitlab.run.building.autoconfig import choose_size
 
 SHORT = ["trainer.max_epochs=1", "data.source.index_root=null"]
 
@@ -129,11 +129,11 @@ def test_a_batch_leaves_out_less_than_a_tenth():
     [(28, 4, 28), (32, 4, 32), (32, 8, 64), (28, 8, 56), (8, 8, 32), (64, 8, 64), (96, 16, 128), (500, 16, 224)],
 )
 def test_small_images_are_enlarged_where_patches_are_large(side, patch, size):
-    assert fitting_size(side, patch) == size
+    assert choose_size(side, patch) == size
 
 
 def test_a_model_of_pixels_takes_images_as_they_are():
-    assert [fitting_size(side, None) for side in (8, 40, 1000)] == [32, 40, 224]
+    assert [choose_size(side, None) for side in (8, 40, 1000)] == [32, 40, 224]
 
 
 def test_pixels_in_memory_are_looked_at_as_files_are():
@@ -154,7 +154,7 @@ def test_only_what_is_open_is_filled_in():
         *(True, False, False),
         *(True, False),
     ]
-    filled = with_found(cfg, {"mean": [0.5], "num_classes": 9, "global_batch_size": 8})
+    filled = fill_in(cfg, {"mean": [0.5], "num_classes": 9, "global_batch_size": 8})
     assert (filled.data, filled.global_batch_size) == ({"mean": [0.5], "num_classes": 3}, 8)
     assert cfg.data.mean is None
 

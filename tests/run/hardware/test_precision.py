@@ -18,7 +18,7 @@ from vitlab.data.batches.batch import Sample, Unreadable
 from vitlab.distributed import agreement
 from vitlab.measurements import FILE
 from vitlab.models import VisionTransformer, small_resnet
-from vitlab.run.building.trainer import images_of
+from vitlab.run.building.trainer import make_images
 from vitlab.run.hardware import block_timing, precision
 from vitlab.run.hardware.block_timing import FEW, Way, in_turns, least_seconds, one_thread, set_products, typical_block
 from vitlab.run.hardware.precision import (
@@ -244,12 +244,12 @@ def test_images_of_several_sizes_are_judged_by_the_largest():
 
     data = SimpleNamespace(in_chans=1, image_size=16, patch_size=4, images=SimpleNamespace(mixed_sizes=True))
     data.training = type("Training", (), {"samples": staticmethod(samples), "__len__": lambda self: 4})()
-    patches, grid = images_of(data)
+    patches, grid = make_images(data)
     assert (patches.shape, grid) == ((FEW, 12, 16), (2, 6))
     data.images.mixed_sizes = False
-    assert images_of(data)[1] == (4, 4)
+    assert make_images(data)[1] == (4, 4)
     data.patch_size = None
-    assert images_of(data)[0].shape == (FEW, 1, 16, 16)
+    assert make_images(data)[0].shape == (FEW, 1, 16, 16)
 
 
 # -- several processes

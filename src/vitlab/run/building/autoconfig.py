@@ -1,47 +1,89 @@
-"""Look at the data before anything is built, and find what the config leaves open, as it suits these images."""
+"""Find the values that a config leaves open, in its data and on this machine, before a run is built from it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from PIL import Image
 
 from vitlab.config.build import build
-from vitlab.config.found import is_open
-from vitlab.data.batches.batch_size import fitting_batch
+from vitlab.config.found import fill_in, is_open
+from vitlab.data import DataModule
+from vitlab.data.batches.batch_size import divide_batch, fitting_batch
 from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
+from vitlab.data.pools.opened_source import OpenedSource
 from vitlab.data.targets import OneClass, Texts
 from vitlab.features import is_mirror_invariant
 from vitlab.run.building.model import weights_of
+from vitlab.run.building.parts import build_datamodule
+from vitlab.run.building.trainer import Devices, find_precision_of
+from vitlab.run.checks.preconditions import check_targets
 
-PHOTOGRAPH = 224  # pixels: more are not taken unless asked for
+PHOTOGRAPH = 224  # pixels: the largest image_size that is chosen
 SMALL = 96  # pixels of a side, up to which images are no photographs
 PATCHES = 8  # fewest patches in a row, for images with enough pixels
-LOOKED_UP = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "global_batch_size")
-COMPARED, IN_SMALL = 1000, 16  # images that are looked at in a mirror, and their pixels
+IMAGE_OPTIONS = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "global_batch_size")
+COMPARED, IN_SMALL = 1000, 16  # images that are compared with their mirror images, and their pixels
 
 
-def look(cfg: DictConfig, num_devices: int = 1) -> dict[str, Any]:
-    """Find what cfg leaves open of image_size, channels and mode, of the training crop's scale, flips and
-    interpolation, and of the global batch; with model.pretrained, also of mean and std, as the weights know images.
-    Nothing is opened where nothing is open. Raises VitlabError for weights that are not to be had, and for data that
-    cannot be opened or divided."""
-    wanted = {key for key in LOOKED_UP if is_open(cfg, key)}
+class Found(NamedTuple):
+    """The config of a run with every open value filled in, read-only; its data, opened; the values that were found, by
+    the keys of `PLACES`; and one line on the measurement of the precision, if one was made."""
+
+    cfg: DictConfig
+    datamodule: DataModule
+    values: dict[str, Any]
+    measured: str | None
+
+
+def find_values(cfg: DictConfig, devices: Devices | None = None) -> Found:
+    """Open the data of a config once, and find every value that the config leaves open: image size, channels, crop and
+    batch from some images, then classes, tokens, mean and std from all of them, then the precision from a timing.
+
+    `devices` are those that train; without them the batch is for one device, and the precision is not looked for.
+    Raises VitlabError for weights or data that cannot be opened, or do not suit the task.
+    """
+    source = OpenedSource(build(cfg.data.source, "data.source"))
+    values: dict[str, Any] = {}
+    measured = None
+
+    def filled() -> DictConfig:
+        return fill_in(cfg, values)
+
+    values |= find_image_options(cfg, source, devices.number if devices else 1)
+    datamodule = build_datamodule(filled(), source)
+    if devices is not None:
+        batch_size, _ = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, devices.number)
+    datamodule.setup()
+    values |= datamodule.found
+    if devices is not None:
+        check_targets(filled(), datamodule)
+        if is_open(cfg, "precision"):
+            values["precision"], measured = find_precision_of(filled(), datamodule, batch_size, devices.own)
+    final = filled()
+    OmegaConf.set_readonly(final, True)
+    return Found(final, datamodule, values, measured)
+
+
+def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) -> dict[str, Any]:
+    """Return what suits the training images, of the options that the config leaves open: image_size, channels and mode,
+    scale, flips and interpolation of the training crop, and the global batch; with model.pretrained also mean and std,
+    as the weights expect them. With none open, nothing is opened. Raises VitlabError for weights that cannot be found,
+    and for data that cannot be opened or divided."""
+    wanted = {key for key in IMAGE_OPTIONS if is_open(cfg, key)}
     if not wanted:
         return {}
-    view = known_view(cfg)
-    source = build(cfg.data.source, "data.source")
-    source.prepare()
+    known = find_preprocessing(cfg)
     if is_open(cfg, "mode") and source.in_chans is None:
         wanted.add("mode")
     divided = build(cfg.data.split, "data.split").divide(source.open(), cfg.seed, source.class_names)
     pool, indices = divided["train"]
-    found: dict[str, Any] = {"interpolation": view.get("interpolation", "bicubic")}
+    found: dict[str, Any] = {"interpolation": known.get("interpolation", "bicubic")}
     if wanted & {"image_size", "in_chans", "mode", "scale"}:
-        found |= of_images(glance(pool, indices), cfg, source.in_chans, view)
-    if len(view.get("mean", ())) == (found.get("in_chans") or cfg.data.get("in_chans")):
-        found |= {key: view[key] for key in ("mean", "std")}
+        found |= choose_shape(glance(pool, indices), cfg, source.in_chans, known)
+    if len(known.get("mean", ())) == (found.get("in_chans") or cfg.data.get("in_chans")):
+        found |= {key: known[key] for key in ("mean", "std")}
         wanted |= {key for key in ("mean", "std") if is_open(cfg, key)}
     if "flip_rate" in wanted:
         safe = not isinstance(pool.targets, Texts)
@@ -54,9 +96,9 @@ def look(cfg: DictConfig, num_devices: int = 1) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key in wanted}
 
 
-def known_view(cfg: DictConfig) -> dict[str, Any]:
-    """Tell what is known of the images that the weights which cfg starts from were trained on: mean, std, image_size,
-    interpolation."""
+def find_preprocessing(cfg: DictConfig) -> dict[str, Any]:
+    """Return mean, std, image_size and interpolation of the images that the weights of model.pretrained were trained
+    on, as far as they are known."""
     name = weights_of(cfg.model) if "model" in cfg else None
     if name is None:
         return {}
@@ -65,22 +107,22 @@ def known_view(cfg: DictConfig) -> dict[str, Any]:
     return view_of(name).stated()
 
 
-def of_images(seen: Glance, cfg: DictConfig, stored: int | None, view: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what suits images of this size and these colours, and the weights; `stored` is their number of channels,
-    None: files differ."""
-    mode, chans = cfg.data.images.mode, cfg.data.in_chans or len(view.get("mean", ()))
+def choose_shape(seen: Glance, cfg: DictConfig, stored: int | None, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return image_size, channels, mode and the crop's scale for images of this size and colour, and for what the
+    weights expect (`known`). `stored` is the number of channels in the files, None where they differ."""
+    mode, chans = cfg.data.images.mode, cfg.data.in_chans or len(known.get("mean", ()))
     chans = chans or (Image.getmodebands(mode) if mode else stored or (1 if seen.gray else 3))
     return {
-        "image_size": view.get("image_size") or fitting_size(seen.side, cfg.data.patch_size),
+        "image_size": known.get("image_size") or choose_size(seen.side, cfg.data.patch_size),
         "in_chans": chans,
         "mode": MODES.get(chans),
         "scale": [0.25, 1.0] if seen.side > SMALL else [0.8, 1.0],
     }
 
 
-def fitting_size(side: int, patch_size: int | None) -> int:
-    """The pixels that images with this shorter side are brought to: their own, rounded to whole patches, but so many
-    that a small image has 8 patches in a row where it has 4 pixels for each, and never fewer than 4."""
+def choose_size(side: int, patch_size: int | None) -> int:
+    """Return the image_size for images with this shorter side: their own, rounded to whole patches, and at most 224. A
+    small image is enlarged to 8 patches in a row if it has 4 pixels for each, and always to at least 4 patches."""
     side = min(side, PHOTOGRAPH)
     if patch_size is None:
         return max(side, 32)

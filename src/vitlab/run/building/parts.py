@@ -1,6 +1,5 @@
 """Build the parts of a run from the nodes of its config."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +18,21 @@ OF_TEXTS = {"decoding", "templates"}  # keys of tasks that have a vocabulary
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of. The trainer has the loggers and callbacks, the task the model. `measured` says what the
-    machine was measured to be faster in, where that was asked for."""
+    """What a run is made of. The trainer has the loggers and callbacks, the task the model."""
 
     trainer: pl.Trainer
     datamodule: DataModule
     task: Task
-    measured: str | None = None
 
 
 def build_callbacks(cfg: DictConfig) -> list[pl.Callback]:
     return [build(node, f"callbacks.{key}") for key, node in cfg.callbacks.items()]
 
 
-def build_datamodule(cfg: DictConfig, found: Mapping[str, Any] | None = None) -> DataModule:
-    """Build the data, with all that is done to training images; `found` stands in cfg already."""
-    options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg[key]}
-    return build(cfg.data, "data", **options, found=dict(found or {}))
+def build_datamodule(cfg: DictConfig, source: Any) -> DataModule:
+    """Build the data on an opened source, with all that is done to training images."""
+    options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg.get(key)}
+    return build(cfg.data, "data", source=source, **options)
 
 
 def build_task(

@@ -33,7 +33,7 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
 
 
 @contextmanager
-def closing_loggers(trainer: pl.Trainer) -> Iterator[None]:
+def close_loggers(trainer: pl.Trainer) -> Iterator[None]:
     """Tell the services how the run ended, however it did."""
     exit_code = 1
     try:

@@ -4,15 +4,13 @@ import logging
 import math
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.accelerators import AcceleratorRegistry
-from pytorch_lightning.plugins import MixedPrecision
 from pytorch_lightning.plugins.environments import SLURMEnvironment
-from torch import nn
 
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
@@ -30,10 +28,10 @@ from vitlab.errors import ConfigError
 from vitlab.layers import patchify
 from vitlab.machine import keep_freed_memory
 from vitlab.models import TextEncoder, VisionTransformer
+from vitlab.run.building.model import build_model
 from vitlab.run.checks.preconditions import check_copies, check_launched
 from vitlab.run.hardware.block_timing import FEW
 from vitlab.run.hardware.precision import (
-    BFLOAT16,
     FLOAT32,
     Choice,
     find_precision,
@@ -75,31 +73,42 @@ def build_trainer(
     return trainer
 
 
-def watching_ranks(trainer: pl.Trainer) -> AbstractContextManager[None]:
+def watch_ranks(trainer: pl.Trainer) -> AbstractContextManager[None]:
     """Watch the other processes of a run of several, as `Launcher.watching` does."""
     launcher = trainer.strategy.launcher
     return launcher.watching() if isinstance(launcher, Launcher) else nullcontext()
 
 
-def settle_precision(trainer: pl.Trainer, model: nn.Module, datamodule: DataModule, batch_size: int) -> Choice:
-    """Let a trainer that was built in float32 compute in the precision in which its device trains the model soonest.
-    The first process finds it for all. A model that reads by an encoder is judged by it alone."""
-    device, inner = trainer.strategy.root_device, getattr(model, "encoder", None)
-    read = inner if isinstance(inner, VisionTransformer | TextEncoder) else model
-    inputs = words_for(read) if isinstance(read, TextEncoder) else images_of(datamodule)
-    choice = Choice(*decide_on_rank_zero("precision", lambda: find_precision(read, inputs, batch_size, device)))
-    if choice.precision == BFLOAT16:
-        plain_float32_products()
-        trainer.strategy.precision_plugin = MixedPrecision(BFLOAT16, device.type)
-    return choice
+class Devices(NamedTuple):
+    """How many devices train together, and which of them is this process's own."""
+
+    number: int
+    own: torch.device
 
 
-def words_for(encoder: TextEncoder) -> tuple[Any, ...]:
+def find_devices(node: DictConfig, folder: Path, *, to_run: bool = True) -> Devices:
+    """Return the devices that a trainer of this config would use. Raises ConfigError as `build_trainer`."""
+    trainer = build_trainer(node, folder, False, [], to_run=to_run)
+    return Devices(trainer.world_size, trainer.strategy.root_device)
+
+
+def find_precision_of(cfg: DictConfig, datamodule: DataModule, batch_size: int, device: torch.device) -> Choice:
+    """Return the precision in which a device trains the config's model fastest, and how that was measured. The first
+    process measures for all. Of a model with an encoder, only the encoder is timed."""
+    with torch.device("meta"):
+        model = build_model(cfg.model)
+    inner = getattr(model, "encoder", None)
+    timed = inner if isinstance(inner, VisionTransformer | TextEncoder) else model
+    inputs = make_tokens(timed) if isinstance(timed, TextEncoder) else make_images(datamodule)
+    return Choice(*decide_on_rank_zero("precision", lambda: find_precision(timed, inputs, batch_size, device)))
+
+
+def make_tokens(encoder: TextEncoder) -> tuple[Any, ...]:
     """Make the longest texts that an encoder takes, on the device "meta"."""
     return (torch.zeros(FEW, encoder.max_length, dtype=torch.long, device="meta"),)
 
 
-def images_of(datamodule: Any) -> tuple[Any, ...]:
+def make_images(datamodule: Any) -> tuple[Any, ...]:
     """Make what the model takes of images, on the device "meta", in the size that it is trained on: where sizes differ,
     in that of the largest of the first images."""
     shapes = [torch.Size([datamodule.in_chans, datamodule.image_size, datamodule.image_size])]

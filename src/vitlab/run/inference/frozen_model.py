@@ -11,12 +11,10 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.progress import track
 from torch import nn
 
-from vitlab.config.build import build
-from vitlab.config.found import with_found
 from vitlab.config.job import Job
 from vitlab.config.nodes import as_plain, check_values, merged, node_of, plain
 from vitlab.config.redaction import Redaction
@@ -27,7 +25,7 @@ from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, join_features
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
-from vitlab.run.building.autoconfig import look
+from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model, load_pretrained
 from vitlab.run.checks.preconditions import check_agreement, check_images
 from vitlab.run.hardware.precision import is_bf16, speed_up_float32_products
@@ -63,9 +61,8 @@ class FrozenModel:
             saved = SavedRun.open(cfg.run)
             check_images(saved.config.data)
             data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
-            datamodule, model = shown(data, few_labels), saved.task().model
-            datamodule.prepare_data()
-            datamodule.setup()
+            found = find_values(for_evaluation(node_of({"data": data}), few_labels))
+            model = saved.task().model
             origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
         else:
             if cfg.get("model") is None or cfg.get("data") is None:
@@ -75,17 +72,14 @@ class FrozenModel:
             check_values(cfg)
             check_agreement(cfg)
             check_images(cfg.data)
-            cfg = with_found(cfg, look(cfg))
-            data = plain(cfg)["data"]
-            datamodule = shown(data, few_labels)
-            datamodule.prepare_data()
-            datamodule.setup()
-            cfg = with_found(cfg, datamodule.found)
+            found = find_values(for_evaluation(cfg, few_labels))
             pl.seed_everything(cfg.seed, workers=False, verbose=False)
-            model = build_model(cfg.model)
-            if (report := load_pretrained(model, cfg.model)) is not None:
+            model = build_model(found.cfg.model)
+            if (report := load_pretrained(model, found.cfg.model)) is not None:
                 report.show()
-            origin, node, folder = None, plain(cfg)["model"], None
+            origin, node, folder = None, plain(found.cfg)["model"], None
+        datamodule, data = found.datamodule, plain(found.cfg)["data"]
+        assert isinstance(datamodule, ImageDataModule)
         device = fastest_device()
         speed_up_float32_products(device)
         facts = {
@@ -129,12 +123,16 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
     return {**{str(key): as_plain(cfg.data[key]) for key in others}, **view, "cache": own["cache"]}
 
 
-def shown(data: dict[str, Any], few_labels: bool) -> ImageDataModule:
-    """Build a datamodule that only evaluates, without anything that is done to training images; nothing is opened
-    yet."""
-    images = {**data["images"], "train_crop": data["images"]["eval_crop"], "train_transform": None}
-    split = data["split"] if few_labels else {**data["split"], "labels_per_class": None}
-    node = {**data, "images": images, "split": split, "global_batch_size": 1, "device_batch_size": None}
-    node["order"] = {**data["order"], "class_balance": 0.0, "shuffle_window": None}
-    node["cache"] = {**data["cache"], "kind": "none", "size": 1}
-    return build(node_of(node), "data")
+def for_evaluation(cfg: DictConfig, few_labels: bool) -> DictConfig:
+    """Return the config with data that is only evaluated: without what is done to training images, without a cache, in
+    its own order. data.split.labels_per_class holds with `few_labels` alone."""
+    data: dict[str, Any] = {
+        "images": {"train_transform": None},
+        "global_batch_size": 1,
+        "device_batch_size": None,
+        "order": {"class_balance": 0.0, "shuffle_window": None},
+        "cache": {"kind": "none", "size": 1},
+    }
+    changed = merged(cfg, {"data": data if few_labels else {**data, "split": {"labels_per_class": None}}})
+    OmegaConf.update(changed, "data.images.train_crop", "${data.images.eval_crop}", merge=False)
+    return changed

@@ -2,10 +2,10 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,7 @@ from vitlab.config.found import PLACES
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import format_metric
+from vitlab.run.building.autoconfig import Found
 from vitlab.run.building.parts import Parts
 
 MOST_LETTERS = 500  # of a value that is printed as it could be typed
@@ -23,7 +24,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(cfg: DictConfig, run: Parts) -> None:
+def print_start(found: Found, run: Parts) -> None:
     """Print model, data, steps and parameter groups, before the first batch."""
     trainer, datamodule, task = run.trainer, run.datamodule, run.task
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
@@ -32,14 +33,14 @@ def print_start(cfg: DictConfig, run: Parts) -> None:
     console = Console(soft_wrap=True, record=True, markup=False, emoji=False)
     parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
-        "run": f"{cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
+        "run": f"{found.cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, others each time" if tail else ""),
         "classes": classes(datamodule),
-        **({"found": options_found(datamodule)} if datamodule.found else {}),
+        **({"found": format_found(found.values)} if found.values else {}),
         **({"repeated": repeated} if (repeated := getattr(datamodule.source, "repeated", "")) else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
         f"({datamodule.trained_steps_per_epoch()} an epoch{parts})",
-        **({"measured": run.measured} if run.measured else {}),
+        **({"measured": found.measured} if found.measured else {}),
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),
     }
@@ -62,13 +63,14 @@ def print_start(cfg: DictConfig, run: Parts) -> None:
     LOG.info("start\n%s", console.export_text().rstrip())
 
 
-def options_found(datamodule: DataModule) -> str:
-    """What null and auto have come to mean, as it could be typed; what is too long for that, or holds line breaks and
-    the like, stands in config.yaml."""
-    found = {key: (value, str(value)) for key, value in datamodule.found.items()}
+def format_found(values: Mapping[str, Any]) -> str:
+    """Write the values that were found as they could be typed. Those that are too long, or cannot be printed, are in
+    config.yaml only."""
     return " ".join(
-        as_typed(PLACES[key], value) if len(text) <= MOST_LETTERS and text.isprintable() else f"{PLACES[key]}=…"
-        for key, (value, text) in found.items()
+        as_typed(PLACES[key], value)
+        if len(str(value)) <= MOST_LETTERS and str(value).isprintable()
+        else f"{PLACES[key]}=…"
+        for key, value in values.items()
     )
 
 

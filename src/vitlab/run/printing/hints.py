@@ -13,7 +13,7 @@ from vitlab.data.duplicates import Overlap, Place, overlap
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.targets import Classes
 from vitlab.invocation import typed
-from vitlab.run.building.autoconfig import known_view
+from vitlab.run.building.autoconfig import find_preprocessing
 from vitlab.run.building.model import weights_of
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
@@ -31,7 +31,7 @@ def print_hints(cfg: DictConfig, datamodule: ImageDataModule) -> None:
 
 def of_the_weights(cfg: DictConfig) -> list[str]:
     """Tell where images look otherwise than those that the weights were trained on."""
-    known = {key: value for key, value in known_view(cfg).items() if key in ("mean", "std", "image_size")}
+    known = {key: value for key, value in find_preprocessing(cfg).items() if key in ("mean", "std", "image_size")}
     if len(known.get("mean", ())) != cfg.data.in_chans:
         known = {key: value for key, value in known.items() if key == "image_size"}
     words = [f"'data.{key}={shown(value)}'" for key, value in known.items() if not alike(cfg.data[key], value)]

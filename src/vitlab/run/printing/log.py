@@ -35,7 +35,7 @@ def say_how_to_resume(start: Start) -> str:
 
 
 @contextmanager
-def logged(start: Start, first_process: bool) -> Iterator[None]:
+def write_log(start: Start, first_process: bool) -> Iterator[None]:
     """While the run is at work, write to its train.log what vitlab logs, and warnings of libraries."""
     if not first_process:
         yield

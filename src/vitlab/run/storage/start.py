@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
 from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.config.found import with_found
 from vitlab.config.frozen import frozen_run
 from vitlab.config.identity import AUTO, of_the_machine, own_run
 from vitlab.config.job import Job
@@ -33,9 +32,10 @@ from vitlab.run.storage.provenance import versions
 
 @dataclass(frozen=True)
 class Start:
-    """The config that holds, and the folder it is written to; `kept` leaves out what is not to be stored.
+    """The config of a run, and the folder it is written to; `kept` removes secrets from what is stored.
 
-    A resumed run has the file of its `state`, and its content as `checkpoint` until the fit reads it again.
+    A resumed run has the file of its `state`, and its content as `checkpoint` until the fit reads it again. With
+    resume=auto, `mark` is the digest by which the same command finds the run again.
     """
 
     cfg: DictConfig
@@ -47,6 +47,7 @@ class Start:
     state: Path | None
     checkpoint: dict[str, Any]
     first_step: int
+    mark: str | None
 
     @property
     def sweep(self) -> Path | None:
@@ -55,7 +56,7 @@ class Start:
 
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
-        config = portable(with_found(self.cfg, datamodule.found))
+        config = portable(self.cfg)
         record = {
             "config": config,
             "choices": self.choices,
@@ -81,7 +82,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def taken_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
+def claim_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
     """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
     the end is removed, with those above it that were made. Raises VitlabError for one that is in use, or that holds a
     run already."""
@@ -121,7 +122,7 @@ def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) ->
     return Place(str(folder), None)
 
 
-def resume_or_new(cfg: DictConfig, job: Job, place: Place) -> Start:
+def start_or_resume(cfg: DictConfig, job: Job, place: Place) -> Start:
     """Take the config as it was composed, or, for a run that is resumed, that of the run. Raises VitlabError for values
     that no run can have, and for a folder that holds a checkpoint of another run."""
     path: Path | None = None
@@ -156,6 +157,7 @@ def resume_or_new(cfg: DictConfig, job: Job, place: Place) -> Start:
         state=path,
         checkpoint=checkpoint,
         first_step=int(checkpoint.get("global_step", 0)),
+        mark=config_digest(composed) if composed.resume == AUTO else None,
     )
 
 
