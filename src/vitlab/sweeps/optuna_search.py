@@ -54,30 +54,15 @@ class OptunaSearch(RandomSearch):
         super().__init__(sweep, compose, axes=axes, num_trials=num_trials, seed=seed)
         self.name = name
         self.monitor = monitor
-        for key, value in (("objectives", objectives), ("directions", directions)):
-            if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-                raise ConfigError(
-                    f"hydra.sweeper.{key} {value} is not a list of names; write hydra.sweeper.{key}=[NAME]"
-                )
-        steps = {"prune_after_trials": prune_after_trials, "prune_after_steps": prune_after_steps}
-        for key, number in {"num_startup_trials": num_startup_trials, **steps}.items():
-            if number < 0:
-                raise ConfigError(f"hydra.sweeper.{key} {number} is not at least 0")
+        check_names(objectives=objectives, directions=directions)
+        check_counts(
+            num_startup_trials=num_startup_trials,
+            prune_after_trials=prune_after_trials,
+            prune_after_steps=prune_after_steps,
+        )
         self.objectives = objectives or [monitor]
         self.directions = directions or [f"{better(one)}imize" for one in self.objectives]
-        check_one_of("sampler", sampler, ("tpe", "random"))
-        check_one_of("pruner", pruner, ("none", "median", "successive_halving"))
-        for direction in self.directions:
-            check_one_of("directions", direction, ("minimize", "maximize"))
-        if len(self.directions) != len(self.objectives):
-            raise ConfigError(
-                f"hydra.sweeper.directions needs one for each of the objectives [{','.join(self.objectives)}], "
-                f"but has {len(self.directions)}"
-            )
-        if pruner != "none" and self.objectives != [monitor]:
-            raise ConfigError(
-                f"hydra.sweeper.pruner={pruner} reads the monitor alone: set it to none, or objectives to null"
-            )
+        self._check_choices(sampler, pruner)
         self.sampler, self.num_startup_trials = sampler, num_startup_trials
         self.pruner = pruner
         self.study = self._open_study(prune_after_trials, prune_after_steps)
@@ -88,6 +73,22 @@ class OptunaSearch(RandomSearch):
             )
         for job in sweep.jobs():
             self.record(job, sweep.state(job.name))
+
+    def _check_choices(self, sampler: str, pruner: str) -> None:
+        """Raise ConfigError for an unknown choice, or for choices that do not fit together."""
+        check_one_of("sampler", sampler, ("tpe", "random"))
+        check_one_of("pruner", pruner, ("none", "median", "successive_halving"))
+        for direction in self.directions:
+            check_one_of("directions", direction, ("minimize", "maximize"))
+        if len(self.directions) != len(self.objectives):
+            raise ConfigError(
+                f"hydra.sweeper.directions needs one for each of the objectives [{','.join(self.objectives)}], "
+                f"but has {len(self.directions)}"
+            )
+        if pruner != "none" and self.objectives != [self.monitor]:
+            raise ConfigError(
+                f"hydra.sweeper.pruner={pruner} reads the monitor alone: set it to none, or objectives to null"
+            )
 
     def overrides(self, number: int) -> list[str]:
         """Ask the study for the values of a job; after a kill between two of them, for those that are missing."""
@@ -221,3 +222,17 @@ def repair(journal: Path) -> None:
             json.loads(line)["op_code"]
         except (ValueError, TypeError, LookupError) as error:
             raise CheckpointError(f"{journal} is damaged in line {number}: give another sweep=NAME") from error
+
+
+def check_names(**options: Any) -> None:
+    """Raise ConfigError for an option of hydra.sweeper that is neither null nor a list of names."""
+    for key, value in options.items():
+        if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            raise ConfigError(f"hydra.sweeper.{key} {value} is not a list of names; write hydra.sweeper.{key}=[NAME]")
+
+
+def check_counts(**options: int) -> None:
+    """Raise ConfigError for an option of hydra.sweeper below 0."""
+    for key, number in options.items():
+        if number < 0:
+            raise ConfigError(f"hydra.sweeper.{key} {number} is not at least 0")

@@ -20,7 +20,7 @@ def bound(monkeypatch, tmp_path):
         masks = [frozenset(mask) for mask in masks]
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: masks[-1], raising=False)
         others = [(host or socket.gethostname(), mask) for mask in masks[:-1]] if told else []
-        monkeypatch.setattr(cores, "gathered", lambda own: [*others, *own])
+        monkeypatch.setattr(cores, "gather_from_all_ranks", lambda own: [*others, *own])
         monkeypatch.setattr(cores, "OWN_CGROUP", tmp_path / "cgroup")
 
     return build
