@@ -296,6 +296,15 @@ def test_pages_and_configs_use_plain_words():
     assert list(places_of(PLAIN_WORDS | PROSE_ALONE, texts_of(*PAGES))) == []
 
 
+# -- systems
+
+
+def test_functions_that_macos_lacks_are_called_in_one_place():
+    lacking = re.compile(r"os\.(pipe2|sched_\w+|memfd_create|posix_fadvise|eventfd)\(")
+    found = {file.name for file in FILES if lacking.search(file.read_text(encoding="utf-8"))}
+    assert found == {"machine.py"}
+
+
 # -- the entries
 
 

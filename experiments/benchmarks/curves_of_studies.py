@@ -14,7 +14,7 @@ from statistics import mean
 
 from matplotlib.figure import Figure
 
-from vitlab.reports.confidence import half_width
+from vitlab.reports.intervals import half_width
 
 METRICS = {"val/loss": "validation loss, nats a token", "val/exact": "right texts, %"}
 OURS = {"seconds", "status", "folder", "seed", *METRICS}  # columns of results.csv that are not what was varied

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from vitlab.reports.confidence import half_width
+from vitlab.reports.intervals import half_width
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs/reading")

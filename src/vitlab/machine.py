@@ -24,6 +24,11 @@ def physical_memory() -> int:
         return sys.maxsize
 
 
+def allowed_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may run on; of all cores on macOS, which binds none."""
+    return frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+
+
 def cpu_capabilities() -> dict[str, Any]:
     """Return what torch reports about the processor; an empty dict in versions of torch that report nothing."""
     import torch

@@ -40,7 +40,9 @@ class ForkServer:
         self.deadlines: dict[int, float] = {}  # when to kill the jobs that were asked to end
         self.out = os.dup(1)
         os.dup2(2, 1)  # modules may print when they are imported
-        self.woken, self.waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.woken, self.waker = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(self.waker, False)
         self.selector = selectors.DefaultSelector()
         self.buffer = b""
 

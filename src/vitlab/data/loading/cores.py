@@ -1,10 +1,10 @@
 """Divide a machine's cores among the processes of a run."""
 
-import os
 import socket
 from pathlib import Path
 
 from vitlab.distributed.gathering import gather_from_all_ranks
+from vitlab.machine import allowed_cores
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
@@ -25,11 +25,6 @@ def share_of_cores(processes: int) -> float:
         beside = [own] * processes
     share = sum(1 / sum(core in cores for cores in beside) for core in own)
     return min(share, quota() / processes)
-
-
-def allowed_cores() -> frozenset[int]:
-    """List the cores that this process may run on, by number."""
-    return frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def quota() -> float:
