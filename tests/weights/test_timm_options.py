@@ -114,6 +114,12 @@ def test_some_others(name, seed, tmp_path):
     check_others(name, random.Random(seed), tmp_path)
 
 
+def test_advice_leaves_no_pooling_without_its_class_token(tmp_path):
+    """Registers in a mean, which no option computes, and no class token, which the model's own pooling would read."""
+    arguments = dict(zip(READING, ("avg", None, False, False, 2, False, True, True), strict=True))
+    check_reading(arguments, {"pool": "cls", "fc_norm": False, "class_token": True, "num_registers": 2}, tmp_path)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(2))

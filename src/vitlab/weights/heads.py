@@ -121,4 +121,7 @@ def obstacles_of(options: Options) -> list[str]:
 def remedy(options: Options) -> str:
     """Tell what to set for the model to compute the same, as far as there are options for it."""
     wanted = {key: theirs for key, (theirs, _) in options.items() if key != "pool" or theirs in POOLS}
+    kept = options["pool"][1] if "pool" in options and "pool" not in wanted else None
+    if wanted.get("class_token") is False and kept in POOLS and POOLS[kept].needs_class_token:
+        wanted["pool"] = "mean"  # no pooling is theirs, and the model's would have nothing to read
     return f"set {settings(wanted)}" if wanted else ""
