@@ -10,9 +10,8 @@ from texts import OPTIONS
 
 from vitlab.models import Decoder, DistilledVisionTransformer, TextEncoder, VisionTransformer
 from vitlab.models.decoder import DecoderOptions
-from vitlab.models.options import TransformerOptions
+from vitlab.models.options import TransformerOptions, VisionTransformerOptions
 from vitlab.models.text_module import TextOptions
-from vitlab.models.vit_options import VisionTransformerOptions
 
 MODELS = {
     VisionTransformer: VisionTransformerOptions,

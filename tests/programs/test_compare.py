@@ -12,10 +12,12 @@ from vitlab.reports.comparison import Recipe, compare
 from vitlab.reports.finished import read_run
 
 
-def write_run(folder, name, seed, right, *, lr=1e-3, result=True, images=200, partial=()):
+def write_run(folder, name, seed, right, *, lr=1e-3, result=True, images=200, partial=(), mean=None):
     """A run's folder with what the comparison reads; `right` says of each test image whether it is recognised."""
     folder.mkdir(parents=True)
     config = {"name": name, "seed": seed, "monitor": "val/acc1", "optimizer": {"lr": lr}, "data": {"seed": seed}}
+    if mean is not None:
+        config |= {"data": {"seed": seed, "mean": [mean]}, "found": {"mean": [mean]}}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     test = {"test/acc1": float(np.mean(right)), "test/loss": 1 - float(np.mean(right))}
     if result:
@@ -105,6 +107,29 @@ def test_many_recipes_are_adjusted_together(tmp_path):
     assert len(pairs) == 6
     assert all(pair.adjusted >= pair.p for pair in pairs)
     assert min(pair.adjusted for pair in pairs) >= min(1, 6 * 2.0**-6)
+
+
+def test_values_found_in_the_data_make_no_other_recipe(tmp_path, run_compare):
+    a = [write_run(tmp_path / f"a{seed}", "a", seed, np.arange(200) < 150 + seed, mean=0.3 + seed) for seed in (0, 1)]
+    b = [write_run(tmp_path / f"b{seed}", "b", seed, np.arange(200) < 160, lr=7, mean=0.3 + seed) for seed in (0, 1)]
+    told, out = run_compare([*a, *b])
+    assert "two seeds" in told
+    assert [row["key"] for row in csv.DictReader((out / "settings.csv").open())] == ["optimizer.lr"]
+
+
+def test_equal_gains_of_two_seeds_are_no_certainty(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7, 0.7]), write_recipe(tmp_path, "b", [0.8, 0.8], lr=2e-3)
+    assert "No difference between a and b is shown" in run_compare([*a, *b])[0]
+
+
+def test_a_run_that_diverged_is_named(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    a, b = write_recipe(tmp_path, "a", [0.7]), write_recipe(tmp_path, "b", [0.8], lr=2e-3)
+    path = tmp_path / "b_0" / "result.json"
+    path.write_text(path.read_text().replace(str(json.loads(path.read_text())["test"]["test/loss"]), "null"))
+    done = cli("compare", f"runs=[{a[0]},{b[0]}]", "metric=loss", tiny=False)
+    assert refuses(done, "test/loss of ")
+    assert "is not finite; leave the run out, or compare another metric" in done.err
 
 
 def test_a_seed_that_one_recipe_lacks_is_said(tmp_path, run_compare):

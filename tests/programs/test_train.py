@@ -95,3 +95,14 @@ def test_a_resume_looks_at_no_image(cli, tmp_path, monkeypatch):
     run = cli("train", "resume=run", "trainer.max_steps=2", tiny=False)
     assert run.status == 0, run.err
     assert yaml.safe_load((first.folder / "config.yaml").read_text())["found"] == before
+
+
+@pytest.mark.parametrize("entry", ["train", "check"])
+def test_callbacks_that_cannot_be_built_are_refused_before_the_data_is_opened(cli, tmp_path, monkeypatch, entry):
+    pngs(tmp_path / "own", {"a": 20, "b": 20}, colour)
+    opened = []
+    monkeypatch.setattr(Folder, "open", lambda self: opened.append(self))
+    run = cli(entry, *OWN, "model=vit_mu4", "callbacks.latest_state.every_n_steps=-1", "logger=none")
+    assert run.status == 2, run.err
+    assert "every_n_steps" in run.err
+    assert opened == []

@@ -48,7 +48,7 @@ def construct(value: Any, key: str, **runtime: Any) -> Any:
     taken = check_types(target, value, key)
     left = taken.keys() - NODE_KEYS - runtime.keys()
     parts = {name: construct(inner, f"{key}.{name}") for name, inner in taken.items() if name in left}
-    made = functools.partial(target, *taken.get("_args_", ()), **parts)
+    made = functools.partial(target, *construct(list(taken.get("_args_", ())), f"{key}._args_"), **parts)
     if taken.get("_partial_") and not runtime:
         return made
     if "_args_" not in taken:

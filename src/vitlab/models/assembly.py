@@ -21,7 +21,7 @@ from vitlab.layers import (
     Position,
     PositionedBlock,
 )
-from vitlab.models.vit_options import VisionTransformerOptions
+from vitlab.models.options import VisionTransformerOptions
 
 
 def build_stem(options: VisionTransformerOptions) -> PatchEmbedding | ConvolutionalStem:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vitlab.layers import Grids
+from vitlab.models.options import VisionTransformerOptions
 from vitlab.models.vit import VisionTransformer
-from vitlab.models.vit_options import VisionTransformerOptions
 
 
 class DistilledVisionTransformer(VisionTransformer):

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from vitlab.layers import ATTENTION_POSITIONS, Grids, Position, mask_padding, present_patches
 from vitlab.models.assembly import build_blocks, build_pool, build_position, build_stem
 from vitlab.models.initialization import POSITION_STD, initialize
-from vitlab.models.options import takes_keywords_of
-from vitlab.models.vit_options import VisionTransformerOptions
+from vitlab.models.options import VisionTransformerOptions, takes_keywords_of
 
 
 class VisionTransformer(nn.Module):

@@ -21,6 +21,7 @@ from vitlab.reports.run import read_result
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
+from vitlab.run.building.run_loggers import try_callbacks_and_loggers
 from vitlab.run.building.trainer import find_devices
 from vitlab.run.checks.batch_advice import fitting, memory_of
 from vitlab.run.checks.memory_estimate import devices_that_share, memory_of_one, share_of
@@ -52,6 +53,7 @@ def check(cfg: DictConfig) -> None:
     start = start_or_resume(cfg, job, Place(str(folder), resume))
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
+    try_callbacks_and_loggers(start)
     found = find_values(start.cfg, find_devices(start.cfg.trainer, folder, to_run=False))
     start = replace(start, cfg=found.cfg)
     parts = train.build(start, found.datamodule, device="meta")

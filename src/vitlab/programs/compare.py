@@ -1,6 +1,7 @@
 """Compare finished runs: which recipe is better, how sure that is, and on which samples two models differ."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from vitlab.atomic_files import write_csv, write_whole
+from vitlab.config.found import PLACES
 from vitlab.config.stored_config import of_a_machine
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.programs.sweeps import named
@@ -66,13 +68,22 @@ def find_recipes(cfg: DictConfig) -> tuple[list[Recipe], list[str]]:
         folders = [str(run) for run in cfg.runs]
         if cfg.by is not None:
             raise ConfigError("by= sorts the jobs of a sweep; leave it out with runs=")
-        recipes = by_settings([read_run(Path(folder)) for folder in folders])
+        recipes = by_settings([read_chosen(Path(folder)) for folder in folders])
     else:
         recipes, notes = of_a_sweep(str(cfg.sweep or cfg.study), cfg.by)
     if len(recipes) < 2:
         have = f"{recipes[0].label} with {listed(recipes[0])}" if recipes else "none"
         raise ConfigError(f"{chosen[0]}= names one recipe alone ({have}), and it takes two to compare; add another")
     return recipes, notes
+
+
+def read_chosen(folder: Path) -> FinishedRun:
+    """Read a run with the settings that were chosen for it, without values found in its data, which follow the seed
+    where that decides which images are trained on."""
+    run = read_run(folder)
+    found = {key: f"found.{key}" for key in PLACES if f"found.{key}" in run.settings}
+    left_out = {*found.values(), *(PLACES[key] for key in found)}
+    return replace(run, settings={key: value for key, value in run.settings.items() if key not in left_out})
 
 
 def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
@@ -108,7 +119,7 @@ def of_a_sweep(name: str, by: str | None) -> tuple[list[Recipe], list[str]]:
     groups: dict[str, dict[int, FinishedRun]] = {}
     for job in done:
         label = ", ".join(f"{key}={job.values.get(key)}" for key in ([by] if by else varied)) or sweep.path.name
-        run = read_run(sweep.path / job.name)
+        run = read_chosen(sweep.path / job.name)
         if run.seed in groups.setdefault(label, {}):
             raise ConfigError(
                 f"several jobs of {sweep.path} have {label} and seed {run.seed}, since more varies than by={by}; "

@@ -25,7 +25,7 @@ from vitlab.reports.run import RESULT
 from vitlab.run.building.autoconfig import Found, find_values
 from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.building.parts import Parts, build_callbacks, build_task
-from vitlab.run.building.run_loggers import build_loggers, close_loggers, uploads
+from vitlab.run.building.run_loggers import build_loggers, close_loggers, try_callbacks_and_loggers, uploads
 from vitlab.run.building.trainer import build_trainer, find_devices, watch_ranks
 from vitlab.run.checks.batch_advice import too_many
 from vitlab.run.checks.continuation import check_continuation
@@ -54,6 +54,7 @@ def train(cfg: DictConfig) -> Path:
             print(f"{path_from_here(Path(place.folder))} has come to its end: nothing is left to do")
             return Path(place.folder)
         start = start_or_resume(cfg, job, place)
+        try_callbacks_and_loggers(start)
         devices = find_devices(start.cfg.trainer, start.folder)
         found = find_values(start.cfg, devices)
         start = replace(start, cfg=found.cfg)  # final and read-only from here on

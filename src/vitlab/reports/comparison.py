@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -31,6 +32,10 @@ class Recipe:
         for run in chosen:
             if metric not in run.metrics:
                 raise ConfigError(f"{run.folder} has no metric {metric}; it has {', '.join(sorted(run.metrics))}")
+            if not isfinite(run.metrics[metric]):
+                raise ConfigError(
+                    f"{metric} of {run.folder} is not finite; leave the run out, or compare another metric"
+                )
         return [run.metrics[metric] for run in chosen]
 
 
@@ -71,7 +76,7 @@ class Pair:
         fewer, by McNemar's test for two models."""
         if self.is_of_models or len(self.gains) >= VERDICT:
             return self.adjusted is not None and self.adjusted <= LEVEL
-        return abs(self.gain) > self.half
+        return abs(self.gain) > self.half > 0  # equal gains of two seeds by chance are no certainty
 
     def sentence(self) -> str:
         """Say which is better, and how sure that is."""
@@ -179,7 +184,8 @@ def counted(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int, int,
     """Count the samples that both, only the first, only the second and none classify correctly, over all pairs."""
     if not all(a.samples and b.samples for a, b in pairs):
         return None
-    kinds = [(right, is_right(b)[key]) for a, b in pairs for key, right in is_right(a).items()]
+    rights = [(is_right(a), is_right(b)) for a, b in pairs]
+    kinds = [(right, second[key]) for first, second in rights for key, right in first.items()]
     return tuple(kinds.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))  # type: ignore[return-value]  # four
 
 
@@ -221,10 +227,10 @@ def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
     for recipe in recipes:
         runs = list(recipe.runs.values())
         for metric in sorted(set.intersection(*(set(run.metrics) for run in runs))):
-            values = recipe.values(metric)
-            student, bca = student_interval(values), bca_interval(values)
+            values = [run.metrics[metric] for run in runs]
             row = {"recipe": recipe.label, "metric": metric, "seeds": len(values), "mean": fmean(values)}
-            if len(values) > 1:
+            if len(values) > 1 and all(map(isfinite, values)):
+                student, bca = student_interval(values), bca_interval(values)
                 row |= {
                     "student_low": student.low,
                     "student_high": student.high,

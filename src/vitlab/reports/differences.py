@@ -19,6 +19,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     import numpy as np
 
     values = np.asarray(differences, dtype=float)
+    assert np.isfinite(values).all()
     if len(values) <= EXACT:
         choices = np.arange(2 ** len(values))[:, None]
         signs = 1 - 2 * ((choices >> np.arange(len(values))) & 1)

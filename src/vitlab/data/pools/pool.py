@@ -5,6 +5,7 @@ n images, H W image height and width, C channels
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -124,3 +125,25 @@ class Source:
     def open(self) -> dict[str, Pool]:
         """Return the pools. It may read an index, but no image. Raises DataError when something is missing."""
         raise NotImplementedError
+
+
+class OpenedSource:
+    """A source that is prepared and opened once, at the first call of `open`; all else is the source's own."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.pools: dict[str, Pool] | None = None
+
+    def prepare(self) -> None:
+        """Nothing: `open` prepares."""
+
+    def open(self) -> dict[str, Pool]:
+        if self.pools is None:
+            self.source.prepare()
+            self.pools = self.source.open()
+        return self.pools
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "source":  # of a copy that has none yet
+            raise AttributeError(name)
+        return getattr(self.source, name)

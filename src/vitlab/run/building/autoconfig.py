@@ -12,7 +12,7 @@ from vitlab.data import DataModule
 from vitlab.data.batches.batch_size import divide_batch, fitting_batch
 from vitlab.data.glance import Glance, glance, in_small, spaced
 from vitlab.data.images.decoding import MODES
-from vitlab.data.pools.opened_source import OpenedSource
+from vitlab.data.pools.pool import OpenedSource
 from vitlab.data.targets import OneClass, Texts
 from vitlab.features import is_mirror_invariant
 from vitlab.run.building.model import weights_of

@@ -10,6 +10,7 @@ from vitlab.config.build import build, import_target
 from vitlab.config.nodes import plain
 from vitlab.distributed.launcher import stop_waiting_for_others
 from vitlab.loggers import MetricsCSV, RunLogger
+from vitlab.run.building.parts import build_callbacks
 from vitlab.run.storage.start import Start
 
 
@@ -30,6 +31,13 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
         asked = set(known) & set(inspect.signature(import_target(node._target_, f"logger.{key}")).parameters)
         loggers.append(build(node, f"logger.{key}", **{name: known[name] for name in asked}))
     return loggers
+
+
+def try_callbacks_and_loggers(start: Start) -> None:
+    """Build callbacks and loggers once before the data is opened, which may take long. Raises VitlabError for what
+    cannot be built."""
+    build_callbacks(start.cfg)
+    build_loggers(start)
 
 
 @contextmanager
