@@ -83,7 +83,7 @@ def test_python_tells_labels_apart_as_the_command_does(cli, towers, digits):
             for rank, (name, probability) in enumerate(one.top, start=1):
                 assert name == row[f"class_{rank}"]
                 assert probability == pytest.approx(float(row[f"probability_{rank}"]), abs=1e-5)
-    with pytest.raises(ConfigError, match="it takes two to tell images apart"):
+    with pytest.raises(ConfigError, match="give at least two"):
         own.predict(digits, labels="seven")
     with pytest.raises(DataError, match="the word 'cat' of the text 'cat' is not among"):
         own.predict(digits, labels=["cat", "two"])
@@ -113,10 +113,10 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
 @pytest.mark.parametrize(
     ("entry", "words", "sentence"),
     [
-        ("predict", ["images=.", "labels=[seven]"], "labels=['seven']: it takes two to tell images apart"),
-        ("predict", ["images=.", "labels=[]"], "labels=[]: it takes two to tell images apart"),
+        ("predict", ["images=.", "labels=[seven]"], "labels=['seven']: give at least two"),
+        ("predict", ["images=.", "labels=[]"], "labels=[]: give at least two"),
         ("predict", ["images=.", "labels=seven"], "labels seven is not a list"),
-        ("predict", ["images=.", "labels=[two,seven,two]"], "'two' stands there twice; give each once"),
+        ("predict", ["images=.", "labels=[two,seven,two]"], "'two' is given twice; give each once"),
         ("predict", ["images=.", "labels=[two,'']"], "labels ['two', ''] is not a list of names"),
         ("predict", ["images=.", "labels=[two,' ']"], "labels=['two', '']: one of them is empty"),
         ("predict", ["images=.", "labels=[two,null]"], "labels"),
@@ -129,7 +129,7 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
         ),
         ("predict", ["images=.", "labels=[two,'two-']"], "the model reads 'two-' as it reads 'two'; give another name"),
         ("predict", ["images=.", "labels=[two,'-']"], "the model reads nothing of '-'; give another name"),
-        ("predict", ["images=.", "labels=[two,'two ']"], "'two' stands there twice; give each once"),
+        ("predict", ["images=.", "labels=[two,'two ']"], "'two' is given twice; give each once"),
         ("predict", ["images=.", "beam_width=2"], "writes no texts; leave beam_width= and length_penalty= out"),
         ("train", ["global_batch_size=1"], "and this one has one; set global_batch_size=2, or larger"),
         ("visualize", ["views=similarities"], "the view similarities needs images="),

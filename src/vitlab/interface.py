@@ -24,8 +24,8 @@ from vitlab.models import encoder_of, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, load_pretrained
-from vitlab.run.inference.classification import classifier, names_for
-from vitlab.run.inference.given_images import listed, pixels_of, prepared
+from vitlab.run.inference.classification import choose_names, classifier
+from vitlab.run.inference.given_images import list_images, pixels_of, prepared
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive, TextGeneration
 from vitlab.tasks.predictions import Prediction as Prediction
@@ -100,7 +100,7 @@ class Run:
         """Images as the model takes them: normalised (B, C, H, W), on `device`."""
         if self._datamodule.images.eval_crop.output_size() is None:
             raise ConfigError(f"{self.path} was evaluated on images of different sizes, which make no (B, C, H, W)")
-        pixels = torch.stack([pixels_of(image, self._datamodule) for image in listed(images)])
+        pixels = torch.stack([pixels_of(image, self._datamodule) for image in list_images(images)])
         return self._datamodule.preprocessing.to(self.device).normalize(pixels.to(self.device))
 
     @refusals()
@@ -109,21 +109,21 @@ class Run:
     ) -> list[Prediction]:
         """Classify images: a prediction for each, with its `top_k` best classes. `labels` are names to tell them apart
         by, for a run of images and texts; None: the classes of the run."""
-        names = names_for(self._saved, labels)
+        names = choose_names(self._saved, labels)
         if isinstance(self._task, TextGeneration):
             raise ConfigError(f"{self.path} writes texts, and tells no classes; use the command predict")
         if not isinstance(self._task, Supervised | Contrastive):
             raise ConfigError(f"{self.path} has learned without classes; fine-tune a model from it")
         if top_k < 1:
             raise ConfigError(f"top_k {top_k} is not at least 1")
-        given, told = listed(images), classifier(self._task, names)
+        given, told = list_images(images), classifier(self._task, names)
         files = [image if isinstance(image, Path) else None for image in given]
         return list(rank_classes(told.probabilities(self._computed(told, given, batch_size)), names, top_k, files))
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:
         """What the head sees of each image: (B, D), float32, on the CPU."""
-        return self._computed(functools.partial(represent, self.model), listed(images), batch_size).float()
+        return self._computed(functools.partial(represent, self.model), list_images(images), batch_size).float()
 
     @refusals()
     def attention(self, images: Images) -> list[Tensor]:

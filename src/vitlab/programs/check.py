@@ -23,7 +23,7 @@ from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
 from vitlab.run.building.run_loggers import try_callbacks_and_loggers
 from vitlab.run.building.trainer import find_devices
-from vitlab.run.checks.batch_advice import fitting, memory_of
+from vitlab.run.checks.batch_advice import largest_part, memory_of
 from vitlab.run.checks.memory_estimate import devices_that_share, memory_of_one, share_of
 from vitlab.run.checks.preconditions import bytes_of_checkpoints
 from vitlab.run.hardware.step_timing import measured
@@ -105,7 +105,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     most = memory.largest_batch(there)
     if size <= most:
         return
-    best = fitting(datamodule.global_batch_size // trainer.world_size, most)
+    best = largest_part(datamodule.global_batch_size // trainer.world_size, most)
     advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
     raise ConfigError(
         f"a batch of {size} images does not fit a device of {format_bytes(there)}, of which a tenth is left free, and "

@@ -14,7 +14,7 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.run.building.trainer import build_trainer, watch_ranks
 from vitlab.run.checks.batch_advice import too_many
-from vitlab.run.inference.generation_options import with_writing
+from vitlab.run.inference.generation_options import with_generation_options
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.printing import console
 from vitlab.run.storage.output import output_folder
@@ -31,7 +31,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.trainer.get("precision") == "auto":
         raise ConfigError("trainer.precision=auto is found when a run starts; leave it out, and it is the run's own")
     given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
-    saved = with_writing(SavedRun.open(cfg.run, given), cfg)
+    saved = with_generation_options(SavedRun.open(cfg.run, given), cfg)
     place = output_folder(cfg.output, "evaluate", saved.folder / "evaluate", overwrite=cfg.overwrite)
     if cfg.templates is not None and not saved.checkpoint["run"]["class_names"]:
         raise ConfigError(

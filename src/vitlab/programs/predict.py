@@ -20,8 +20,8 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.machine import fastest_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.hardware.precision import speed_up_float32_products
-from vitlab.run.inference.classification import classifier, names_for
-from vitlab.run.inference.generation_options import with_writing
+from vitlab.run.inference.classification import choose_names, classifier
+from vitlab.run.inference.generation_options import with_generation_options
 from vitlab.run.inference.given_images import pixels_of, prepared
 from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
 from vitlab.run.inference.saved_run import SavedRun
@@ -43,9 +43,9 @@ def predict(cfg: DictConfig) -> list[dict[str, Any]]:
     written of it, with that of each token."""
     if cfg.on_bad_image not in ("error", "skip"):
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
-    saved = with_writing(SavedRun.open(cfg.run), cfg)
+    saved = with_generation_options(SavedRun.open(cfg.run), cfg)
     output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
-    names = names_for(saved, cfg.labels)
+    names = choose_names(saved, cfg.labels)
     if saved.input_vocabulary is not None:
         return predict_of_texts(cfg, saved, saved.input_vocabulary, output)
     paths = find_images(named(cfg, "images"))

@@ -19,7 +19,7 @@ def too_many(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) 
     memory = memory_of(trainer)
     count = None if trained is None else counted(trained, datamodule, trainer, memory)
     fits = size // 2 if count is None else min(size // 2, count)
-    best = fitting(share, fits)
+    best = largest_part(share, fits)
     where = f"with a batch of {size} on a device of {format_bytes(memory)}"
     if best is None:
         return f"{where}; take smaller images (data.image_size), another model, or activation_checkpointing=true"
@@ -27,8 +27,8 @@ def too_many(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) 
     return f"{where}; set data.device_batch_size={best} ({how}), and global_batch_size stays as it is"
 
 
-def fitting(share: int, at_most: int) -> int | None:
-    """The most images, `at_most` so many, that a device's share of a global batch is a multiple of."""
+def largest_part(share: int, at_most: int) -> int | None:
+    """Return the largest batch up to `at_most` that divides a device's share of the global batch; None for none."""
     return next((number for number in range(min(share, at_most), 0, -1) if share % number == 0), None)
 
 

@@ -1,6 +1,4 @@
-"""Tell images apart by a finished run: by the classes it has learned, or by any names where it compares images with
-texts.
-"""
+"""Choose the classes that a finished run predicts: its own, or any names if it compares images with texts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +10,9 @@ from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive
 
 
-def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
-    """Take the `labels` that are given, else the run's classes. Raises ConfigError for labels of a run that compares
-    nothing with texts, for less than two of them, and for one that is empty or stands there twice."""
+def choose_names(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
+    """Return the `labels` if there are any, else the run's classes. Raises ConfigError for labels of a run that
+    compares no images with texts, for fewer than two, and for one that is empty or given twice."""
     learned, compares = list(saved.checkpoint["run"]["class_names"]), "templates" in saved.config.task
     if labels is None:
         if compares and not learned:
@@ -26,11 +24,11 @@ def names_for(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
         )
     names = [label.strip() for label in ([labels] if isinstance(labels, str) else map(str, labels))]
     if len(names) < 2:
-        raise ConfigError(f"labels={names}: it takes two to tell images apart; set labels=[cat,dog]")
+        raise ConfigError(f"labels={names}: give at least two; set labels=[cat,dog]")
     if not all(names):
         raise ConfigError(f"labels={names}: one of them is empty; set labels=[cat,dog]")
     if twice := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise ConfigError(f"labels={names}: '{twice[0]}' stands there twice; give each once")
+        raise ConfigError(f"labels={names}: '{twice[0]}' is given twice; give each once")
     return names
 
 

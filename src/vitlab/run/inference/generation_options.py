@@ -1,4 +1,4 @@
-"""Take from a command how a run is to write, or to compare images with texts, where it says so."""
+"""Apply a command's options of generation and of prompts to a finished run."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ OF_WRITING = {  # keys of a task, what one without them does, and the command's 
 }
 
 
-def with_writing(saved: SavedRun, cfg: DictConfig) -> SavedRun:
-    """Open a run to write, or to compare with texts, as the command says. Raises ConfigError for one that does not."""
-    changes = changed_writing(cfg)
+def with_generation_options(saved: SavedRun, cfg: DictConfig) -> SavedRun:
+    """Return the run with the options of the command. Raises ConfigError for an option that the run's task lacks."""
+    changes = generation_changes(cfg)
     for key in changes.get("task", {}):
         if key not in saved.config.task:
             raise ConfigError(f"run={cfg.run} {OF_WRITING[key]}")
     return saved.changed(changes)
 
 
-def changed_writing(cfg: DictConfig) -> dict[str, Any]:
-    """What the command changes of how a run writes, or compares with texts."""
+def generation_changes(cfg: DictConfig) -> dict[str, Any]:
+    """Return the changes of the run's config that the command asks for; null changes nothing."""
     given = {"width": cfg.beam_width, "length_penalty": cfg.length_penalty}
     given = {key: value for key, value in given.items() if value is not None}
     changed: dict[str, Any] = {"decoding": given} if given else {}

@@ -22,7 +22,7 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import DataError, in_one_line
 
 
-def listed(images: Any) -> list[Any]:
+def list_images(images: Any) -> list[Any]:
     """List the images one by one: paths of files, Pillow's images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H,
     W). A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
     found = list(each(images))
