@@ -75,7 +75,7 @@ def stubs(number: int, folder: Path, slots: int) -> float:
     sweep.save(Request(config={}, same=[], jobs=[]))
     engine = Local(slots=slots, gpus_per_slot=0, threads=1, preload=False, sweep=folder, modules=[])
     with engine, Stop() as stop:
-        while not engine.born:
+        while not engine.ready:
             engine.poll(0.1)
         begun = time.perf_counter()
         Schedule(sweep, engine, [str(folder / "stub.py")], JobSource(), []).run(stop)
