@@ -1,7 +1,7 @@
 # vitlab for use, without what only its tests need; the folder where you type this is the working folder inside:
 #   docker build -t vitlab .                 # --build-arg UV_TORCH_BACKEND=cpu for a torch without CUDA, 5 GB smaller
-#   docker run --rm -v "$PWD:/work" vitlab train
-#   docker run --rm -v "$PWD:/work" --gpus all --shm-size 8g vitlab train trainer=gpu    # workers share memory
+#   docker run --rm -v "$PWD:/workspace" vitlab train
+#   docker run --rm -v "$PWD:/workspace" --gpus all --shm-size 8g vitlab train trainer=gpu    # workers share memory
 # and for development, with all that its tests need: docker build --target dev -t vitlab-dev .
 FROM python:3.11-bookworm AS dev
 
@@ -31,7 +31,7 @@ FROM python:3.11-slim-bookworm
 
 COPY --from=build /vitlab/.venv /vitlab/.venv
 
-WORKDIR /work
+WORKDIR /workspace
 ENV PATH=/vitlab/.venv/bin:$PATH
 ENTRYPOINT ["vitlab"]
 CMD ["--help"]
