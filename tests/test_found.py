@@ -16,6 +16,7 @@ from vitlab.checkpoints import file
 from vitlab.config.arguments import as_text, as_typed
 from vitlab.config.build import build
 from vitlab.config.found import fill_in
+from vitlab.config.resume import resumed_config
 from vitlab.config.stored_config import from_saved, portable
 from vitlab.data import Digits
 from vitlab.data.colours import measure_colours
@@ -73,6 +74,14 @@ def test_a_resume_reads_what_was_found_and_does_not_look_again(cli, images, monk
     run = cli("train", "resume=run", "trainer.max_steps=5")
     assert run.status == 0, run.err
     assert yaml.safe_load(Path("run/config.yaml").read_text())["found"] == before
+
+
+def test_a_value_that_a_resume_replaces_is_no_longer_found():
+    saved = OmegaConf.create({"trainer": {"precision": "32-true"}, "data": {"num_classes": 3}})
+    saved.found = {"precision": "32-true", "num_classes": 3}
+    composed = OmegaConf.create({"trainer": {"precision": "bf16-mixed"}, "data": {"num_classes": 3}})
+    assert resumed_config(saved, {}, composed, ["trainer.precision=bf16-mixed"]).found == {"num_classes": 3}
+    assert resumed_config(saved, {}, saved, ["trainer.precision=32-true"]).found == saved.found
 
 
 def test_a_fresh_and_a_resumed_run_store_the_same_config(cli, images):

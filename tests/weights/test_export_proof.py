@@ -53,6 +53,14 @@ def without_a_field(*path):
     return change
 
 
+def test_a_model_whose_outputs_are_all_zero_proves_nothing(tmp_path):
+    model = ours().eval()
+    for value in model.head.parameters():
+        torch.nn.init.zeros_(value)
+    with pytest.raises(ConfigError, match="every output of this model is 0"):
+        check_export(tmp_path, to_timm(model, NAMES, PREPROCESSING), model, ours(), open_timm)
+
+
 @pytest.mark.parametrize("library", FORMATS)
 def test_other_weights_are_refused(library, tmp_path):
     with pytest.raises(ConfigError, match=r"read back here, gives numbers that differ .* try the other format"):

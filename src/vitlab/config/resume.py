@@ -5,6 +5,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
 from vitlab.config.nodes import literal
 from vitlab.config.stored_config import movable
@@ -50,6 +51,9 @@ def resumed_config(
         if key.split(".")[0] in FIXED and not movable(key) and value != literal(_plain(OmegaConf.select(saved, key))):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
+    for key in [key for key in cfg.get("found") or {} if key in PLACES]:
+        if OmegaConf.select(cfg, PLACES[key]) != OmegaConf.select(saved, PLACES[key]):
+            del cfg.found[key]  # the command line has replaced it
     return cfg
 
 
