@@ -18,7 +18,6 @@ from tasks.test_multilabel import SMALL, task_of
 from torchmetrics.classification import MulticlassAUROC, MultilabelAUROC
 
 import vitlab
-from vitlab.config.build import allowed_targets
 from vitlab.errors import ConfigError
 from vitlab.layers import ATTENTION_POSITIONS, POSITIONS, Grid, NoPosition, Position, RotaryPosition, places
 from vitlab.layers.written_attention import masked
@@ -152,10 +151,15 @@ class Comet(RunLogger):
 @pytest.mark.filterwarnings("ignore:Comet stopped taking records")
 def test_an_added_logger_is_built_closed_and_asked_for_its_upload(cli, monkeypatch):
     monkeypatch.setattr("test_added_parts.SERVICE", Service())
-    known = allowed_targets() | {"test_added_parts.Comet"}
-    monkeypatch.setattr("vitlab.config.build.allowed_targets", lambda: known)
     node = "+logger.comet={_target_:test_added_parts.Comet,workspace:me}"
-    options = [*FEW, "trainer.max_epochs=-1", "trainer.max_steps=3", "trainer.log_every_n_steps=1", node]
+    options = [
+        *FEW,
+        "trainer.max_epochs=-1",
+        "trainer.max_steps=3",
+        "trainer.log_every_n_steps=1",
+        node,
+        "trust=test_added_parts",
+    ]
     run = cli("train", *options, folder="run")
     assert run.status == 0, run.err
     assert [step for step, _ in SERVICE.sent] == [1]  # then it failed, and was called no more

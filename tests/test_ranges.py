@@ -13,14 +13,15 @@ from test_configs import unresolved
 from test_misspelt_keys import whole
 
 from vitlab.config.annotations import accepts, check_types, describe, hints_of, members
-from vitlab.config.build import allowed_targets, build, find_nodes, import_target
+from vitlab.config.build import build, find_nodes, import_target
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.keys import WEIGHTS
 from vitlab.config.nodes import as_plain, as_written, flatten, node_of
+from vitlab.config.trust import project_targets
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 
-TARGETS = sorted(allowed_targets())
+TARGETS = sorted(project_targets())
 NO_NUMBERS = [float("nan"), float("inf"), -float("inf"), "", "abc"]
 
 

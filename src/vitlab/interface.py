@@ -17,6 +17,7 @@ from vitlab.commands import program
 from vitlab.config.command import refusals
 from vitlab.config.in_process import as_words, call, compose
 from vitlab.config.nodes import plain
+from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.machine import fastest_device
@@ -46,8 +47,10 @@ class Run:
     takes as in the run's own evaluation.
     """
 
-    def __init__(self, run: str | Path, device: str | torch.device | None = None):
-        self._saved = SavedRun.open(str(run))
+    def __init__(self, run: str | Path, device: str | torch.device | None = None, trust: Sequence[str] = ()):
+        self._trust = trust
+        with trusting(trust):
+            self._saved = SavedRun.open(str(run))
         self.device = torch.device(device or fastest_device())
 
     def __repr__(self) -> str:
@@ -85,12 +88,12 @@ class Run:
 
     @functools.cached_property
     def _task(self) -> Any:
-        with refusals():
+        with refusals(), trusting(self._trust):
             return self._saved.task().to(self.device).eval()
 
     @functools.cached_property
     def _datamodule(self) -> ImageDataModule:
-        with refusals():
+        with refusals(), trusting(self._trust):
             if self._saved.input_vocabulary is not None:
                 raise ConfigError(f"{self.path} reads texts, and no images; use the command predict, with texts=")
             return self._saved.datamodule()
@@ -142,7 +145,8 @@ class Run:
     def evaluate(self, split: str = "test", **options: Any) -> dict[str, float]:
         """Score the run on a split, train, val or test, as the command evaluate does, which also writes to the run's
         folder. `options` as in `train`: data={"source": {"root": DIR}} for other images. Returns the metrics."""
-        words = as_words({"run": self.path, "split": split, **{f"++{key}": value for key, value in options.items()}})
+        own = {"run": self.path, "split": split, "trust": list(self._trust)}
+        words = as_words({**own, **{f"++{key}": value for key, value in options.items()}})
         return call("evaluate", functools.partial(program, "evaluate"), words)
 
     def _computed(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
@@ -158,10 +162,11 @@ class Run:
 
 
 @refusals()
-def load(run: str | Path, *, device: str | torch.device | None = None) -> Run:
+def load(run: str | Path, *, device: str | torch.device | None = None, trust: Sequence[str] = ()) -> Run:
     """Open a run, by its folder (the best model in it) or one of its checkpoints. `device`: where the model computes,
-    such as "cpu"; None: a GPU if there is one. Raises CheckpointError where there is no run, or a damaged one."""
-    return Run(run, device)
+    such as "cpu"; None: a GPU if there is one. `trust` names packages of yours whose code the run needs. Raises
+    CheckpointError where there is no run, or a damaged one, and ConfigError for a run that needs other code."""
+    return Run(run, device, [trust] if isinstance(trust, str) else trust)
 
 
 def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
@@ -183,7 +188,7 @@ def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
     if not any(word.lstrip("+").startswith(("trainer=", "trainer.devices=", "resume=")) for word in given):
         given.append("trainer.devices=1")
 
-    return load(call("train", functools.partial(program, "train"), given))
+    return load(call("train", functools.partial(program, "train"), given), trust=options.get("trust", ()))
 
 
 def create_model(

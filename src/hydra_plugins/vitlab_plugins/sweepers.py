@@ -71,6 +71,7 @@ class Grid:
         """Freeze the jobs, or resume those of an earlier start. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
         from vitlab.config.frozen import Composer, secret_words
+        from vitlab.config.trust import trust_words
         from vitlab.invocation import build_command
         from vitlab.sweeps.start import lock_sweep, run_jobs
 
@@ -80,6 +81,7 @@ class Grid:
         modules = [f"vitlab.programs.{cfg.hydra.job.config_name}"]
         command = [*build_command(str(cfg.hydra.job.config_name)), *secret_words(cfg)]
         command += [word for word in cfg.hydra.overrides.hydra if not word.lstrip("+~").startswith(OWN)]
+        command += trust_words(cfg.trust)
         with (
             lock_sweep(folder, new=not is_found_again(cfg), break_lock=cfg.break_lock) as sweep,
             build(cfg.engine, "engine", sweep=sweep.path, modules=modules) as engine,

@@ -1,7 +1,6 @@
 """Build objects from config nodes: the one place where a `_target_` is called."""
 
 import functools
-import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -10,9 +9,9 @@ from hydra.utils import get_object
 from omegaconf import DictConfig
 
 from vitlab.config.annotations import NODE_KEYS, check_complete, check_node, check_types
-from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.nodes import plain
 from vitlab.config.refusals import first_line
+from vitlab.config.trust import is_trusted
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import is_out_of_memory
 
@@ -20,16 +19,18 @@ from vitlab.out_of_memory import is_out_of_memory
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     """Call the node's `_target_` with its values and the `runtime` objects, which no YAML can hold.
 
-    Only targets that stand in a YAML of conf/ or experiments/ are called, whatever the config's origin. Raises
-    ConfigError, naming `key`, when a value is refused.
+    Only targets that `is_trusted` are called, whatever the config's origin. Raises ConfigError, naming `key`, when a
+    value is refused.
     """
     values = plain(node)
     if "_target_" not in values:
         raise ConfigError(f"{key} has no _target_, which names what is to be built")
     for place, part in find_nodes(values, key):
-        if part["_target_"] not in allowed_targets():
+        if not is_trusted(part["_target_"]):
+            package = part["_target_"].partition(".")[0]
             raise ConfigError(
-                f"{place}: _target_ {part['_target_']} stands in no YAML of conf/ or experiments/; add one that has it"
+                f"{place}: _target_ {part['_target_']} is no part of vitlab; if it is yours, add trust=[{package}], or "
+                "name it in a YAML in the folder of --config-dir="
             )
         check_node(import_target(part["_target_"], place), part, place)
     return construct(values, key, **runtime)
@@ -92,12 +93,3 @@ def find_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from find_nodes(item, f"{key}[{number}]")
-
-
-@functools.cache
-def allowed_targets() -> frozenset[str]:
-    """Collect the `_target_`s that stand in the YAMLs of this project."""
-    files = [*CONF.rglob("*.yaml"), *(EXPERIMENTS / "recipe").glob("*.yaml"), *(EXPERIMENTS / "study").glob("*.yaml")]
-    return frozenset(
-        target for file in files for target in re.findall(r"_target_: *([\w.]+)", file.read_text(encoding="utf-8"))
-    )

@@ -23,9 +23,10 @@ from vitlab.config.composition import check_hydra_keys, compose, config_loader, 
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
-from vitlab.config.nodes import as_written, flatten, plain, without
+from vitlab.config.nodes import as_plain, as_written, flatten, plain, without
 from vitlab.config.redaction import Redaction
 from vitlab.config.refusals import as_refusal
+from vitlab.config.trust import trusting
 from vitlab.distributed.environment import begin_process, is_other_rank
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.interruption import end_at_once, raise_again
@@ -97,14 +98,16 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
         warnings.filterwarnings("ignore", message)
     check_hydra_keys(cfg)
     own = without(cfg, ("hydra",))
+    check_keys(own, name)
     try:
-        if is_sweep(cfg):
-            check_sweep(cfg, own, name)
-            raise_again()
-            return construct(plain(cfg.hydra.sweeper), "hydra.sweeper").sweep(cfg, config_loader())
-        OmegaConf.set_struct(own, True)
-        check_start(own, name)
-        return task(own)
+        with trusting(as_plain(own.get("trust") or ())):
+            if is_sweep(cfg):
+                check_sweep(cfg, own, name)
+                raise_again()
+                return construct(plain(cfg.hydra.sweeper), "hydra.sweeper").sweep(cfg, config_loader())
+            OmegaConf.set_struct(own, True)
+            check_start(own, name)
+            return task(own)
     except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
         if type(stop).__name__ == "SIGTERMException":
             sys.exit(128 + signal.SIGTERM)
@@ -116,7 +119,6 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
 def check_start(cfg: DictConfig, name: str) -> None:
     """Raise VitlabError for what can be refused before the libraries are loaded: unknown keys, and a run that is not
     there."""
-    check_keys(cfg, name)
     if "name" in cfg:
         check_name("name", cfg.name)
     if cfg.get("sweep") is not None and name in ("train", "check"):
@@ -150,7 +152,6 @@ def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
     """Raise VitlabError, before the first job of a sweep, for what would be refused in each of them."""
     if name != "train":
         raise ConfigError(f"-m starts a sweep of trainings, and {name} runs once; leave out -m")
-    check_keys(own, name)
     check_name("name", own.name)
     check_name("hydra.sweep.dir", str(cfg.hydra.sweep.dir))
     check_train_sweep(cfg)

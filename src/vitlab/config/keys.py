@@ -38,7 +38,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     "seed": Seed,
     "global_batch_size": Count | Literal["auto"],
     "same": Natural,
-    "views": list[str] | str,
+    **dict.fromkeys(("views", "trust"), list[str] | str),
     "draws": Annotated[int, Range(least=1, most=10_000)],
     "l2_exponents": list[Exponent],
 }

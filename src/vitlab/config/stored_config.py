@@ -7,11 +7,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.atomic_files import as_json, digest_of
 from vitlab.config.annotations import check_types
-from vitlab.config.build import allowed_targets, find_nodes, import_target
+from vitlab.config.build import find_nodes, import_target
 from vitlab.config.keys import check_groups, check_nodes
-from vitlab.config.nodes import as_plain, find_texts, flatten, literal, plain, resolvers_in, without
+from vitlab.config.nodes import as_plain, as_written, find_texts, flatten, literal, plain, resolvers_in, without
 from vitlab.config.refusals import first_line, omegaconf_sentence
 from vitlab.config.resolvers import before_crop, together
+from vitlab.config.trust import check_trust, is_trusted
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.monitors import better
 
@@ -19,7 +20,7 @@ from vitlab.monitors import better
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
 
 OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
-OF_A_START = ("resume", "break_lock", "logger", "needed", *OF_A_SWEEP)  # and those of one start of a run
+OF_A_START = ("resume", "break_lock", "logger", "needed", "trust", *OF_A_SWEEP)  # and those of one start of a run
 OF_DEVICES = ("accelerator", "devices", "strategy", "num_nodes")  # keys of the trainer
 MOVABLE = (
     "data.loading",
@@ -85,13 +86,14 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
 
 def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:
     """Read the config in a checkpoint. One whose run has not `begun` leaves to be found what null and auto mean. Raises
-    CheckpointError for values that no run can have had."""
+    CheckpointError for values that no run can have had, and ConfigError for code that is not trusted."""
     config = from_saved(checkpoint["run"]["config"], path)
+    check_trust(as_written(config), path)
     try:
         check_groups(config, "train")
         check_nodes(config)
         for place, part in find_nodes(plain(config), "config") if begun else ():
-            if part["_target_"] in allowed_targets():  # `build` refuses others
+            if is_trusted(part["_target_"]):  # `build` refuses others
                 check_types(import_target(part["_target_"], place), part, place)
     except (ConfigError, OmegaConfBaseException) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error

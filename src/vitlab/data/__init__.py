@@ -36,6 +36,7 @@ from vitlab.data.images.native_shape import LineCrop, TokenBudget
 from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.images.squares import CenterCrop, ShiftedCrop, WholeImage
 from vitlab.data.order.sampler import Order
+from vitlab.data.pools.pool import ArrayPool, Source
 from vitlab.data.pools.splits import Splits, SplitsOfEnough
 from vitlab.data.sources.arrays import Arrays
 from vitlab.data.sources.digits import Digits
@@ -46,9 +47,11 @@ from vitlab.data.sources.listing import Listing
 from vitlab.data.sources.shards import Shards
 from vitlab.data.sources.text_pairs import TextColumn, TextPairs
 from vitlab.data.sources.torchvision_sources import TorchvisionSource
+from vitlab.data.targets import OneClass
 from vitlab.data.text_datamodule import TextDataModule
 
 __all__ = [
+    "ArrayPool",
     "Arrays",
     "Cache",
     "CenterCrop",
@@ -69,6 +72,7 @@ __all__ = [
     "Mixing",
     "MultiCrop",
     "NumberWords",
+    "OneClass",
     "Order",
     "ProgressiveResolution",
     "RandomErasing",
@@ -76,6 +80,7 @@ __all__ = [
     "Scenes",
     "Shards",
     "ShiftedCrop",
+    "Source",
     "Splits",
     "SplitsOfEnough",
     "Synthetic",

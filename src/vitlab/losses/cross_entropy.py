@@ -17,6 +17,7 @@ from vitlab.losses.evaluation import kept_in_evaluation
 from vitlab.ranges import Rate, Unsigned
 
 
+@kept_in_evaluation()
 def softmax_cross_entropy(
     logits: Tensor, target: Tensor, *, label_smoothing: Rate = 0.0, class_weights: Tensor | None = None
 ) -> Tensor:
@@ -54,6 +55,7 @@ def sigmoid_cross_entropy(
     return loss.sum(dim=1) if over_classes == "sum" else loss.mean(dim=1)
 
 
+@kept_in_evaluation()
 def focal_cross_entropy(
     logits: Tensor,
     target: Tensor,

@@ -1,6 +1,6 @@
 """Which options of a loss evaluation keeps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,8 +10,8 @@ Loss = TypeVar("Loss", bound=Callable[..., Tensor])
 
 
 def kept_in_evaluation(*options: str) -> Callable[[Loss], Loss]:
-    """Declare of a loss which options say what it measures, as a mean in place of a sum. All others are for training
-    alone, as label smoothing is."""
+    """Declare which options of a loss say what it measures, such as a mean in place of a sum. All others are for
+    training alone, such as label smoothing. A loss that declares nothing is evaluated with all its options."""
 
     def declare(loss: Loss) -> Loss:
         loss.kept_in_evaluation = options  # type: ignore[attr-defined]  # functions take any attribute
@@ -22,6 +22,6 @@ def kept_in_evaluation(*options: str) -> Callable[[Loss], Loss]:
 
 def evaluation_loss(loss: "partial[Tensor]") -> "partial[Tensor]":
     """Return the loss as evaluation computes it: with the options that it keeps, and the defaults of the others."""
-    kept: tuple[str, ...] = getattr(loss.func, "kept_in_evaluation", ())
+    kept: Iterable[str] = getattr(loss.func, "kept_in_evaluation", loss.keywords)
     options: dict[str, Any] = {key: value for key, value in loss.keywords.items() if key in kept}
     return partial(loss.func, **options)

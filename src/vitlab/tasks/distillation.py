@@ -88,7 +88,7 @@ class Distillation(Classification):
         logits = (from_labels.detach() + from_teacher.detach()) / 2
         self.count("fit", logits, batch.target)
         self.metrics["fit"]["teacher_acc1"].update(taught, self.learns_from.hard_labels(batch.target))
-        learned = self.loss(from_labels, batch.target, class_weights=self.class_factors)
+        learned = self.loss(from_labels, batch.target, **self.weighting())
         if self.mode == "soft":
             copied = soft_distillation(from_teacher, taught, self.temperature)
         else:

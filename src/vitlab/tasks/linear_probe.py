@@ -106,7 +106,7 @@ class LinearProbe(Classification):
     def training_losses(self, batch: Batch) -> Tensor:
         logits = self.all_logits(batch)
         self.count("fit", logits.detach().index_select(1, self.best)[:, 0], batch.target)
-        losses = self.all_losses(self.loss, logits, batch.target, class_weights=self.class_factors)
+        losses = self.all_losses(self.loss, logits, batch.target, **self.weighting())
         return losses.sum(dim=1)  # a sum: each head learns as if it were alone
 
     def training_metrics(self) -> dict[str, float]:

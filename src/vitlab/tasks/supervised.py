@@ -4,6 +4,7 @@ B batch, K classes
 """
 
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -76,6 +77,8 @@ class Supervised(Task):
         self.loss = loss
         self.plain_loss = evaluation_loss(loss)
         self.try_loss()
+        if class_weights is not None and "class_weights" not in signature(loss.func).parameters:
+            raise ValueError("the loss takes no class_weights; leave task.class_weights=null")
         self.class_weights = class_weights
         self.register_buffer("class_factors", factors, persistent=False)
 
@@ -95,8 +98,17 @@ class Supervised(Task):
         return counts.sum() / (len(counts) * counts)
 
     def try_loss(self) -> None:
-        """Raise ValueError now for options that the loss refuses."""
-        self.loss(torch.zeros(1, self.num_classes), torch.zeros(1, self.num_classes))
+        """Raise ValueError now for options that the loss refuses, and for one that gives no value for each sample."""
+        targets = torch.zeros(2, self.num_classes) if self.labels == "several_classes" else torch.zeros(2).long()
+        losses = self.loss(torch.zeros(2, self.num_classes), targets)
+        if losses.shape != (2,):
+            raise ValueError(
+                f"the loss gives the shape {tuple(losses.shape)} for 2 images; it should give one for each, (B,)"
+            )
+
+    def weighting(self) -> dict[str, Tensor]:
+        """Return the options of the loss that weigh the classes; none unless task.class_weights asks for it."""
+        return {} if self.class_factors is None else {"class_weights": self.class_factors}
 
     # -- what they share
 
@@ -143,7 +155,7 @@ class Supervised(Task):
     def training_losses(self, batch: Batch) -> Tensor:
         logits = self(*batch.view.arguments())
         self.count("fit", logits.detach(), batch.target)
-        return self.loss(logits, batch.target, class_weights=self.class_factors)
+        return self.loss(logits, batch.target, **self.weighting())
 
     def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         logits = self(*batch.view.arguments()).float()

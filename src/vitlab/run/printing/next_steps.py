@@ -15,7 +15,9 @@ from PIL import Image
 from vitlab.atomic_files import write_whole
 from vitlab.checkpoints.run_folder import find_model, has_state
 from vitlab.config.arguments import as_typed
+from vitlab.config.nodes import plain
 from vitlab.config.stated import changed_values, encoder_of
+from vitlab.config.trust import packages_of
 from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
 from vitlab.data.targets import Classes, SeveralClasses
@@ -37,6 +39,8 @@ OF_THE_MACHINE = ("loading", "cache", "order", "global_batch_size", "device_batc
 def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
     folder, task, run = start.folder, parts.task, str(path_from_here(start.folder))
+    packages = packages_of(plain(start.cfg))
+    trust = [f"trust=[{','.join(packages)}]"] if packages else []
     told = {"folder": run}
     if (folder / "pictures").is_dir():
         told["pictures"] = str(path_from_here(folder / "pictures"))
@@ -44,15 +48,16 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
         find_model(folder)
     except CheckpointError:
         return told
-    told["evaluate"] = f"{typed('evaluate')} {as_typed('run', run)}"
+    told["evaluate"] = " ".join([typed("evaluate"), as_typed("run", run), *trust])
     if isinstance(task, Supervised | TextGeneration | Contrastive):
         words = [as_typed("run", run), *words_to_predict(parts.datamodule, task, folder)]
-        told["predict"] = " ".join([typed("predict"), *words])
+        told["predict"] = " ".join([typed("predict"), *words, *trust])
     else:
         words = [*words_to_fine_tune(start, parts), as_typed("model.pretrained", run)]
-        told["fine-tune"] = " ".join([typed("train"), *words])
+        told["fine-tune"] = " ".join([typed("train"), *words, *trust])
     if has_state(folder):
-        told["go on"] = f"{typed('train')} {as_typed('resume', run)} {twice_as_long(start.cfg.trainer)}"
+        words = [as_typed("resume", run), twice_as_long(start.cfg.trainer)]
+        told["go on"] = " ".join([typed("train"), *words, *trust])
     return told
 
 

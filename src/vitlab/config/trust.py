@@ -1,0 +1,107 @@
+"""Decide whose code a config may build: this project's, what the user's own YAMLs name, and packages in trust=.
+
+A checkpoint may be a stranger's, and so are the targets in its config: only the user says what is trusted.
+"""
+
+import functools
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vitlab.config.home import CONF, EXPERIMENTS, OF_THE_USER
+from vitlab.errors import ConfigError, in_one_line
+
+TARGET = re.compile(r"""_target_: *['"]?([\w.]+)""")
+OURS = "vitlab"
+TRUSTED: list[str] = []  # the packages that the running command trusts
+
+
+@functools.cache
+def project_targets() -> frozenset[str]:
+    """Collect the `_target_`s that stand in the YAMLs of this project."""
+    folders = (EXPERIMENTS / "recipe", EXPERIMENTS / "study")
+    return targets_in([*CONF.rglob("*.yaml"), *(file for folder in folders for file in folder.glob("*.yaml"))])
+
+
+def targets_in(files: Iterable[Path]) -> frozenset[str]:
+    return frozenset(target for file in files for target in TARGET.findall(file.read_text(encoding="utf-8")))
+
+
+def is_trusted(target: str) -> bool:
+    """Whether a config may build the target of that name."""
+    if target in project_targets() or is_within(target, TRUSTED):
+        return True
+    return any(target in targets_in(Path(folder).rglob("*.yaml")) for folder in OF_THE_USER)
+
+
+@contextmanager
+def trusting(packages: str | Sequence[str]) -> Iterator[None]:
+    """Import packages, so that the parts they register are known, and let configs build what is in them while this
+    lasts. The current folder is searched last. Raises ConfigError for a package that cannot be imported."""
+    names = [packages] if isinstance(packages, str) else list(packages)
+    if (names or OF_THE_USER) and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f"trust={name} is not the name of a package; give it as it is imported: trust=[mylab]")
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever the user's code raises
+            hint = "; run the command in the folder of the package, or install it" if is_missing(name, error) else ""
+            raise ConfigError(f"trust={name}: the import fails with {in_one_line(error)}{hint}") from error
+    before = list(TRUSTED)
+    TRUSTED.extend(names)
+    try:
+        yield
+    finally:
+        TRUSTED[:] = before
+
+
+def is_missing(name: str, error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name is not None and name.startswith(error.name)
+
+
+def packages_of(config: dict[str, Any]) -> list[str]:
+    """List the packages that a config of plain types needs beside this project: those it trusts, and those of its
+    targets."""
+    stated = config.get("trust") or []
+    names = {str(name) for name in (stated if isinstance(stated, list) else [stated])}
+    foreign = {one for one in find_targets(config) if one not in project_targets() and not is_within(one, [OURS])}
+    return sorted(names | {target.partition(".")[0] for target in foreign if not is_within(target, names)})
+
+
+def check_trust(config: dict[str, Any], origin: str) -> None:
+    """Raise ConfigError for a saved config that needs code which the user has not trusted."""
+    stated = set(packages_of({"trust": config.get("trust")}))
+    targets = [target for target in find_targets(config) if not is_within(target, [OURS])]
+    if stated - set(TRUSTED) or not all(map(is_trusted, targets)):
+        packages = ",".join(packages_of(config))
+        raise ConfigError(
+            f"{origin} needs code of {packages}, no part of vitlab; if you trust it, add trust=[{packages}]"
+        )
+
+
+def trust_words(packages: str | Sequence[str]) -> list[str]:
+    """Write what the running command trusts as words of another command."""
+    names = [packages] if isinstance(packages, str) else list(packages)
+    words = [f"--config-dir={folder}" for folder in OF_THE_USER]
+    return [*words, f"trust=[{','.join(names)}]"] if names else words
+
+
+def find_targets(value: Any) -> Iterator[str]:
+    """Yield every `_target_` in plain types."""
+    if isinstance(value, dict):
+        if isinstance(value.get("_target_"), str):
+            yield value["_target_"]
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from find_targets(item)
+
+
+def is_within(target: str, packages: Iterable[str]) -> bool:
+    return any(target.startswith(f"{package}.") for package in packages)
