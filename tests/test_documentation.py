@@ -24,11 +24,13 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
 ENTRIES = sorted(path.stem for path in (ROOT / "src").glob("*.py"))
 
+OWN_CODE = "docs/own_code.md"  # whose files and commands tests/test_own_code.py writes and runs
 PACKAGE = "docs/package.md"  # describes the package where it is published, and is no page of the site
 
 COMMAND = re.compile(rf"(?:python src/(?:{'|'.join(ENTRIES)})\.py|\bvitlab (?:{'|'.join(ENTRIES)})\b)[^`\n|#]*")
-COMMANDS = sorted({found.group().strip() for text in TEXTS.values() for found in COMMAND.finditer(text)})
-INLINE = {code for text in TEXTS.values() for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)}
+OF_THIS_PROJECT = [text for name, text in TEXTS.items() if name != OWN_CODE]
+COMMANDS = sorted({found.group().strip() for text in OF_THIS_PROJECT for found in COMMAND.finditer(text)})
+INLINE = {code for text in OF_THIS_PROJECT for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)}
 OVERRIDES = sorted(code for code in INLINE if re.fullmatch(r"(?:'?[a-z/@.]+=[^ …]+ ?)+", code))
 LINKS = sorted(
     (name, link) for name, text in TEXTS.items() for link in re.findall(r"\]\(([^)\s]+)\)", text) if ":" not in link
