@@ -118,7 +118,7 @@ def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
     assert "3.png" in run.err
     run = cli("predict", f"run={digits_run}", "images=new", "on_bad_image=skip")
     assert run.status == 0
-    assert "1 skipped" in run.out
+    assert "1 unreadable" in run.out
     assert cli("predict", f"run={digits_run}", "images=nothing/*.png").status == 3
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.atomic_files import as_json, digest_of
+from vitlab.errors import ConfigError
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 NEVER = 2**31 - 1
@@ -41,6 +42,22 @@ def fastest_device() -> Any:
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_device(name: str | None) -> Any:
+    """Return the device of that name, such as cpu or cuda:1; None: the fastest. Raises ConfigError for one that this
+    machine does not have."""
+    import torch
+
+    if name is None:
+        return fastest_device()
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except Exception as error:  # torch raises another class for each kind of device
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(f"device={name} cannot be used here ({reason}); leave it out, or set device=cpu") from error
+    return device
 
 
 def describe_cpu() -> str:

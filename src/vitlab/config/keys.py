@@ -26,7 +26,7 @@ Exponent = Annotated[float, Range(least=-100, most=100)]
 KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is the value in the command's YAML
     **dict.fromkeys(("name", "monitor", "split", "precision", "format", "on_bad_image"), str),
     **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
-    **dict.fromkeys(("by", "metric", "study"), str),
+    **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into"), str),
     **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures"), bool),
     **dict.fromkeys(("num_images", "num_worst", "beam_width", "top_k", "batch_size"), Count),
@@ -37,7 +37,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("k", "shots"), list[Count]),
     "seed": Seed,
     "global_batch_size": Count | Literal["auto"],
-    "same": Natural,
+    **dict.fromkeys(("same", "num_workers"), Natural),
     **dict.fromkeys(("views", "trust"), list[str] | str),
     "draws": Annotated[int, Range(least=1, most=10_000)],
     "l2_exponents": list[Exponent],

@@ -3,29 +3,38 @@
 B batch, C channels, H W image height and width, K classes
 """
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
 from rich.table import Column, Table
 
-from vitlab.atomic_files import write_csv
+from vitlab.atomic_files import as_json, digest_of
+from vitlab.config.nodes import plain
+from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import TextView, View
-from vitlab.data.pools.packed_names import readable
-from vitlab.data.sources.named_files import find_images
+from vitlab.data.loading.loader import Loader, workers_for
+from vitlab.data.order.sampler import EvaluationOrder
+from vitlab.data.pools.packed_names import PackedNames, readable
+from vitlab.data.sources.named_files import find_image_names
 from vitlab.errors import ConfigError, DataError
-from vitlab.machine import fastest_device
+from vitlab.machine import choose_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.hardware.precision import speed_up_float32_products
 from vitlab.run.inference.classification import choose_names, classifier
 from vitlab.run.inference.generation_options import with_generation_options
-from vitlab.run.inference.given_images import pixels_of, prepared
+from vitlab.run.inference.given_images import GivenFiles, Read, prepared
 from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_file
+from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_ending, prediction_file
+from vitlab.run.storage.sorting import Sorting
 from vitlab.tasks import TextGeneration
 from vitlab.tasks.answering import Asking
 from vitlab.tasks.contrastive import ZeroShot
@@ -33,84 +42,174 @@ from vitlab.tasks.predictions import DIGITS, Prediction, WrittenText, rank_class
 from vitlab.tasks.supervised import Supervised
 from vitlab.vocabulary import Vocabulary
 
+STALL_TIMEOUT = 300  # seconds after which a silent worker counts as stuck
+OF_THIS_START = ("device", "num_workers", "batch_size", "overwrite", "trust")  # keys that change no row
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 SHOWN = 20
-Rows = list[tuple[str, Prediction | WrittenText]]  # what was read, and what the model says of it
+ON_BAD_IMAGE = ("report", "skip", "error")
 WRITERS = (TextGeneration, Asking)  # what writes texts, and needs no names
+Said = Prediction | WrittenText
+Lines = list[tuple[str, dict[str, Any]]]
 
 
-def predict(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Print and save the `top_k` classes of every image, best first, with their probabilities; or the text that is
-    written of it, with that of each token."""
-    if cfg.on_bad_image not in ("error", "skip"):
-        raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: error, skip")
+def predict(cfg: DictConfig) -> Path:
+    """Write the `top_k` classes of every image, best first, with their probabilities; or the text that is written of
+    it, with the probability of each token. Print the first ones, and return the file.
+
+    Raises DataError, with all else written, for images that cannot be read, unless on_bad_image=skip.
+    """
+    if cfg.on_bad_image not in ON_BAD_IMAGE:
+        raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
     saved = with_generation_options(SavedRun.open(cfg.run), cfg)
     output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
-    names = choose_names(saved, cfg.labels)
-    if saved.input_vocabulary is not None:
-        return predict_of_texts(cfg, saved, saved.input_vocabulary, output)
-    paths = find_images(named(cfg, "images"))
-    output.check_apart(paths)
-    device = fastest_device()
+    check_ending(output.path)
+    names, device = choose_names(saved, cfg.labels), choose_device(cfg.device)
     speed_up_float32_products(device)
+    if saved.input_vocabulary is not None:
+        return predict_of_texts(cfg, saved, saved.input_vocabulary, output, device)
+    files = share(find_image_names(named(cfg, "images")), cfg.share)
+    output.check_apart(map(Path, files))
     datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)
     if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
     task = asked(cfg, task)
-    rows: Rows = []
-    skipped = 0
-    for start in track(range(0, len(paths), cfg.batch_size), description="predicting", transient=True):
-        good = []
-        for path in paths[start : start + cfg.batch_size]:
-            try:
-                good.append((path, pixels_of(path, datamodule)))
-            except DataError as error:
-                if cfg.on_bad_image == "error":
-                    raise DataError(f"{error}; mend or remove the file, or set on_bad_image=skip") from error
-                skipped += 1
-        if good:
-            view = prepared([image for _, image in good], datamodule, device)
-            with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
-                files = [path for path, _ in good]
-                if isinstance(task, WRITERS):
-                    found: list[Any] = list(write_texts(task, view))
-                else:
-                    found = list(rank_classes(task.probabilities(task(*view.arguments())), names, cfg.top_k, files))
-                rows += [(readable(str(path)), row) for path, row in zip(files, found, strict=True)]
-    return save(output, "image", rows, f"{len(rows)} images, {skipped} skipped")
+    sorting = Sorting.into(cfg.sort_into, files, names) if cfg.sort_into is not None else None
+    if sorting is not None and isinstance(task, WRITERS):
+        raise ConfigError(f"sort_into= sorts by class, and run={cfg.run} writes texts; leave it out")
 
-
-def predict_of_texts(cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary, output: Output) -> list[dict[str, Any]]:
-    """Print and save what is written of each text."""
-    read = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
-    device = fastest_device()
-    speed_up_float32_products(device)
-    task = asked(cfg, saved.task().to(device).eval())
-    rows: Rows = []
-    for start in range(0, len(read), cfg.batch_size):
-        part = read[start : start + cfg.batch_size]
+    def describe(view: View, paths: list[Path]) -> list[Said]:
         with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
-            rows += zip(part, write_texts(task, text_view(part, vocabulary, device)), strict=True)
-    return save(output, "read", rows, f"{len(rows)} texts")
+            if isinstance(task, WRITERS):
+                return list(write_texts(task, view))
+            return list(rank_classes(task.probabilities(task(*view.arguments())), names, cfg.top_k, paths))
+
+    with prediction_file(output, request_of(cfg, saved, list_digest(files)), overwrite=cfg.overwrite) as file:
+        table = Shown("image")
+        for read in read_files(files, datamodule, cfg, file.done, device):
+            paths = [Path(files[place]) for place in read.places if place not in read.reasons]
+            said = describe(prepared(read.pixels, datamodule, device), paths) if paths else []
+            for path, one in zip(paths, said, strict=True):
+                table.add(readable(str(path)), one)
+                if sorting is not None:
+                    sorting.copy(path, one.class_name)
+            file.add(lines_of(read, files, iter(said), cfg.on_bad_image))
+        return close(file, table, "images", cfg.on_bad_image)
 
 
-def save(output: Output, kind: str, rows: Rows, count: str) -> list[dict[str, Any]]:
-    """Write the rows of what was read, `kind` of it ("image" or "read"), print the first of them, and say how many
-    there are. Returns the columns of each."""
-    path = output.make()
-    columns: list[dict[str, Any]] = [{kind: read, **row.columns()} for read, row in rows]
-    write_csv(path, list(columns[0]) if columns else [kind], [list(row.values()) for row in columns])
-    head = "text" if rows and isinstance(rows[0][1], WrittenText) else "top classes"
-    table = Table(*(Column(name, overflow="fold") for name in (kind, head)))
-    for read, row in rows[:SHOWN]:
-        table.add_row(read, str(row))
-    console = Console(markup=False, emoji=False)
-    console.print(table)
-    if len(rows) > SHOWN:
-        console.print(f"and {len(rows) - SHOWN} more")
-    console.print(f"{count}; all in {path}", highlight=False, soft_wrap=True)
-    return columns
+def share(files: PackedNames, part: str | None) -> Sequence[str]:
+    """Take one of several parts of the files, as "2/4" names the second of four. Raises ConfigError."""
+    if part is None:
+        return files
+    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ConfigError(f"share={part} is not a part of several, as share=2/4, the second of four")
+    return PackedNames.pack(files[k] for k in range(int(found[1]) - 1, len(files), int(found[2])))
+
+
+def list_digest(files: PackedNames) -> str:
+    return digest_of(files.block.tobytes() + files.offsets.tobytes())
+
+
+def request_of(cfg: DictConfig, saved: SavedRun, inputs: str) -> dict[str, Any]:
+    """Say in plain types what decides the rows of the output."""
+    written = os.stat(saved.path).st_mtime_ns
+    asked_for = {key: value for key, value in plain(cfg).items() if key not in OF_THIS_START}
+    return {**asked_for, "run": str(saved.path.absolute()), "written": written, "inputs": inputs}
+
+
+def read_files(
+    files: Sequence[str], datamodule: ImageDataModule, cfg: DictConfig, done: int, device: torch.device
+) -> Iterator[Read]:
+    """Read the files that are not `done`, batch by batch, in worker processes if there are many."""
+    workers = workers_for(cfg.num_workers, processes=1) if len(files) - done > cfg.batch_size else 0
+    places = range(done, len(files))
+    order = EvaluationOrder(len(files), batch_size=cfg.batch_size, rank=0, world_size=1, places=places)
+    loader = Loader(
+        GivenFiles(files, datamodule),
+        order,
+        num_workers=workers,
+        prefetch_batches=2,
+        stall_timeout=STALL_TIMEOUT,
+        device=torch.device("cpu"),  # `prepared` copies
+    )
+    with Progress(*COLUMNS, transient=True) as progress:
+        bar = progress.add_task("predicting", total=len(files), completed=done)
+        for read in loader:
+            yield read
+            progress.advance(bar, len(read.places))
+
+
+def lines_of(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_image: str) -> Lines:
+    """Write a line for each file of a batch, in their order. Raises DataError for an unreadable one if that is to end
+    the command."""
+    lines: Lines = []
+    for place in read.places:
+        name = readable(files[place])
+        if place not in read.reasons:
+            lines.append((ROW, {"image": name, **next(said).columns()}))
+        elif on_bad_image == "error":
+            raise DataError(f"{read.reasons[place]}; mend or remove the file, or leave out on_bad_image=error")
+        else:
+            lines.append((FAILED, {"image": name, "reason": read.reasons[place]}))
+    return lines
+
+
+def predict_of_texts(
+    cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary, output: Output, device: torch.device
+) -> Path:
+    """Write what is written of each text."""
+    texts = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
+    task = asked(cfg, saved.task().to(device).eval())
+    with prediction_file(output, request_of(cfg, saved, digest_of(as_json(texts))), overwrite=cfg.overwrite) as file:
+        table = Shown("read")
+        for start in track(range(file.done, len(texts), cfg.batch_size), description="predicting", transient=True):
+            part = texts[start : start + cfg.batch_size]
+            with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
+                said = list(write_texts(task, text_view(part, vocabulary, device)))
+            for text, one in zip(part, said, strict=True):
+                table.add(text, one)
+            file.add((ROW, {"read": text, **one.columns()}) for text, one in zip(part, said, strict=True))
+        return close(file, table, "texts", cfg.on_bad_image)
+
+
+class Shown:
+    """The first rows of a start, as the terminal shows them; `kind` is what was read, "image" or "read"."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.rows: list[tuple[str, str]] = []
+        self.head = "top classes"
+
+    def add(self, read: str, said: Said) -> None:
+        if len(self.rows) < SHOWN:
+            self.head = "text" if isinstance(said, WrittenText) else self.head
+            self.rows.append((read, str(said)))
+
+    def table(self) -> Table:
+        table = Table(*(Column(name, overflow="fold") for name in (self.kind, self.head)))
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str) -> Path:
+    """Finish the file, print the first rows, and say how many there are. Raises DataError for files that could not be
+    read, unless they are to be skipped."""
+    count, first = file.finish(table.kind)
+    failed = file.done - count
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console.print(table.table())
+    if count > len(table.rows):
+        console.print(f"and {count - len(table.rows)} more")
+    console.print(f"{count} {things}, {failed} unreadable; all in {file.path}")
+    if first is not None and on_bad_image == "report":
+        raise DataError(
+            f"{failed} of {file.done} images cannot be read, as {first['image']}; {file.failed} names them and the "
+            f"reasons, and {file.path} has all others"
+        )
+    return file.path
 
 
 def write_texts(task: TextGeneration | Asking, view: View | TextView) -> Iterator[WrittenText]:

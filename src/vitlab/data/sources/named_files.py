@@ -1,9 +1,11 @@
 """Find the image files that a user names: one, those of a folder, those that a pattern fits."""
 
 import glob
+import os
 import re
 from pathlib import Path
 
+from vitlab.data.pools.packed_names import PackedNames
 from vitlab.data.sources.folder import EXTENSIONS, image_files
 from vitlab.errors import DataError
 
@@ -12,17 +14,22 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 def find_images(images: str) -> list[Path]:
     """List the files that a file, a folder or a glob names, sorted. Raises DataError when there is none."""
+    return [Path(name) for name in find_image_names(images)]
+
+
+def find_image_names(images: str) -> PackedNames:
+    """Give the same as names, a million of which fit in little memory."""
     path = Path(images)
     if path.is_dir():
-        found = [Path(name) for name, _ in image_files(path)]
+        found = [name for name, _ in image_files(path)]
     elif path.is_file():
-        found = [path]
+        found = [images]
     else:
-        named = {Path(name) for pattern in alternatives(images) for name in glob.glob(pattern, recursive=True)}
-        found = sorted(p for p in named if p.suffix.lower() in EXTENSIONS and not p.is_dir())
+        named = {name for pattern in alternatives(images) for name in glob.glob(pattern, recursive=True)}
+        found = sorted(n for n in named if Path(n).suffix.lower() in EXTENSIONS and not os.path.isdir(n))
     if not found:
         raise DataError(f"images={images} names no image file; give a file, a folder or a glob such as 'photos/*.jpg'")
-    return found
+    return PackedNames.pack(found)
 
 
 def alternatives(pattern: str) -> list[str]:

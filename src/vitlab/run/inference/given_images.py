@@ -3,19 +3,21 @@
 B batch, C channels, H W image height and width
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Sample, View, collate
 from vitlab.data.images.decoding import DAMAGE, MODES, in_mode
 from vitlab.data.loading.dataset import evaluated_image
+from vitlab.data.order.sampler import Key
 from vitlab.data.pools.file_content import content
 from vitlab.data.pools.pool import Stored
 from vitlab.data.sources.named_files import find_images
@@ -50,7 +52,34 @@ def each(images: Any) -> Iterator[Any]:
         )
 
 
-def prepared(images: list[Tensor], datamodule: ImageDataModule, device: torch.device) -> View:
+class Read(NamedTuple):
+    """The images of a batch of files: the places of the files, the pixels of those that could be read, stacked where
+    they are of one size, and for the others, by their place, the reason."""
+
+    places: list[int]
+    pixels: Tensor | list[Tensor]
+    reasons: dict[int, str]
+
+
+class GivenFiles(Dataset[Read]):
+    """Files as the workers of a `Loader` read them, batch by batch."""
+
+    def __init__(self, names: Sequence[str], datamodule: ImageDataModule):
+        self.names = names
+        self.datamodule = datamodule
+
+    def __getitems__(self, keys: list[Key]) -> Read:
+        pixels, reasons = [], {}
+        for key in keys:
+            try:
+                pixels.append(pixels_of(Path(self.names[key.index]), self.datamodule))
+            except DataError as error:
+                reasons[key.index] = str(error)
+        alike = len({image.shape for image in pixels}) == 1
+        return Read([key.index for key in keys], torch.stack(pixels) if alike else pixels, reasons)
+
+
+def prepared(images: Iterable[Tensor], datamodule: ImageDataModule, device: torch.device) -> View:
     """Images, each uint8 (C, H, W) as `pixels_of` gives it, normalised, and cut into patches where the model takes
     these."""
     samples = [Sample((image,), place) for place, image in enumerate(images)]

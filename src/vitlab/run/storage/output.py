@@ -37,6 +37,8 @@ class Output:
 
     def check_apart(self, files: Iterable[Path]) -> None:
         """Raise ConfigError for a place that is one of the files the command reads, or the folder of one."""
+        if not os.path.lexists(self.path):
+            return  # nothing is replaced, however many files there are
         own = Path(os.path.realpath(self.path.parent), self.path.name)
         own = own.resolve() if own.is_dir() else own
         for file in files:
@@ -88,22 +90,22 @@ def output_folder(given: str | None, command: str, home: Path, *, overwrite: boo
 def new_folder(folder: Path) -> Path:
     """Name a folder for one call by the time. Raises StorageError."""
     new = folder.absolute() / time.strftime("%Y-%m-%d_%H-%M-%S")
-    check_writable(new, str(new))
+    check_writable(new, f"output={new}")
     return new
 
 
-def check_place(given: str, command: str) -> None:
+def check_place(given: str, command: str, key: str = "output") -> None:
     """Raise ConfigError or StorageError for a place that is not written to, or cannot be."""
-    check_writable(Path(given).absolute(), given)
+    check_writable(Path(given).absolute(), f"{key}={given}")
     path = Path(os.path.realpath(Path(given).parent)) / Path(given).name  # a link to a file would be replaced itself
     path = path.resolve() if path.is_dir() else path
     kind = path.stat().st_mode if path.exists() else stat.S_IFREG
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or path.parent == DEVICES:
-        raise ConfigError(f"output={given} is a device or pipe, which would be replaced; name a file")
+        raise ConfigError(f"{key}={given} is a device or pipe, which would be replaced; name a file")
     for folder in (path, *path.parents):
         if is_run(folder) and path.relative_to(folder).parts[:1] != (command,):
             raise ConfigError(
-                f"output={given} lies in the run {folder}, which keeps what it wrote; name a place outside it, or "
+                f"{key}={given} lies in the run {folder}, which keeps what it wrote; name a place outside it, or "
                 f"below {folder / command}"
             )
     remove_leftovers(path.parent, of=path.name)
@@ -117,4 +119,4 @@ def check_writable(path: Path, given: str) -> None:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        raise StorageError(f"output={given} cannot be written: {error.strerror}; name another place") from error
+        raise StorageError(f"{given} cannot be written: {error.strerror}; name another place") from error

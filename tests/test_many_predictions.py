@@ -1,0 +1,147 @@
+"""`predict` for work: damaged files, other forms, parts of the work, a kill, many files in little memory."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SRC
+from PIL import Image
+
+from vitlab.data import Digits
+
+
+@pytest.fixture
+def images(tmp_path):
+    pool = Digits().open()["train"]
+    (tmp_path / "new" / "more").mkdir(parents=True)
+    for i in range(7):
+        Image.fromarray(pool.load(i)).save(tmp_path / "new" / ("more" if i % 2 else "") / f"{i}.png")
+    return tmp_path / "new"
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_one_damaged_file_costs_no_other(cli, images, digits_run):
+    (images / "3.png").write_bytes((images / "0.png").read_bytes()[:60])
+    run = cli("predict", f"run={digits_run}", "images=new", "output=said.csv", "batch_size=3", "num_workers=2")
+    assert run.status == 3
+    assert (
+        "1 of 8 images cannot be read, as new/3.png; said.failed.csv names them and the reasons, and said.csv"
+        in run.err
+    )
+    assert len(rows("said.csv")) == 7
+    (failed,) = rows("said.failed.csv")
+    assert failed["image"] == "new/3.png"
+    assert "cannot read new/3.png" in failed["reason"]
+    again = cli("predict", f"run={digits_run}", "images=new", "output=skipped.csv", "on_bad_image=skip")
+    assert again.status == 0
+    assert Path("skipped.csv").read_bytes() == Path("said.csv").read_bytes()
+    stopped = cli("predict", f"run={digits_run}", "images=new", "output=stopped.csv", "on_bad_image=error")
+    assert stopped.status == 3
+    assert "mend or remove the file" in stopped.err
+    assert not list(Path().glob("stopped*"))
+
+
+def test_parts_of_several_processes_are_the_whole(cli, images, digits_run):
+    for part in ("1/3", "2/3", "3/3"):
+        assert cli("predict", f"run={digits_run}", "images=new", f"share={part}", f"output={part[0]}.csv").status == 0
+    assert cli("predict", f"run={digits_run}", "images=new", "output=all.csv", "device=cpu").status == 0
+    parts = [row for number in "123" for row in rows(f"{number}.csv")]
+    assert sorted(row["image"] for row in parts) == sorted(row["image"] for row in rows("all.csv"))
+    assert {row["image"]: row["class_1"] for row in parts} == {row["image"]: row["class_1"] for row in rows("all.csv")}
+
+
+def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
+    said = cli("predict", f"run={digits_run}", "images=new", "output=said.jsonl", "sort_into=sorted")
+    assert said.status == 0, said.err
+    for row in map(json.loads, Path("said.jsonl").read_text().splitlines()):
+        copied = Path("sorted", row["class_1"], Path(row["image"]).relative_to("new"))
+        assert copied.read_bytes() == Path(row["image"]).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("share=4/3", "share=4/3 is not a part of several"),
+        ("share=half", "share=half is not a part of several"),
+        ("device=gpu9", "device=gpu9 cannot be used here"),
+        ("device=cuda:7", "device=cuda:7 cannot be used here"),
+        ("sort_into=new", "sort_into=new holds images that are read"),
+        ("on_bad_image=ignore", "is not one of: report, skip, error"),
+        ("num_workers=-1", "num_workers"),
+    ],
+)
+def test_wrong_values_are_refused(cli, images, digits_run, word, sentence):
+    run = cli("predict", f"run={digits_run}", "images=new", "output=said.csv", word)
+    assert run.status == 2, run.err
+    assert sentence in run.err
+    assert not list(Path().glob("said*"))
+
+
+def start(run, *words):
+    command = [sys.executable, str(SRC / "predict.py"), f"run={run}", "images=many", "output=said.csv", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.slow
+def test_killed_and_started_again_the_file_is_the_same(images, digits_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("many").mkdir()
+    for i in range(3000):
+        os.link(images / "0.png", f"many/{i:04}.png")
+    words = ("batch_size=8", "num_workers=1", "device=cpu")
+    for size in (20_000, 120_000):
+        process = start(digits_run, *words)
+        until = time.monotonic() + 120
+        while not (Path("said.csv.partial").exists() and Path("said.csv.partial").stat().st_size > size):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not Path("said.csv").exists()
+    done = start(digits_run, *words)
+    out, err = done.communicate()
+    assert done.returncode == 0, err
+    assert b"3000 images" in out
+    names = [row["image"] for row in rows("said.csv")]
+    assert names == [f"many/{i:04}.png" for i in range(3000)]
+    assert len({(row["class_1"], row["probability_1"]) for row in rows("said.csv")}) == 1
+
+
+PEAK = """
+import resource, sys
+sys.path.insert(0, {src!r})
+sys.argv = ["predict.py", *{words!r}]
+import predict
+try:
+    predict.main()
+finally:
+    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_memory_does_not_grow_with_the_number_of_files(images, digits_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    peaks = []
+    for name, count in (("few", 2_000), ("many", 20_000)):
+        Path(name).mkdir()
+        for i in range(count):
+            os.link(images / "0.png", f"{name}/{i:05}.png")
+        words = [f"run={digits_run}", f"images={name}", f"output={name}.csv", "batch_size=64", "device=cpu"]
+        script = PEAK.format(src=str(SRC), words=words)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout.rsplit("peak ", 1)[1]))
+    assert peaks[1] - peaks[0] < 18_000 * 1.0  # KiB: under 1 KiB for each more file
