@@ -136,12 +136,20 @@ def test_the_help_of_a_command_tells_its_keys_and_names_no_other_way(vitlab, nam
         ("vitlab train trainer=cpu trainer.max_ep", ["trainer.max_epochs="]),
         ("vitlab train --mul", ["--multirun"]),
         ("vitlab predict to", ["top_k="]),
-        ("vitlab predict run=", []),  # files are left to bash
+        ("vitlab predict output=", []),  # files are left to bash
         ("vitlab nothing to", []),
     ],
 )
 def test_what_is_completed(line, found):
     assert candidates(line, COMMANDS) == found
+
+
+def test_runs_are_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("vit_a/1", "vit_b/2"):
+        (tmp_path / "runs" / name / "checkpoints").mkdir(parents=True)
+    assert candidates("vitlab evaluate run=", COMMANDS) == ["latest", "runs/vit_a/1", "runs/vit_b/2"]
+    assert candidates("vitlab train resume=runs/vit_b", COMMANDS) == ["runs/vit_b/2"]
 
 
 def test_options_that_others_are_made_of_are_not_offered():

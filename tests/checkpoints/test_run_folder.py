@@ -1,5 +1,6 @@
 """A user names a run by its folder or by one of its checkpoints."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,9 @@ def test_a_folder_without_the_checkpoint_is_refused_by_the_names_it_should_hold(
     (run / "checkpoints" / "latest.ckpt").unlink()
     with pytest.raises(CheckpointError, match=r"holds no latest\.ckpt: no run saved a state there"):
         find_checkpoint(run, "latest")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"holds no best\.ckpt or latest\.ckpt"):
-        find_checkpoint(tmp_path, "best", "latest")
+        find_checkpoint(tmp_path / "empty", "best", "latest")
 
 
 def test_a_runs_model_is_its_best_one(run):
@@ -72,3 +74,21 @@ def test_without_a_best_one_it_is_the_latest_state_of_a_run_that_ended_without(r
     else:
         with pytest.raises(CheckpointError, match=r"holds no best\.ckpt; .*, name its file: .*latest"):
             find_model(run)
+
+
+def test_latest_is_the_run_that_saved_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="there is no run in runs/ yet"):
+        find_model("latest")
+    for number, place in enumerate(("a/1", "sweep/job", "b/2")):
+        state = tmp_path / "runs" / place / "checkpoints" / "best.ckpt"
+        state.parent.mkdir(parents=True)
+        state.touch()
+        os.utime(state.parent, (number, 10 - number))
+    assert find_model("latest") == Path("runs/a/1/checkpoints/best.ckpt")
+    assert run_folder("latest") == Path("runs/a/1")
+    with pytest.raises(CheckpointError, match=r"runs is a folder of runs; name one of them: runs/a/1, runs/s"):
+        find_model("runs")
+    (tmp_path / "latest" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "latest" / "checkpoints" / "best.ckpt").touch()
+    assert find_model("latest") == Path("latest/checkpoints/best.ckpt")

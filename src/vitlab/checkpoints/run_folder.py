@@ -19,12 +19,16 @@ IDENTITY = ".identity"  # which run the folder belongs to, in JSON
 LATEST = ("latest", "previous")  # states to go on from, the newest first
 JOBS = "jobs"  # in the folder of a sweep, beside its runs: what was frozen of each, and how far it has come
 OF_A_RUN = (CONFIG, "provenance.json", "metrics.csv", CHECKPOINTS)
+RUNS = Path("runs")
+NEWEST = "latest"  # what a user calls the newest run
+DEPTHS = ("*/", "*/*/", "*/*/*/")  # of runs below a folder
+MOST_LISTED = 12
 FILES = (CONFIG, "provenance.json", "metrics.csv", "result.json", "train.log")
 
 
 def run_folder(run: str | Path) -> Path:
     """Give the folder of a run, from itself or one of its checkpoints; nothing is opened."""
-    path = Path(run)
+    path = named_path(run)
     if path.suffix == ".ckpt":
         return path.parent.parent if path.parent.name == CHECKPOINTS else path.parent
     return path
@@ -33,7 +37,7 @@ def run_folder(run: str | Path) -> Path:
 def find_checkpoint(run: str | Path, *names: str) -> Path:
     """Give the file that `run` names: itself, or the first of `names` (such as "best", "latest") that its folder holds.
     Raises CheckpointError when there is none."""
-    path = Path(run)
+    path = named_path(run)
     if path.is_file():
         return path
     if not path.exists():
@@ -41,16 +45,36 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     for name in names:
         if (candidate := path / CHECKPOINTS / f"{name}.ckpt").is_file():
             return candidate
+    if inside := find_runs(path):
+        listed = ", ".join(map(str, inside[:MOST_LISTED])) + (", …" if len(inside) > MOST_LISTED else "")
+        raise CheckpointError(f"{path} is a folder of runs; name one of them: {listed}")
     raise CheckpointError(
         f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: no run saved a state there"
     )
+
+
+def named_path(run: str | Path) -> Path:
+    """Return the path that a user names; `latest` is the run below runs/ that saved a state last. Raises
+    CheckpointError where there is none yet."""
+    path = Path(run)
+    if str(run) != NEWEST or path.exists():
+        return path
+    if found := find_runs(RUNS):
+        return found[0]
+    raise CheckpointError(f"there is no run in {RUNS}/ yet, so none is the {NEWEST}; name the folder of a run")
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Find the runs in a folder, or in its folders, that have saved a state: the one that saved last comes first."""
+    states = [place for depth in DEPTHS for place in folder.glob(f"{depth}{CHECKPOINTS}")]
+    return [state.parent for state in sorted(states, key=lambda place: place.stat().st_mtime, reverse=True)]
 
 
 def find_model(run: str | Path) -> Path:
     """Return the checkpoint of a run's model: the file that `run` names, or best.ckpt of its folder, or the latest
     state if the run has ended without keeping a best model. Raises CheckpointError if there is none."""
     path = find_checkpoint(run, "best", *LATEST)
-    if path.stem in LATEST and path != Path(run) and not has_ended_without_best(Path(run)):
+    if path.stem in LATEST and path != Path(run) and not has_ended_without_best(run_folder(path)):
         raise CheckpointError(f"{path.parent} holds no best.ckpt; to take another state, name its file: {path}")
     return path
 

@@ -14,10 +14,10 @@ from hydra.core.override_parser.types import Quote
 from pydantic import AfterValidator, ConfigDict, Strict, TypeAdapter, ValidationError
 
 from vitlab.config.foreign_ranges import BY_PACKAGE
+from vitlab.config.usual_words import suggest_key
 from vitlab.config.values import format_value, show_value
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
-from vitlab.spelling import suggest_name
 
 PLAIN: dict[Any, tuple[str, str]] = {  # what a value is called, and several of it
     int: ("a whole number", "whole numbers"),
@@ -92,7 +92,7 @@ def check_value(hint: Any, value: Any, key: str) -> Any:
 def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
     """Make the refusal of a key that nobody reads."""
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
-    return ConfigError(f"{dotted(key, name)}: {kind}{suggest_name(name, known, dotted(key, '')) or '; leave it out'}")
+    return ConfigError(f"{dotted(key, name)}: {kind}{suggest_key(name, known, dotted(key, '')) or '; leave it out'}")
 
 
 def dotted(key: str, name: Any) -> str:

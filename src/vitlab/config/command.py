@@ -22,11 +22,12 @@ from vitlab.config.build import construct
 from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
-from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, trainer_keys
+from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, keys_of, trainer_keys
 from vitlab.config.nodes import as_plain, as_written, flatten, plain, without
 from vitlab.config.redaction import Redaction
 from vitlab.config.refusals import as_refusal
 from vitlab.config.trust import trusting
+from vitlab.config.usual_words import check_usual_words
 from vitlab.distributed.environment import begin_process, is_other_rank
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.interruption import end_at_once, raise_again
@@ -49,6 +50,7 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
     begin_process()
     logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for train.log
     with leaving(), refusals():
+        check_usual_words(name, keys_of(name).kinds, sys.argv[after:])
         arguments = read_words(sys.argv[after:], first)
         sys.argv[after:] = arguments.words  # other processes of a run are started with the same
         with hydra_of(name, arguments.config_dir):

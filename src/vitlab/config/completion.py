@@ -7,11 +7,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from vitlab.checkpoints.run_folder import NEWEST, RUNS, find_runs
 from vitlab.config.annotations import dotted
 from vitlab.config.arguments import TEXTS
 from vitlab.config.composition import compose, config_loader, hydra_of
 from vitlab.config.nodes import as_written, without
 
+OF_RUNS = ("run", "resume")  # keys that name a run
 FLAGS = ("--cfg", "--help", "--multirun")
 SCRIPT = """_vitlab() {
     local IFS=$'\\n'
@@ -29,7 +31,9 @@ def candidates(line: str, commands: Iterable[str]) -> list[str]:
         found = [name for name in commands if name.startswith(word)]
     elif word.startswith("-"):
         found = [flag for flag in FLAGS if flag.startswith(word)]
-    elif word.partition("=")[0].lstrip("+") in TEXTS:
+    elif (key := word.partition("=")[0].lstrip("+")) in OF_RUNS:
+        found = [one for one in (f"{key}={run}" for run in [NEWEST, *sorted(find_runs(RUNS))]) if one.startswith(word)]
+    elif key in TEXTS:
         found = []
     else:
         found = of_config(before[1], [*(one for one in before[2:] if "=" in one), word])

@@ -16,6 +16,7 @@ from omegaconf.errors import (
 from yaml import YAMLError
 
 from vitlab.config.home import CONF, EXPERIMENTS
+from vitlab.config.usual_words import suggest_key
 from vitlab.errors import ConfigError, StorageError, VitlabError, in_one_line
 from vitlab.lost_worker import explain_lost_worker
 from vitlab.out_of_memory import is_out_of_memory
@@ -106,7 +107,7 @@ def no_key(key: str, cause: BaseException | None) -> str:
         groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
         if key in groups:
             return f"this command takes no {key}; leave it out"
-        return f"there is no key {key}{suggest_name(key, groups) if '.' not in key else ''}"
+        return f"there is no key {key}{suggest_key(key, groups) if '.' not in key else ''}"
     if key.startswith(PARAMS):
         return f"{PARAMS} are of a study's YAML; here say what varies itself: KEY=A,B"
     parent, _, name = str(cause.full_key).rpartition(".")
@@ -116,7 +117,7 @@ def no_key(key: str, cause: BaseException | None) -> str:
     if not known:
         return f"there is no key {key}: {parent} holds a value"
     adding = f"; if what is chosen takes it, add it by +{key}=VALUE" if parent else ""
-    return f"there is no key {key}{suggest_name(name, known, f'{parent}.' if parent else '') or adding}"
+    return f"there is no key {key}{suggest_key(name, known, f'{parent}.' if parent else '') or adding}"
 
 
 def not_chosen(group: str, option: str) -> str:

@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.live import Live
 
+from vitlab.checkpoints.run_folder import RUNS
 from vitlab.errors import CheckpointError
 from vitlab.reports.search import draw_sweep
 from vitlab.spelling import suggest_name
@@ -14,7 +15,6 @@ from vitlab.sweeps.board import OTHER_LINES, build_page, count_states
 from vitlab.sweeps.folder import SWEEP, SweepFolder
 from vitlab.sweeps.results import Results
 
-RUNS = Path("runs")
 PAUSE = 2.0  # seconds between two looks
 
 

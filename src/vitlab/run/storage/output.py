@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vitlab.atomic_files import remove_leftovers
+from vitlab.checkpoints.run_folder import RUNS as RUNS
 from vitlab.checkpoints.run_folder import is_run, made_folders, make_new
 from vitlab.errors import ConfigError, StorageError
 from vitlab.invocation import path_from_here
-
-RUNS = Path("runs")  # where commands without a run write
-
 
 DEVICES = Path("/dev")  # where a link, as stdout, may lead to an ordinary file
 
