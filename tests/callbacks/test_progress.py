@@ -3,6 +3,10 @@
 import re
 import sys
 
+import pytest
+
+from vitlab.callbacks.progress import format_seconds
+
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -16,6 +20,9 @@ def test_the_bar_fits_into_80_columns(cli, monkeypatch):
     bars = [line for line in lines if not line.startswith("┡")]
     assert any(re.match(r"Epoch 2/2 .*loss: \d\.\d+ val/acc1: \d+\.\d\d% *$", line) for line in bars), bars
     assert all(len(line) <= 80 for line in bars)
+    lasting = [line for line in ESCAPE.sub("", run.out).splitlines() if re.match(r"epoch \d  step \d+/8  loss", line)]
+    assert len(lasting) == 2  # above the bar, and they stay
+    assert re.search(r"epoch 1  step 4/8 [^━]* s left", ESCAPE.sub("", run.out))
     words = [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", run.out)) if "val/acc1:" in line]
     assert all(line.startswith("Epoch") for line in words)  # nothing goes on in the next line
 
@@ -36,3 +43,18 @@ def test_of_five_classes_nothing_is_said_of_the_best_five(cli):
     run = cli("train", *few, folder="run")
     assert run.status == 0, run.err
     assert "acc5" not in run.out + (run.folder / "metrics.csv").read_text()
+
+
+def test_without_a_terminal_a_line_comes_before_the_first_validation(cli, monkeypatch):
+    monkeypatch.setattr("vitlab.callbacks.progress.QUIET", 0.0)
+    run = cli("train", "data.split.labels_per_class=26", "trainer.max_epochs=1", folder="run")
+    lines = [line for line in run.out.splitlines() if line.startswith("epoch 1  step ")]
+    assert [line.split("  ")[1] for line in lines][:3] == ["step 1/4", "step 2/4", "step 3/4"]
+    assert all(re.search(r"  \d+ s left$", line) for line in lines[:3])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (3599, "1 h 0 min"), (12_000, "3 h 20 min")]
+)
+def test_times_are_said_as_people_say_them(seconds, words):
+    assert format_seconds(seconds) == words

@@ -1,18 +1,21 @@
-"""Show progress: a Rich bar in a terminal, one line per epoch elsewhere."""
+"""Show progress: a line for each validation, and a Rich bar in a terminal, or elsewhere a line each half minute."""
 
 import logging
 import sys
+import time
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.callbacks.progress.rich_progress import BatchesProcessedColumn, CustomBarColumn
-from rich.progress import TextColumn, TimeRemainingColumn
+from rich.progress import ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.step_log import StepLog
 from vitlab.monitors import format_metric
 
+QUIET = 30.0  # seconds without a line, after which one is printed where there is no bar
 LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
@@ -23,11 +26,26 @@ class Progress(RichProgressBar):
     def __init__(self) -> None:
         super().__init__(leave=False)
         self.validated: dict[str, float] = {}  # read from the device once
+        self.left = ""  # time of the whole run
+        self.first_step = 0
+        self.started = self.printed = time.perf_counter()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if not sys.stdout.isatty():
             self.disable()
         super().setup(trainer, pl_module, stage)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.first_step = trainer.global_step
+        self.started = self.printed = time.perf_counter()
+        super().on_train_start(trainer, pl_module)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        if self.is_disabled and trainer.is_global_zero and time.perf_counter() - self.printed > QUIET:
+            self._tell(trainer, pl_module, {})
 
     def configure_columns(self, trainer: pl.Trainer) -> list[Any]:
         theme = self.theme
@@ -40,7 +58,7 @@ class Progress(RichProgressBar):
                 pulse_style=theme.progress_bar_pulse,
             ),
             BatchesProcessedColumn(style=theme.batch_progress),
-            TimeRemainingColumn(compact=True),
+            TimeLeft(self),
         ]
 
     def _get_train_description(self, current_epoch: int) -> str:
@@ -51,17 +69,37 @@ class Progress(RichProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int | str | float]:
         judged_by = [callback.monitor for callback in trainer.callbacks if isinstance(callback, BestModel)]
         shown = {name: value for name, value in self.validated.items() if name in judged_by}
-        return {name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown}
+        values = {
+            name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown
+        }
+        left = self._time_left(trainer, trainer.lightning_module)
+        return values | ({"left": left} if left else {})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
         super().on_validation_end(trainer, pl_module)
         if trainer.is_global_zero and trainer.state.fn == "fit" and not trainer.sanity_checking:
-            values = "  ".join(f"{name} {value}" for name, value in self._values(trainer, self.validated).items())
-            line = f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}  {values}"
-            LOG.info(line)
-            if self.is_disabled:
-                print(line, flush=True)
+            LOG.info(self._tell(trainer, pl_module, self.validated))
+
+    def _tell(self, trainer: pl.Trainer, pl_module: pl.LightningModule, validated: dict[str, float]) -> str:
+        """Print a line above the bar: where the run is, what was measured last, and how long the rest will take."""
+        words = [f"{name} {value}" for name, value in self._values(trainer, validated).items()]
+        place = f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}"
+        line = "  ".join([place, *words])
+        left = self._time_left(trainer, pl_module)
+        printed = f"{line}  {left} left" if left else line
+        self.printed = time.perf_counter()
+        if self.is_disabled or self.progress is None:
+            print(printed, flush=True)
+        else:
+            self.progress.console.print(printed, highlight=False, markup=False)
+        return line
+
+    def _time_left(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
+        """Estimate the time of all steps that are left, their validations included, from this start's so far."""
+        done = trainer.global_step - self.first_step
+        left = pl_module.num_steps - trainer.global_step
+        return format_seconds(left * (time.perf_counter() - self.started) / done) if done and left > 0 else ""
 
     def _values(self, trainer: pl.Trainer, validated: dict[str, float]) -> dict[str, str]:
         """Loss, learning rate and speed of the last entry, and what was measured in a validation, in words."""
@@ -71,3 +109,22 @@ class Progress(RichProgressBar):
             words["lr"] = f"{latest['train/lr']:.3g}"
             words[f"{trainer.datamodule.things}/s"] = f"{latest['train/images_per_second']:.0f}"
         return words | {name: format_metric(name, value) for name, value in validated.items()}
+
+
+class TimeLeft(ProgressColumn):
+    """The time left of the whole run, in the bar of each of its parts."""
+
+    def __init__(self, bar: Progress):
+        super().__init__()
+        self.bar = bar
+
+    def render(self, task: Task) -> Text:
+        return Text(self.bar.left, style="progress.remaining")
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as a person says it: 40 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -21,6 +21,7 @@ from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here
 from vitlab.out_of_memory import refuse_out_of_memory
+from vitlab.reports.curves import draw_curves
 from vitlab.reports.run import RESULT
 from vitlab.run.building.autoconfig import Found, find_values
 from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
@@ -35,6 +36,7 @@ from vitlab.run.printing import console
 from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
 from vitlab.run.printing.next_steps import next_steps
+from vitlab.run.storage.folder_guide import write_guide
 from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
 from vitlab.run.storage.start import Start, claim_folder, start_or_resume
@@ -125,6 +127,7 @@ def begin(start: Start, found: Found, parts: Parts, transfer: Any) -> None:
         resolved = node_of(start.kept(plain(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
+        write_guide(start.folder, start.kept.text(str(cfg.name)))
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:
@@ -193,6 +196,8 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
+    if (start.folder / "pictures").is_dir():
+        draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     then = next_steps(start, parts) | uploads(parts.trainer.loggers)
     console.print_result(best | result.test, result.facts(parts.datamodule.things), then)

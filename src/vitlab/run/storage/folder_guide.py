@@ -1,0 +1,31 @@
+"""Write README.md into the folder of a run: what each file in it is."""
+
+from pathlib import Path
+
+from vitlab.atomic_files import write_whole
+from vitlab.invocation import path_from_here, typed
+
+FILES = {
+    "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
+    "provenance.json": "each start: time, command, versions, machine, git commit",
+    "metrics.csv": "every logged metric, a row for each logged step",
+    "result.json": "the best score, the metrics of the test, seconds and speed; written when the run has ended",
+    "test_predictions.csv": "for each test image the true and the predicted class, probability and loss",
+    "test_per_class.csv": "for each class its test images, precision, recall and F1",
+    "pretrained.csv": "what became of each tensor of the weights that the run started from",
+    "checkpoints/best.ckpt": "the best model on the validation split",
+    "checkpoints/latest.ckpt": "the state to resume from; `previous.ckpt` is the one before it",
+    "pictures/": "curves, a training batch, confusion matrix, worst predictions, what the model looks at",
+    "train.log": "what was printed, with times, and the traceback if the run failed",
+    "wandb/, tensorboard/, mlflow/": "what a logger keeps here",
+    "evaluate/, predict/": "what later commands wrote, a folder for each call",
+}
+
+
+def write_guide(folder: Path, title: str) -> None:
+    """Write the guide, with the commands that read the run."""
+    run = path_from_here(folder)
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in FILES.items()]
+    commands = [f"{typed('evaluate')} run={run}", f"{typed('train')} resume={run}"]
+    text = [f"# {title}", "", "| | |", "|---|---|", *rows, "", "```bash", *commands, "```", ""]
+    write_whole(folder / "README.md", "\n".join(text).encode("utf-8", "backslashreplace"))
