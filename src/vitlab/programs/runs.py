@@ -1,0 +1,117 @@
+"""Find, compare, archive and remove runs below a folder."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Column, Table
+
+from vitlab.atomic_files import write_csv
+from vitlab.checkpoints.run_lock import in_use, leave, take
+from vitlab.config.found import PLACES
+from vitlab.errors import CheckpointError, ConfigError, StorageError
+from vitlab.monitors import better, format_metric
+from vitlab.reports.index import IndexedRun, index_runs
+from vitlab.reports.selection import differing, full_key, order, select
+from vitlab.run.storage.output import check_place, output_file
+
+OF_A_RUN = ("score", "steps", "seconds")  # values that are not settings
+NOT_TOLD = ("name", "resume", "break_lock", *(f"found.{key}" for key in PLACES))
+MOST_COLUMNS = 6  # of settings in which the runs differ
+
+
+def runs(cfg: DictConfig) -> list[Path]:
+    """List the runs for which `where` holds, or move or remove them; return their folders."""
+    if cfg.archive is not None and cfg.rm:
+        raise ConfigError("archive= and rm=true are two things; give one of them")
+    if (cfg.archive is not None or cfg.rm) and not cfg.where:
+        raise ConfigError("rm=true and archive= take the runs of where=; say which: where=KEY=VALUE")
+    conditions = cfg.where.strip("[] ").split(",") if cfg.where else []
+    found = select(index_runs(Path(cfg.root)), conditions)
+    if cfg.sort is not None and found:
+        key = full_key(found, cfg.sort)
+        found = order(found, key, best_first="/" in key and better(key) == "max")
+    if cfg.rm:
+        return change(found, shutil.rmtree, "removed")
+    if cfg.archive is not None:
+        check_place(cfg.archive, "runs", key="archive")
+        return change(found, lambda folder: move(folder, Path(cfg.root), Path(cfg.archive)), f"moved to {cfg.archive}")
+    show(cfg, found)
+    return [run.folder for run in found]
+
+
+def show(cfg: DictConfig, found: Sequence[IndexedRun]) -> None:
+    """Print a table, or write it to a file: the monitored score, what was sorted by, and settings that differ."""
+    given = [full_key(found, key) for key in (cfg.columns or [])]
+    asked = [full_key(found, cfg.sort)] if cfg.sort is not None and found else []
+    own = [key for key in differing(found) if is_setting(key)]
+    settings = given or own[:MOST_COLUMNS]
+    columns = list(dict.fromkeys([*asked, *settings]))
+    rows = [[str(run.folder), state(run), score(run), *(cell(run, key) for key in columns)] for run in found]
+    header = ["run", "state", "score", *columns]
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    if cfg.output is not None:
+        path = output_file(cfg.output, "runs", Path(), "runs.csv", overwrite=cfg.overwrite).make()
+        write_csv(path, header, rows)
+        console.print(f"{len(rows)} runs in {path}")
+        return
+    table = Table(*(Column(name, overflow="fold") for name in header))
+    for row in rows[: cfg.most]:
+        table.add_row(*row)
+    console.print(table)
+    hidden = len(own) - len(settings) if not given else 0
+    told = f"; they differ in {hidden} more settings: columns=[…]" if hidden > 0 else ""
+    console.print(f"{len(found)} runs below {cfg.root}{', the first shown' if len(rows) > cfg.most else ''}{told}")
+
+
+def is_setting(key: str) -> bool:
+    return "/" not in key and key not in (*OF_A_RUN, *NOT_TOLD)
+
+
+def state(run: IndexedRun) -> str:
+    return "running" if in_use(run.folder) else "ended" if run.ended else "stopped"
+
+
+def score(run: IndexedRun) -> str:
+    value = run.values.get("score")
+    monitor = str(run.values.get("monitor"))
+    return "" if value is None else f"{monitor} {format_metric(monitor, value)}"
+
+
+def cell(run: IndexedRun, key: str) -> str:
+    value = run.values.get(key)
+    return "" if value is None else format_metric(key, value) if "/" in key else str(value)
+
+
+def change(found: Sequence[IndexedRun], do: Callable[[Path], Any], told: str) -> list[Path]:
+    """Do something to each run that nobody uses. Raises CheckpointError, with the others done, where one is in use."""
+    done, busy = [], []
+    for run in found:
+        try:
+            take(run.folder, break_lock=False)
+        except CheckpointError:
+            busy.append(run.folder)
+            continue
+        try:
+            do(run.folder)
+        except OSError as error:
+            raise StorageError(f"{run.folder} cannot be {told}: {error.strerror}") from error
+        finally:
+            leave(run.folder)
+        done.append(run.folder)
+        print(f"{run.folder} {told}", flush=True)
+    if busy:
+        raise CheckpointError(f"{', '.join(map(str, busy))}: in use, and left as it was; wait for it, or stop it")
+    return done
+
+
+def move(folder: Path, root: Path, archive: Path) -> None:
+    """Move a run to its place below another folder, which it must not have there yet."""
+    place = archive / folder.relative_to(root)
+    if place.exists():
+        raise StorageError(f"{place} exists already; name another archive=")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(folder, place)
