@@ -2,6 +2,7 @@
 
 from vitlab.callbacks.batch_picture import BatchPicture
 from vitlab.callbacks.best_model import BestModel
+from vitlab.callbacks.calibration import Calibration
 from vitlab.callbacks.checkpoint_io import AtomicCheckpointIO
 from vitlab.callbacks.checks_run import ChecksRun
 from vitlab.callbacks.early_stopping import EarlyStopping
@@ -23,6 +24,7 @@ __all__ = [
     "AtomicCheckpointIO",
     "BatchPicture",
     "BestModel",
+    "Calibration",
     "ChecksRun",
     "EarlyStopping",
     "EvaluationReport",

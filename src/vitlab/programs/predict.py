@@ -95,7 +95,14 @@ def predict(cfg: DictConfig) -> Path:
                 if sorting is not None:
                     sorting.copy(path, one.class_name)
             file.add(lines_of(read, files, iter(said), cfg.on_bad_image))
-        return close(file, table, "images", cfg.on_bad_image)
+        note = calibration_note(saved) if isinstance(task, Supervised) else ""
+        return close(file, table, "images", cfg.on_bad_image, note)
+
+
+def calibration_note(saved: SavedRun) -> str:
+    if saved.temperature is None:
+        return "the probabilities are not calibrated: these weights were not tested by their run"
+    return f"the probabilities are calibrated on the validation split (temperature {saved.temperature:.3f})"
 
 
 def share(files: PackedNames, part: str | None) -> Sequence[str]:
@@ -194,7 +201,7 @@ class Shown:
         return table
 
 
-def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str) -> Path:
+def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, note: str = "") -> Path:
     """Finish the file, print the first rows, and say how many there are. Raises DataError for files that could not be
     read, unless they are to be skipped."""
     count, first = file.finish(table.kind)
@@ -204,6 +211,8 @@ def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str) ->
     if count > len(table.rows):
         console.print(f"and {count - len(table.rows)} more")
     console.print(f"{count} {things}, {failed} unreadable; all in {file.path}")
+    if note:
+        console.print(note)
     if first is not None and on_bad_image == "report":
         raise DataError(
             f"{failed} of {file.done} images cannot be read, as {first['image']}; {file.failed} names them and the "

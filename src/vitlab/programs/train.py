@@ -13,7 +13,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.callbacks import BestModel, ChecksRun, StepLog
+from vitlab.callbacks import BestModel, Calibration, ChecksRun, StepLog
 from vitlab.checkpoints.run_folder import write_marks
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of, plain
@@ -171,7 +171,7 @@ def fit(start: Start, parts: Parts) -> Fitted:
 
 
 def test(parts: Parts, fitted: Fitted) -> Result:
-    """Test the best model."""
+    """Calibrate the best model on validation, and test it."""
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     best, log = best_of(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
     if best is not None and best.score is not None:
@@ -184,6 +184,7 @@ def test(parts: Parts, fitted: Fitted) -> Result:
         steps_of_this_start=fitted.steps,
         test=measured(trainer),
         last=fitted.last,
+        calibration=next((c.found for c in trainer.callbacks if isinstance(c, Calibration)), None),
         seconds=fitted.seconds,
         images_per_second=log.mean_images_per_second if log is not None else None,
         skipped={split: count for split in datamodule.skipped if (count := task.count_skipped(split))},

@@ -30,7 +30,7 @@ class Classification(Supervised):
         """(B, K) -> (B, K), whatever the loss. Of logits that a sigmoid was trained on, one for each class by itself,
         the softmax is the probability of the class given that the image has exactly one: Πⱼ of σ(zₖ) and 1 - σ(zⱼ) is
         proportional to exp(zₖ)."""
-        return logits.float().softmax(dim=1)
+        return (logits.float() / self.temperature).softmax(dim=1)
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, K) -> (B,)"""

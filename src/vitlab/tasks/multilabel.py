@@ -27,7 +27,7 @@ class MultilabelClassification(Supervised):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Give the probability of each class by itself. (B, K) -> (B, K)"""
-        return logits.float().sigmoid()
+        return (logits.float() / self.temperature).sigmoid()
 
     def predictions(self, logits: Tensor) -> Tensor:
         """Say of each class whether it is there: "yes" from a probability of 0.5 on. (B, K) -> (B, K) bool"""

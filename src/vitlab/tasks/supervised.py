@@ -48,6 +48,7 @@ class Supervised(Task):
     label says. Raises ValueError for other words, or another number of factors than classes.
     """
 
+    temperature = 1.0  # by which logits are divided for probabilities: `vitlab.tasks.calibration`
     learns_from: type[Classes]
     labels: str  # the field of a `vitlab.monitors.Metric` that makes it for such labels
 

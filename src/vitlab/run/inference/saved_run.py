@@ -15,6 +15,7 @@ from vitlab.config.stored_config import saved_config
 from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
+from vitlab.run.inference.calibration import read_temperature
 from vitlab.vocabulary import Vocabulary, restore_vocabulary
 
 
@@ -54,13 +55,21 @@ class SavedRun:
         state = self.checkpoint["run"].get("input_vocabulary")
         return None if state is None else restore_vocabulary(state)
 
+    @property
+    def temperature(self) -> float | None:
+        """Give the temperature of calibrated probabilities; None for a model that was not calibrated."""
+        return read_temperature(self.folder, self.checkpoint)
+
     def datamodule(self) -> Any:
         """Build the data as the run had it, without mixing; nothing is opened yet."""
         return build(self.config.data, "data")
 
     def task(self) -> Any:
-        """Build the task with the checkpoint's weights. Raises CheckpointError when they do not fit."""
+        """Build the task with the checkpoint's weights, and the temperature that was fitted to them. Raises
+        CheckpointError when they do not fit."""
         task = build_task(self.config, build_model(self.config.model), vocabulary=self.vocabulary)
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
+        if self.temperature is not None:
+            task.temperature = self.temperature
         return task

@@ -1,6 +1,7 @@
 """Collect the result of a run, for result.json and for its user."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytorch_lightning as pl
 
@@ -10,7 +11,8 @@ from vitlab.tasks.task import is_below_all
 @dataclass(frozen=True)
 class Result:
     """`score` is the best value of the monitored metric, None where nothing was kept; `test` are the best model's
-    metrics, `last` those of the last validation; `partial` names the settings that leave samples out."""
+    metrics, `last` those of the last validation; `calibration` is the temperature of its probabilities, and what was
+    measured on validation before and after; `partial` names the settings that leave samples out."""
 
     score: float | None
     best_step: int
@@ -18,6 +20,7 @@ class Result:
     steps_of_this_start: int
     test: dict[str, float]
     last: dict[str, float]
+    calibration: dict[str, Any] | None
     seconds: float
     images_per_second: float | None
     skipped: dict[str, int]
@@ -29,6 +32,10 @@ class Result:
         facts = {"time": f"{self.seconds:.0f} s for {steps}"}
         if self.images_per_second:
             facts["speed"] = f"{self.images_per_second:,.0f} {things}/s in training"
+        if self.calibration:
+            before, after = (self.calibration[time]["ece"] for time in ("before", "after"))
+            told = f"temperature {self.calibration['temperature']:.3f}, fitted on validation"
+            facts["calibrated"] = f"{told}: calibration error {before:.2%} before, {after:.2%} after"
         if self.skipped:
             facts["skipped"] = ", ".join(f"{n} unreadable images in {split}" for split, n in self.skipped.items())
         if self.partial:
