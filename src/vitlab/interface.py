@@ -28,7 +28,7 @@ from vitlab.run.building.model import build_model, load_pretrained
 from vitlab.run.inference.classification import choose_names, classifier
 from vitlab.run.inference.given_images import list_images, pixels_of, prepared
 from vitlab.run.inference.saved_run import SavedRun
-from vitlab.tasks import Contrastive, TextGeneration
+from vitlab.tasks import Contrastive, Task, TextGeneration
 from vitlab.tasks.predictions import Prediction as Prediction
 from vitlab.tasks.predictions import rank_classes
 from vitlab.tasks.supervised import Supervised
@@ -87,16 +87,18 @@ class Run:
         return self._task.model
 
     @functools.cached_property
-    def _task(self) -> Any:
+    def _task(self) -> Task:
         with refusals(), trusting(self._trust):
-            return self._saved.task().to(self.device).eval()
+            task: Task = self._saved.task().to(self.device).eval()
+            return task
 
     @functools.cached_property
     def _datamodule(self) -> ImageDataModule:
         with refusals(), trusting(self._trust):
             if self._saved.input_vocabulary is not None:
                 raise ConfigError(f"{self.path} reads texts, and no images; use the command predict, with texts=")
-            return self._saved.datamodule()
+            datamodule: ImageDataModule = self._saved.datamodule()
+            return datamodule
 
     @refusals()
     def inputs(self, images: Images) -> Tensor:
@@ -147,7 +149,8 @@ class Run:
         folder. `options` as in `train`: data={"source": {"root": DIR}} for other images. Returns the metrics."""
         own = {"run": self.path, "split": split, "trust": list(self._trust)}
         words = as_words({**own, **{f"++{key}": value for key, value in options.items()}})
-        return call("evaluate", functools.partial(program, "evaluate"), words)
+        metrics: dict[str, float] = call("evaluate", functools.partial(program, "evaluate"), words)
+        return metrics
 
     def _computed(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
         """What a function makes of images, by so many at once, on the CPU."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch, View
+from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.layers import MixedGrids, unpatchify
 from vitlab.ranges import Count
 
@@ -34,7 +35,7 @@ class BatchPicture(Callback):
         trainer.callbacks = [callback for callback in trainer.callbacks if callback is not self]
 
 
-def batch_figure(datamodule: Any, batch: Batch, num_images: int, heading: str) -> Figure:
+def batch_figure(datamodule: ImageDataModule, batch: Batch, num_images: int, heading: str) -> Figure:
     """Draw up to `num_images` views of the images of a batch, those of an image beside each other, with its label."""
     views = [pixels(datamodule.preprocessing, view) for view in batch.views]
     count = min(max(num_images // len(views), 1), len(batch.index))
@@ -44,10 +45,10 @@ def batch_figure(datamodule: Any, batch: Batch, num_images: int, heading: str) -
     return image_grid(images, titles, columns=len(views) if len(views) > 1 else COLUMNS, heading=heading)
 
 
-def pixels(preprocessing: Any, view: View) -> list[Tensor]:
+def pixels(preprocessing: Preprocessing, view: View) -> list[Tensor]:
     """Undo patches and normalisation: images (C, H, W) in [0, 1] of a finished view."""
     P = preprocessing.patch_size
-    if view.grid is None:
+    if P is None or view.grid is None:
         images = list(view.inputs)
     elif isinstance(view.grid, MixedGrids):
         parts = zip(view.inputs, view.grid.grids, strict=True)
@@ -57,7 +58,7 @@ def pixels(preprocessing: Any, view: View) -> list[Tensor]:
     return [preprocessing.denormalize(image[None])[0] for image in images]
 
 
-def label(batch: Batch, i: int, datamodule: Any) -> str:
+def label(batch: Batch, i: int, datamodule: ImageDataModule) -> str:
     """Name the i-th image's label; for a mixed image, each class with its share."""
     if datamodule.mixing is None:
         return datamodule.training.words(int(batch.index[i]), datamodule.class_names)

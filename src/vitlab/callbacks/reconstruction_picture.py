@@ -4,8 +4,6 @@ figure 2).
 B images, C channels, H W image height and width, P patch_size, N patches
 """
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from vitlab.callbacks.figures import image_grid, save_figure
 from vitlab.data.batches.batch import Batch, Sample, collate
+from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.errors import ConfigError
 from vitlab.layers import unpatchify
 from vitlab.ranges import Count
@@ -69,15 +68,18 @@ class ReconstructionPicture(Callback):
         save_figure(trainer, figure, "reconstruction")
 
 
-def triples(predicted: Tensor, mask: Tensor, batch: Batch, preprocessing: Any) -> list[Tensor]:
+def triples(predicted: Tensor, mask: Tensor, batch: Batch, preprocessing: Preprocessing) -> list[Tensor]:
     """Draw patches (B, N, C·P·P), those (B, N) being hidden, as images (C, H, W) in [0, 1]: for each image what is
     seen, what is predicted, and the image itself."""
 
+    P = preprocessing.patch_size
+    assert P is not None
+
     def images(patches: Tensor) -> Tensor:
-        return preprocessing.denormalize(unpatchify(patches, preprocessing.patch_size, batch.view.grid))  # type: ignore[arg-type]
+        return preprocessing.denormalize(unpatchify(patches, P, batch.view.grid))
 
     hidden = mask[..., None].expand_as(batch.view.inputs).type_as(batch.view.inputs)
-    hidden = unpatchify(hidden, preprocessing.patch_size, batch.view.grid) > 0.5  # type: ignore[arg-type]
+    hidden = unpatchify(hidden, P, batch.view.grid) > 0.5
     whole = images(batch.view.inputs)
     rows = torch.stack([whole.masked_fill(hidden, GRAY), images(predicted), whole], dim=1)  # (B, 3, C, H, W)
     return list(rows.flatten(0, 1).cpu())

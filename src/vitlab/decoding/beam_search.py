@@ -27,7 +27,8 @@ class BeamSearch:
 
     def penalty(self, length: int) -> float:
         """What the log probability of a text is divided by: equation 14."""
-        return ((5 + length) / 6) ** self.length_penalty
+        penalty: float = ((5 + length) / 6) ** self.length_penalty
+        return penalty
 
     @torch.no_grad()
     def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts:

@@ -109,7 +109,8 @@ class FullySharded(ModelParallelStrategy):
         Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+        checkpoint: dict[str, Any] = Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+        return checkpoint
 
     @property
     def lightning_restore_optimizer(self) -> bool:

@@ -7,7 +7,7 @@ h w grid, N patches (h·w), P prefix tokens (class token, registers), T tokens (
 """
 
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -122,7 +122,7 @@ class Learned2D(Position):
     learned = True
     exports = ADDED_ROWS
 
-    def __init__(self, **sizes):
+    def __init__(self, **sizes: Any):
         super().__init__(**sizes)
         if self.embed_dim % 2:
             raise ValueError(f"position 'learned_2d' halves embed_dim, and {self.embed_dim} is odd")
@@ -160,7 +160,7 @@ class SinCos1D(Learned1D):
     exports = ADDED_ROWS
     parts = 2
 
-    def __init__(self, **sizes):
+    def __init__(self, **sizes: Any):
         super().__init__(**sizes)
         if self.embed_dim % self.parts:
             raise ValueError(

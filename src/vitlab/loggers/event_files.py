@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+from lightning_fabric.loggers.logger import rank_zero_experiment
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
-from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.errors import ConfigError

@@ -60,6 +60,6 @@ class AskedCaptioner(Captioner):
         kind = CachedDecoderState if cached and self.decoder.causal else DecoderState
         return kind(self.decoder, *self.read(x, grid), self.checked(question))
 
-    def attention_maps(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> AttentionMaps:  # type: ignore[override]
+    def attention_maps(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> AttentionMaps:
         """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""
         return self.begin_text(question, x, grid).attention_maps(written)

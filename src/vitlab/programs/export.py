@@ -16,7 +16,7 @@ from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification
 from vitlab.weights.export_proof import check_export
-from vitlab.weights.exporting import Export, Preprocessing
+from vitlab.weights.exporting import Export, Preprocessing, require_vit
 from vitlab.weights.huggingface_export import open_huggingface, to_huggingface
 from vitlab.weights.timm_export import open_timm, to_timm
 
@@ -42,7 +42,7 @@ def export(cfg: DictConfig) -> Path:
     preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
     exported, open_there, opened_by = FORMATS[cfg.format]
-    model = task.model.eval()
+    model = require_vit(task.model).eval()
     made = exported(model, names, preprocessing, several_labels)
     twin = build_model(saved.changed({"model": made.options}).config.model)
     with place.made() as output, writing_folder(output) as temporary:

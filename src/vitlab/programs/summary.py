@@ -10,11 +10,20 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from torch.optim import Optimizer
 
 from vitlab.config.build import build
 from vitlab.config.found import is_open
 from vitlab.config.nodes import merged
-from vitlab.counting import Cost, costs, optimizer_bytes_per_value, sequence_cost, total, training_memory
+from vitlab.counting import (
+    Cost,
+    TrainingMemory,
+    costs,
+    optimizer_bytes_per_value,
+    sequence_cost,
+    total,
+    training_memory,
+)
 from vitlab.counting.memory import GIB, format_bytes
 from vitlab.errors import ConfigError
 from vitlab.invocation import typed
@@ -89,7 +98,9 @@ def parts_table(parts: dict[str, Cost]) -> Table:
     return table
 
 
-def print_memory(console: Console, memory: Any, batch: int, cfg: DictConfig, optimizer: partial) -> None:
+def print_memory(
+    console: Console, memory: TrainingMemory, batch: int, cfg: DictConfig, optimizer: partial[Optimizer]
+) -> None:
     name = cfg.optimizer.algorithm["_target_"].split(".")[-1]
     kept = optimizer_bytes_per_value(optimizer)
     console.print(f"\nmemory in training, {cfg.precision}, as torch's fused kernels save it")

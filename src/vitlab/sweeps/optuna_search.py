@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -147,16 +148,17 @@ class OptunaSearch(RandomSearch):
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         path = self.sweep.path / JOURNAL
         repair(path)
+        build_pruner: dict[str, Callable[[], pruners.BasePruner]] = {
+            "none": pruners.NopPruner,
+            "median": lambda: pruners.MedianPruner(after_trials, after_steps),
+            "successive_halving": lambda: pruners.SuccessiveHalvingPruner(after_steps or "auto"),
+        }
         return optuna.create_study(
             study_name=STUDY,
             storage=JournalStorage(JournalFileBackend(str(path))),
             directions=[StudyDirection[one.upper()] for one in self.directions],
             load_if_exists=True,
-            pruner={
-                "none": pruners.NopPruner,
-                "median": lambda: pruners.MedianPruner(after_trials, after_steps),
-                "successive_halving": lambda: pruners.SuccessiveHalvingPruner(after_steps or "auto"),
-            }[self.pruner](),
+            pruner=build_pruner[self.pruner](),
         )
 
     def _suggest(self, trial: Any, axis: Axis) -> Any:

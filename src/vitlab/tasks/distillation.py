@@ -107,7 +107,7 @@ class Distillation(Classification):
         """Put patches together again. -> (B, C, H, W)"""
         if self.patch_size is None:
             return batch.view.inputs
-        return unpatchify(batch.view.inputs, self.patch_size, batch.view.grid)  # type: ignore[arg-type]  # all images have one size: see plan
+        return unpatchify(batch.view.inputs, self.patch_size, batch.view.grid)  # all images have one size: see plan
 
 
 def summary(names: list[str]) -> str:

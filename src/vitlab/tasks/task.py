@@ -214,7 +214,7 @@ class Task(pl.LightningModule):
 
     def keep_norm(self, norm: Tensor) -> None:
         """Keep a norm for train/grad_norm; a step that overflows in float16 is skipped, and does not count."""
-        self.grad_norm.update(norm.full_tensor() if isinstance(norm, DTensor) else norm)  # type: ignore[no-untyped-call]
+        self.grad_norm.update(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
     def last_lr(self) -> float:
         """Return the highest learning rate of the last optimizer step; the schedule has moved on since."""
@@ -352,7 +352,7 @@ class FiniteMean(MeanMetric):
     def __init__(self) -> None:
         super().__init__(nan_strategy="disable")
 
-    def update(self, value: Tensor) -> None:  # type: ignore[override]  # no weight
+    def update(self, value: Tensor) -> None:  # no weight
         """Add values of any shape; those that are not finite do not count."""
         finite = value.isfinite()
         self.mean_value += value.where(finite, 0.0).sum()

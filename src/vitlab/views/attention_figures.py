@@ -39,7 +39,9 @@ def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
     grey = small(image).mean(dim=2)  # (H', W')
     heat = F.interpolate(values.unflatten(-1, grid), size=grey.shape, mode="nearest-exact")  # (L, h, H', W')
     opacity = 0.3 + 0.65 * np.asarray(scale.norm(heat.numpy()))[..., None]
-    return opacity * scale.colours(heat) + (1 - opacity) * (0.15 + 0.85 * grey.numpy()[..., None])
+    pale = 0.15 + 0.85 * grey.numpy()[..., None]
+    mixed: np.ndarray = opacity * scale.colours(heat) + (1 - opacity) * pale
+    return mixed
 
 
 def beside_images(images: list[Tensor], values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:

@@ -35,7 +35,8 @@ def relative_bias(model: VisionTransformer) -> Tensor | None:
     bias = (
         torch.stack([layer.relative_position_bias_table.detach() for layer in layers]).float().cpu()
     )  # (L, (2h-1)·(2w-1), heads), by query minus key
-    return bias.unflatten(1, offsets(model.patch_embed.grid)).permute(0, 3, 1, 2).flip(-2, -1)
+    table: Tensor = bias.unflatten(1, offsets(model.patch_embed.grid))  # (L, 2h-1, 2w-1, heads)
+    return table.permute(0, 3, 1, 2).flip(-2, -1)
 
 
 def rotary_similarity(model: VisionTransformer) -> Tensor | None:

@@ -32,4 +32,5 @@ def channels_first(tensor: Tensor, channels: int) -> Tensor:
     ...)"""
     if len(tensor) % channels:
         return tensor  # belongs to another model, and the transfer refuses it
-    return tensor.unflatten(0, (-1, channels)).transpose(0, 1).flatten(0, 1)
+    rows: Tensor = tensor.unflatten(0, (-1, channels))
+    return rows.transpose(0, 1).flatten(0, 1)

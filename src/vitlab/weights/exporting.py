@@ -85,7 +85,8 @@ def tensors(model: VisionTransformer) -> Tensors:
 def positions(model: VisionTransformer) -> Tensor:
     """Give the position table that the tokens get, whatever its kind. -> (1, T, D)"""
     T = model.num_prefix_tokens + model.position.grid[0] * model.position.grid[1]
-    return model.position(model.pos_embed, None).detach().cpu().expand(1, T, model.cls_token.shape[-1]).contiguous()
+    table: Tensor = model.position(model.pos_embed, None)
+    return table.detach().cpu().expand(1, T, model.cls_token.shape[-1]).contiguous()
 
 
 def has(layer: Any) -> bool:

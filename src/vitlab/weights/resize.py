@@ -42,7 +42,8 @@ def resize_kernel(kernel: Tensor, size: Grid, interpolation: Interpolation) -> T
         return kernel
     basis = torch.eye(old[0] * old[1]).reshape(-1, 1, *old)  # every patch with one bright pixel
     resized = interpolation.images(basis, size).flatten(1)  # (P·P, P'·P'), Bᵀ
-    return (kernel.float().flatten(2) @ torch.linalg.pinv(resized).T).unflatten(2, size).to(kernel.dtype)
+    new: Tensor = (kernel.float().flatten(2) @ torch.linalg.pinv(resized).T).unflatten(2, size)
+    return new.to(kernel.dtype)
 
 
 def resize_channels(kernel: Tensor, in_chans: int) -> Tensor:

@@ -92,7 +92,7 @@ def start_worker(worker: int) -> None:
 @functools.cache
 def copy_stream(device: torch.device) -> torch.cuda.Stream:
     """Give the stream for copies to a device: one for all loaders, as memory taken on a stream is kept for it."""
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation for it
+    return torch.cuda.Stream(device)
 
 
 def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:

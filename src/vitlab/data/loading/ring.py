@@ -23,7 +23,7 @@ class BatchesInRing(Dataset[RawBatch]):
         self.split = split
         self.places = ready + SLOTS_IN_USE
         self.ring = torch.empty(num_workers, self.places, batch_bytes, dtype=torch.uint8)
-        self.ring.share_memory_()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+        self.ring.share_memory_()
         self.turn = 0
 
     def __len__(self) -> int:

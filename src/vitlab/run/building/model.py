@@ -27,7 +27,8 @@ def build_model(node: DictConfig, key: str = "model") -> Module:
     """Build the model at `key`, with random weights. Raises ConfigError if weights are named at a model within it."""
     own = node_of(without_weights(plain(node), key))
     check_memory(own, key)
-    return build(own, key)
+    model: Module = build(own, key)
+    return model
 
 
 def check_memory(node: DictConfig, key: str) -> None:

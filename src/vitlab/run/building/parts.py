@@ -32,7 +32,8 @@ def build_callbacks(cfg: DictConfig) -> list[pl.Callback]:
 def build_datamodule(cfg: DictConfig, source: Any) -> DataModule:
     """Build the data on an opened source, with all that is done to training images."""
     options = {key: build(cfg[key], key) for key in ("augmentation", "mixing", "resolution") if cfg.get(key)}
-    return build(cfg.data, "data", source=source, **options)
+    datamodule: DataModule = build(cfg.data, "data", source=source, **options)
+    return datamodule
 
 
 def build_task(
@@ -40,7 +41,7 @@ def build_task(
 ) -> Task:
     """Build the task. One that has a teacher needs it in training alone; one that writes texts, or reads them beside
     images, has the vocabulary of its data."""
-    return build(
+    task: Task = build(
         cfg.task,
         "task",
         model=model,
@@ -49,3 +50,4 @@ def build_task(
         optimization=build(cfg.optimizer, "optimizer"),
         schedule=lambda num_steps: build(cfg.schedule, "schedule", num_steps=num_steps),
     )
+    return task

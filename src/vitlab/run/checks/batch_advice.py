@@ -43,4 +43,5 @@ def memory_of(trainer: pl.Trainer) -> int:
     device = trainer.strategy.root_device
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // trainer.num_devices
+    processes: int = trainer.num_devices
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes

@@ -138,8 +138,8 @@ def check_disk(task: Task, trainer: pl.Trainer) -> None:
 def bytes_of_checkpoints(task: Task) -> int:
     """Estimate the most that lies on the disk at once: the latest state, the one before it and one that is written,
     each with an average and two moments, as Adam's, of the weights; the best model, and one that takes its place."""
-    weights = sum(parameter.nbytes for parameter in task.parameters())
-    learning = sum(parameter.nbytes for group in task.groups for parameter in group["params"])
+    weights: int = sum(parameter.nbytes for parameter in task.parameters())
+    learning: int = sum(parameter.nbytes for group in task.groups for parameter in group["params"])
     return 3 * (2 * weights + 2 * learning) + 2 * weights
 
 

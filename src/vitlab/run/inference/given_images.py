@@ -84,7 +84,8 @@ def prepared(images: Iterable[Tensor], datamodule: ImageDataModule, device: torc
     these."""
     samples = [Sample((image,), place) for place, image in enumerate(images)]
     batch = collate(samples, None, datamodule.images.eval_crop.mixed_patch_size())
-    return datamodule.preprocessing.finished(datamodule.transfer_batch_to_device(batch, device, 0)).view
+    view: View = datamodule.preprocessing.finished(datamodule.transfer_batch_to_device(batch, device, 0)).view
+    return view
 
 
 def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
@@ -125,7 +126,8 @@ def in_bytes(array: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"pixels from {array.min():.3g} to {array.max():.3g}; give uint8, or floats from 0 to 1, not normalised"
         )
-    return np.rint(array * 255).astype(np.uint8)
+    pixels: np.ndarray = np.rint(array * 255).astype(np.uint8)
+    return pixels
 
 
 def told(image: Any) -> str:

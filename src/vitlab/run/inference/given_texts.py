@@ -57,4 +57,5 @@ def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]
 
 def text_view(read: list[str], vocabulary: Vocabulary, device: torch.device) -> TextView:
     """Encode texts as a model takes them."""
-    return finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
+    view: TextView = finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
+    return view

@@ -60,7 +60,8 @@ def of_few_images(cfg: DictConfig, num_images: int) -> list[str]:
 
 def alike(given: Any, known: Any) -> bool:
     if isinstance(known, int):
-        return given == known
+        same: bool = given == known
+        return same
     return torch.allclose(torch.tensor(list(given)), torch.tensor(known), atol=1e-4)
 
 
