@@ -6,7 +6,7 @@ No backward pass runs here: torch refuses one in the fork of a process that has 
 import conftest  # noqa: F401  # configs are read once
 
 import vitlab.programs.train  # noqa: F401
-from vitlab.config.composition import compose, hydra_of
+from vitlab.config.composition import compose, initialize_hydra
 
-with hydra_of("train"):
+with initialize_hydra("train"):
     compose("train", ["model=vit_mu4", "data=digits"])

@@ -14,9 +14,9 @@ from conftest import SRC, TINY
 from vitlab import commands, invocation
 from vitlab.commands import COMMANDS
 from vitlab.config.completion import candidates
-from vitlab.config.help_texts import keys_of as help_of
+from vitlab.config.help_texts import list_keys as help_of
 from vitlab.config.home import CONF, ROOT
-from vitlab.config.keys import keys_of
+from vitlab.config.keys import read_keys
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def vitlab(monkeypatch, tmp_path, capfd):
 def test_a_command_has_a_program_an_entry_a_yaml_and_keys():
     assert set(COMMANDS) == {path.stem for path in SRC.glob("*.py")}
     assert set(COMMANDS) == {path.stem for path in CONF.glob("*.yaml")}
-    assert all(keys_of(name).required for name in COMMANDS)
+    assert all(read_keys(name).required for name in COMMANDS)
     for name, one in COMMANDS.items():
         program = (SRC / "vitlab" / "programs" / f"{name}.py").read_text(encoding="utf-8")
         assert f"\ndef {one.function}(cfg: DictConfig)" in program

@@ -11,11 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from vitlab.config.annotations import accepts, as_text, check_node, check_value, keywords
+from vitlab.config.annotations import accepts, check_node, check_value, convert_to_text, keywords
 from vitlab.config.build import find_nodes
-from vitlab.config.composition import compose, hydra_of
+from vitlab.config.composition import compose, initialize_hydra
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import OF_THE_RUN
 
@@ -101,14 +101,14 @@ def runtime(target):
 
 def composed(*overrides):
     cfg = unresolved("train", *overrides)
-    plain(cfg)  # every reference resolves, nothing is missing
+    resolve_config(cfg)  # every reference resolves, nothing is missing
     return cfg
 
 
 @functools.cache
 def laid_out(command, *overrides):
     """A composition takes a fifth of a second, and several tests look at the same."""
-    with hydra_of(command):
+    with initialize_hydra(command):
         return compose(command, overrides).cfg
 
 
@@ -122,7 +122,7 @@ def unresolved(command, *overrides):
 def test_every_option_binds_to_its_constructors(options):
     """Exactly the constructor's keywords: none unknown, none missing, and ours have no defaults to fall back on."""
     cfg = composed(*options, *[value for option in options for value in NEEDED.get(option, [])], *MEASURED)
-    for key, node in find_nodes(plain(cfg), "cfg"):
+    for key, node in find_nodes(resolve_config(cfg), "cfg"):
         target = get_object(node["_target_"])
         parameters = keywords(target)
         values = dict(node)
@@ -153,7 +153,7 @@ def test_the_advice_to_quote_gives_the_texts_that_were_meant(names):
     with pytest.raises(ConfigError, match="; quote it: ") as refusal:
         check_value(list[str], names, "labels")
     (word,) = shlex.split(str(refusal.value).partition("; quote it: ")[2])
-    assert OverridesParser.create().parse_override(word).value() == as_text(names)
+    assert OverridesParser.create().parse_override(word).value() == convert_to_text(names)
 
 
 def test_a_number_of_the_environment_is_text_until_it_is_decoded(monkeypatch):

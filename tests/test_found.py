@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from vitlab.checkpoints import file
-from vitlab.config.arguments import as_text, as_typed
+from vitlab.config.arguments import format_override, quote_value
 from vitlab.config.build import build
 from vitlab.config.found import fill_in
-from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import from_saved, portable
+from vitlab.config.resume import build_resumed_config
+from vitlab.config.stored_config import make_portable, parse_saved_config
 from vitlab.data import Digits
 from vitlab.data.colours import measure_colours
 from vitlab.data.images.moments import mean_and_std, moments_of
@@ -80,8 +80,8 @@ def test_a_value_that_a_resume_replaces_is_no_longer_found():
     saved = OmegaConf.create({"trainer": {"precision": "32-true"}, "data": {"num_classes": 3}})
     saved.found = {"precision": "32-true", "num_classes": 3}
     composed = OmegaConf.create({"trainer": {"precision": "bf16-mixed"}, "data": {"num_classes": 3}})
-    assert resumed_config(saved, {}, composed, ["trainer.precision=bf16-mixed"]).found == {"num_classes": 3}
-    assert resumed_config(saved, {}, saved, ["trainer.precision=32-true"]).found == saved.found
+    assert build_resumed_config(saved, {}, composed, ["trainer.precision=bf16-mixed"]).found == {"num_classes": 3}
+    assert build_resumed_config(saved, {}, saved, ["trainer.precision=32-true"]).found == saved.found
 
 
 def test_a_fresh_and_a_resumed_run_store_the_same_config(cli, images):
@@ -137,29 +137,32 @@ ODD += ["~/x"]
 
 def test_a_tilde_is_the_home_in_names_of_files_alone(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")  # which no shell puts in behind a =
-    assert as_text("output=~/x.csv", several=False) == "output=/home/me/x.csv"
-    assert as_text("+data.source.root=~/x", several=False) == "+data.source.root=/home/me/x"
-    assert "home" not in as_text("texts=~/x", several=False)
+    assert quote_value("output=~/x.csv", several=False) == "output=/home/me/x.csv"
+    assert quote_value("+data.source.root=~/x", several=False) == "+data.source.root=/home/me/x"
+    assert "home" not in quote_value("texts=~/x", several=False)
 
 
 @pytest.mark.parametrize("text", ODD)
 @pytest.mark.parametrize("key", ["texts", "run", "data.source.characters", "data.source.input.column"])
 def test_what_is_printed_can_be_typed(key, text):
     """Through the shell, the quotes that are set for the user, Hydra's grammar, and OmegaConf's references."""
-    (word,) = shlex.split(as_typed(key, text))
+    (word,) = shlex.split(format_override(key, text))
     parser = OverridesParser.create()
-    read = parser.parse_override(as_text(word, several=False)).value()
+    read = parser.parse_override(quote_value(word, several=False)).value()
     assert OmegaConf.create({"value": read}).value == text
-    (word,) = shlex.split(as_typed("labels", [text, "b"]))
-    read = parser.parse_override(as_text(word, several=False)).value()
+    (word,) = shlex.split(format_override("labels", [text, "b"]))
+    read = parser.parse_override(quote_value(word, several=False)).value()
     assert list(OmegaConf.create({"value": read}).value) == [text, "b"]
 
 
 def test_what_is_printed_has_no_quotes_that_it_does_not_need():
-    assert as_typed("run", "runs/vit_xs8_digits/2026-11-21_10-10-31") == "run=runs/vit_xs8_digits/2026-11-21_10-10-31"
-    assert as_typed("texts", "two hundred forty-one") == "'texts=two hundred forty-one'"
-    assert as_typed("data.mean", [0.1, 1]) == "'data.mean=[0.1,1]'"
-    assert [as_typed("x", value) for value in (None, True, 1, 0.5)] == ["x=null", "x=true", "x=1", "x=0.5"]
+    assert (
+        format_override("run", "runs/vit_xs8_digits/2026-11-21_10-10-31")
+        == "run=runs/vit_xs8_digits/2026-11-21_10-10-31"
+    )
+    assert format_override("texts", "two hundred forty-one") == "'texts=two hundred forty-one'"
+    assert format_override("data.mean", [0.1, 1]) == "'data.mean=[0.1,1]'"
+    assert [format_override("x", value) for value in (None, True, 1, 0.5)] == ["x=null", "x=true", "x=1", "x=0.5"]
 
 
 @pytest.mark.parametrize("text", ["${|}", "${oc.env:HOME}", "\\${x}", "${"])
@@ -168,9 +171,9 @@ def test_what_is_found_is_never_a_reference(text):
     column = {"_target_": "vitlab.data.TextColumn", "column": 1, "pieces": "characters", "vocabulary": None}
     column |= {"tokenizer": None, "special_tokens": ["a", "b", "c"]}
     cfg = OmegaConf.create({"data": {"source": {"input": column}}})
-    for origin in (cfg, OmegaConf.create(portable(cfg))):
+    for origin in (cfg, OmegaConf.create(make_portable(cfg))):
         found = fill_in(origin, {"input_vocabulary": text})
         assert (found.data.source.input.vocabulary, found.found.input_vocabulary) == (text, text)
         assert build(found.data.source.input, "data.source.input").given == text
-        again = from_saved(portable(found), "here")
+        again = parse_saved_config(make_portable(found), "here")
         assert again.data.source.input.vocabulary == again.found.input_vocabulary == text

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from PIL import Image
 
 import vitlab
-from vitlab.config.in_process import as_words
+from vitlab.config.in_process import format_overrides
 from vitlab.errors import CheckpointError, ConfigError, DataError, VitlabError
 
 CHEAP = [word.replace("trainer=cpu", "trainer.accelerator=cpu") for word in (*TINY, *BARE)]
@@ -233,7 +233,7 @@ def test_evaluation_gives_what_the_run_itself_tested(run):
     ],
 )
 def test_options_are_words_of_the_command_line(options, words):
-    assert as_words(options) == words
+    assert format_overrides(options) == words
 
 
 def test_a_value_that_no_config_holds_is_refused():

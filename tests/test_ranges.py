@@ -12,11 +12,11 @@ from pytorch_lightning import Trainer
 from test_configs import unresolved
 from test_misspelt_keys import whole
 
-from vitlab.config.annotations import accepts, check_types, describe, hints_of, members
+from vitlab.config.annotations import accepts, check_types, describe, get_hints, members
 from vitlab.config.build import build, find_nodes, import_target
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.keys import WEIGHTS
-from vitlab.config.nodes import as_plain, as_written, flatten, node_of
+from vitlab.config.nodes import convert_unresolved, flatten, make_node, resolve_value
 from vitlab.config.trust import project_targets
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
@@ -53,7 +53,7 @@ def set_in_yamls():
 def test_every_number_of_a_constructor_has_a_range():
     given, without = set_in_yamls(), []
     for target in TARGETS:
-        hints = hints_of(import_target(target, target))
+        hints = get_hints(import_target(target, target))
         names = hints.keys() if target.startswith("vitlab.") else hints.keys() & given[target]
         without += [(target, name) for name in names - {"return"} if any(map(without_range, members(hints[name])))]
     assert without == []
@@ -61,7 +61,7 @@ def test_every_number_of_a_constructor_has_a_range():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_no_number_is_refused_in_words(target):
-    for name, hint in hints_of(import_target(target, target)).items():
+    for name, hint in get_hints(import_target(target, target)).items():
         if any(typing.get_origin(one) is typing.Annotated for one in members(hint)):
             for value in NO_NUMBERS:
                 if value == "abc" and accepts(hint, value):
@@ -114,7 +114,7 @@ EDGES = [-1, 0, float("nan"), 1e9, "", [], None]
 def nodes_of_yamls():
     """A node for each constructor that an option of ours names, its references resolved in the default config."""
     contents = {file: yaml.safe_load(file.read_text()) or {} for file in CONF.glob("*/*.yaml")}
-    default, found = as_written(unresolved("train")), {}
+    default, found = convert_unresolved(unresolved("train")), {}
     for file in sorted(contents):
         group = file.parent.name
         if group != "hydra" and not file.stem.startswith("_"):
@@ -122,9 +122,9 @@ def nodes_of_yamls():
             for key, value in (IMAGES | TEXTS).items():
                 if OmegaConf.select(cfg, key, throw_on_missing=False) is None:
                     OmegaConf.update(cfg, key, value)
-            for key in [key for key, value in flatten(as_written(cfg[group])) if value == "???"]:
+            for key in [key for key, value in flatten(convert_unresolved(cfg[group])) if value == "???"]:
                 OmegaConf.update(cfg[group], key, "somewhere.tsv")
-            found |= {node["_target_"]: node for _, node in find_nodes(as_plain(cfg[group]), group)}
+            found |= {node["_target_"]: node for _, node in find_nodes(resolve_value(cfg[group]), group)}
     return {target: without_weights(node) for target, node in found.items()}
 
 
@@ -146,7 +146,7 @@ def outcome(node):
     runtime = {"num_steps": 100} if node["_target_"].startswith("vitlab.optim.") else {}
     try:
         with torch.device("meta"):
-            build(node_of(node), "key", **runtime)
+            build(make_node(node), "key", **runtime)
     except ConfigError as refusal:
         return str(refusal)
     return None
@@ -156,7 +156,7 @@ def outcome(node):
 def test_each_number_is_refused_in_a_sentence_or_builds(target, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     node = nodes_of_yamls().get(target) or pytest.skip("only a recipe or a command names it")
-    for name in [name for name, hint in hints_of(import_target(target, target)).items() if holds_number(hint)]:
+    for name in [name for name, hint in get_hints(import_target(target, target)).items() if holds_number(hint)]:
         for value in EDGES:
             refusal = outcome({**node, name: value})
             assert refusal is None or ("\n" not in refusal and refusal.startswith("key")), (name, value, refusal)

@@ -28,7 +28,7 @@ from torch import nn
 
 from vitlab.config.build import build
 from vitlab.config.home import EXPERIMENTS
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.counting import multiply_accumulates
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model
@@ -161,11 +161,11 @@ def test_the_hours_of_a_gpu_are_those_counted(name):
     """A backward pass takes two forward passes; an A100 has 312 TFLOP/s in bfloat16 (its datasheet), of which training
     gets two fifths."""
     cfg, data = recipe(name), re.findall(r"override /data: (\w+)", with_base(FILES[name]))[0]
-    model = OmegaConf.to_yaml(OmegaConf.create(plain(cfg)["model"]))
+    model = OmegaConf.to_yaml(OmegaConf.create(resolve_config(cfg)["model"]))
     passes = 1 if cfg.task._target_.endswith("LinearProbe") else 3  # the backbone is frozen
     count = passes * operations(model, cfg.data.image_size, cfg.data.in_chans)
     if "teacher" in cfg:
-        teacher = OmegaConf.to_yaml(OmegaConf.create(plain(cfg)["teacher"]))
+        teacher = OmegaConf.to_yaml(OmegaConf.create(resolve_config(cfg)["teacher"]))
         count += operations(teacher, cfg.data.image_size, cfg.data.in_chans)
     images = steps_of(cfg, TRAINING_IMAGES.get(data, 0)) * cfg.global_batch_size
     hours = 2 * count * images / (0.4 * 312e12) / 3600

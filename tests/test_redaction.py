@@ -9,7 +9,7 @@ from conftest import BARE, TINY, image_folder, refuses
 from omegaconf import OmegaConf
 from test_configs import composed
 
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.config.redaction import SHORTEST, Redaction, is_secret
 
 IN_ADDRESSES = {  # what is secret in each of these addresses
@@ -62,13 +62,13 @@ def leaves(value):
 def test_no_shape_of_a_secret_is_kept_or_printed(given, secrets, monkeypatch, capsys):
     monkeypatch.setenv("A_PLACE", "s3cr3t-'from'-env")
     cfg = OmegaConf.create({"place": {"inner": given}, "seed": 1})
-    values, redaction = plain(cfg), Redaction(cfg)
+    values, redaction = resolve_config(cfg), Redaction(cfg)
     secrets = secrets or leaves(given)
     ((name, value),) = values["place"]["inner"].items()
     words = [f"place.inner.{name}={value}", f"+place.inner={{{name}:{json.dumps(value)}}}"]
     kept = [json.dumps(redaction(values)), str(redaction(words)), OmegaConf.to_yaml(redaction(values))]
     kept += [redaction.text(f"cannot use {leaf!r}, {leaf}") for leaf in leaves(value) if len(leaf) >= SHORTEST]
-    with redaction.printing():
+    with redaction.redact_output():
         print(f"cannot use {value}")
     kept.append(capsys.readouterr().out)
     for secret in secrets:
@@ -188,6 +188,6 @@ def test_values_without_their_secrets(value, safe, monkeypatch):
 
 def test_no_key_of_ours_looks_like_a_secret():
     cfg = composed()
-    assert Redaction(cfg)(plain(cfg)) == json.loads(json.dumps(plain(cfg)))
+    assert Redaction(cfg)(resolve_config(cfg)) == json.loads(json.dumps(resolve_config(cfg)))
     assert is_secret("logger.wandb.api_key")
     assert not is_secret("crop.train.max_tokens")

@@ -12,7 +12,7 @@ from forked import forked, is_an_answer, tree
 from omegaconf import OmegaConf
 from PIL import Image
 
-from vitlab.config.composition import compose, hydra_of
+from vitlab.config.composition import compose, initialize_hydra
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(3000)]
 
@@ -46,7 +46,7 @@ def leaves(node, key=""):
 
 
 def keys_of(words):
-    with hydra_of("train"):
+    with initialize_hydra("train"):
         cfg = OmegaConf.to_container(compose("train", words).cfg, resolve=False)
     return list(leaves(cfg))
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from vitlab.commands import program
 from vitlab.config.command import refusals
-from vitlab.config.in_process import as_words, call, compose
-from vitlab.config.nodes import plain
+from vitlab.config.in_process import call, compose, format_overrides
+from vitlab.config.nodes import resolve_config
 from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
@@ -69,7 +69,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The config that the run was trained with."""
-        return plain(self._saved.config)
+        return resolve_config(self._saved.config)
 
     @property
     def class_names(self) -> list[str]:
@@ -148,7 +148,7 @@ class Run:
         """Score the run on a split, train, val or test, as the command evaluate does, which also writes to the run's
         folder. `options` as in `train`: data={"source": {"root": DIR}} for other images. Returns the metrics."""
         own = {"run": self.path, "split": split, "trust": list(self._trust)}
-        words = as_words({**own, **{f"++{key}": value for key, value in options.items()}})
+        words = format_overrides({**own, **{f"++{key}": value for key, value in options.items()}})
         metrics: dict[str, float] = call("evaluate", functools.partial(program, "evaluate"), words)
         return metrics
 
@@ -184,9 +184,9 @@ def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
     for word in words:
         if word.startswith("-") or not ("=" in word or word.startswith("~")):
             raise ConfigError(f"{word!r} is no override, KEY=VALUE; sweeps (-m) are started from a shell")
-    given = [*as_words(options), *words]
+    given = [*format_overrides(options), *words]
     if root is not None:
-        given += as_words({"data.source.root": root})
+        given += format_overrides({"data.source.root": root})
         given += [] if any(word.startswith("data=") for word in given) else ["data=folder"]
     if not any(word.lstrip("+").startswith(("trainer=", "trainer.devices=", "resume=")) for word in given):
         given.append("trainer.devices=1")
@@ -213,8 +213,8 @@ def create_model(
     CheckpointError for weights that cannot be read or do not fit, and for a head that reads something else.
     """
     data = {"num_classes": num_classes, "image_size": image_size, "in_chans": in_chans}
-    words = as_words({"model": name, "data": data, "model.pretrained": pretrained})
-    cfg = compose("summary", words + as_words({"model": options}))
+    words = format_overrides({"model": name, "data": data, "model.pretrained": pretrained})
+    cfg = compose("summary", words + format_overrides({"model": options}))
     with refusals():
         model = build_model(cfg.model)
         if (report := load_pretrained(model, cfg.model)) is not None:

@@ -9,9 +9,9 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from vitlab.config.composition import VERSION_BASE
-from vitlab.config.frozen import Composer, as_yaml, asked_for, secret_words
+from vitlab.config.frozen import Composer, describe_request, format_yaml, secret_words
 from vitlab.config.home import CONF
-from vitlab.config.nodes import without
+from vitlab.config.nodes import remove_keys
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
 
@@ -33,7 +33,7 @@ def sweep():
 
 
 def plain(cfg):
-    return OmegaConf.to_container(without(cfg, ("hydra",)), resolve=False)
+    return OmegaConf.to_container(remove_keys(cfg, ("hydra",)), resolve=False)
 
 
 @pytest.mark.slow
@@ -59,8 +59,8 @@ def test_a_job_is_what_hydra_composes_of_its_words(sweep, own):
     composer(0, COMMON, [*own[:-1], own[-1]])
     wanted = loader.load_sweep_config(master, [*COMMON, *own])
     fit(wanted, [*COMMON, *own], loader)
-    assert plain(composer._composed(COMMON, own)[0]) == plain(wanted)
-    assert plain(composer._composed(COMMON, own)[0]) == plain(wanted)  # what the first one was given stays out of it
+    assert plain(composer._compose(COMMON, own)[0]) == plain(wanted)
+    assert plain(composer._compose(COMMON, own)[0]) == plain(wanted)  # what the first one was given stays out of it
 
 
 def test_files_are_read_once_for_each_choice_of_groups(sweep, monkeypatch):
@@ -88,18 +88,18 @@ def test_what_is_kept_composes_no_more_and_runs_on_another_machine(sweep):
     assert found.choices["model"] == "vit_mu4"
     assert (found.monitor, found.overrides) == ("val/acc1", [*COMMON, "optimizer.lr=0.5"])
     assert not {"sweep", "engine"} & found.config.keys()
-    assert yaml.safe_load(as_yaml(found.config))["optimizer"]["lr"] == 0.5
+    assert yaml.safe_load(format_yaml(found.config))["optimizer"]["lr"] == 0.5
 
 
 def test_no_secret_is_kept_and_jobs_read_them_from_their_environment(sweep, monkeypatch):
     monkeypatch.setenv("WHO", "somebody")
     words = [*COMMON, "logger=wandb", "logger.wandb.entity='${oc.env:WHO}'", "+logger.wandb.api_key=abcdefgh"]
     master, loader = sweep(*words)
-    told = [as_yaml(asked_for(master, same=words)).decode()]
+    told = [format_yaml(describe_request(master, same=words)).decode()]
     with pytest.raises(ConfigError, match="api_key"):  # which no logger takes
         Composer(master, loader)(0, words, ["seed=1"])
     found = Composer(master, loader)(0, words[:-1], ["seed=1"])
-    told += [as_yaml(found.config).decode(), str(found)]
+    told += [format_yaml(found.config).decode(), str(found)]
     assert not any(secret in text for secret in ("somebody", "abcdefgh") for text in told)
     assert secret_words(sweep(*words[:-1])[0]) == ["++logger.wandb.entity='${oc.env:WHO}'"]
     with pytest.raises(ConfigError, match=r"logger.wandb.api_key is a secret.*oc.env:NAME"):

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from vitlab.commands import COMMANDS
-from vitlab.config.composition import compose, hydra_of
-from vitlab.config.keys import keys_of
+from vitlab.config.composition import compose, initialize_hydra
+from vitlab.config.keys import read_keys
 from vitlab.config.usual_words import KEYS, MEANT, SPECIAL, check_usual_words
 from vitlab.errors import ConfigError
 
@@ -36,7 +36,7 @@ TYPED = {
 
 def corrected(command, words):
     with pytest.raises(ConfigError) as refusal:
-        check_usual_words(command, keys_of(command).kinds, words)
+        check_usual_words(command, read_keys(command).kinds, words)
     return str(refusal.value).rsplit("; type: ", 1)[1]
 
 
@@ -45,7 +45,7 @@ def test_the_command_that_is_meant_composes(word, own):
     typed = shlex.split(corrected("train", ["model=vit_mu4", *word.split()]))
     assert typed[-len(own.split()) :] == own.split()
     assert "model=vit_mu4" in typed
-    with hydra_of("train"):
+    with initialize_hydra("train"):
         compose("train", [one for one in typed[typed.index("model=vit_mu4") :] if not one.startswith("resume")])
 
 
@@ -56,7 +56,7 @@ def test_all_words_are_corrected_at_once_and_others_are_kept():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_keeps_its_own_keys(command):
-    known = keys_of(command).kinds
+    known = read_keys(command).kinds
     check_usual_words(command, known, [f"{key}=1" for key in known])
     check_usual_words(
         command, known, ["--cfg", "job", "-m", "--help", "model.depth=3", "+trainer.x=1", "~callbacks.ema"]

@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
-from vitlab.config.nodes import node_of
+from vitlab.config.nodes import make_node
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model, load_pretrained, weights_of
 from vitlab.run.printing.hints import of_few_images
@@ -51,7 +51,7 @@ def test_a_model_without_known_ones_says_so(cli):
 
 @pytest.mark.filterwarnings("ignore:In 'model/")
 def test_a_hint_names_them():
-    cfg = node_of({"model": OmegaConf.to_container(preset("vit_s16", pretrained=None)), "data": {"image_size": 224}})
+    cfg = make_node({"model": OmegaConf.to_container(preset("vit_s16", pretrained=None)), "data": {"image_size": 224}})
     assert "model.pretrained=published starts from timm:vit_small_patch16_224" in of_few_images(cfg, 500)[0]
     with pytest.raises(ConfigError, match="no published weights"):
         weights_of(preset("vit_mu4"))

@@ -91,12 +91,12 @@ class Grid:
     def source(self, sweep: Any, arguments: list[str]) -> Any:
         """Choose where the jobs of this start come from. Raises ConfigError if the sweep of that name is another
         one."""
-        from vitlab.config.frozen import asked_for, of_the_jobs
+        from vitlab.config.frozen import describe_request, select_job_overrides
         from vitlab.sweeps.folder import Request
         from vitlab.sweeps.request import check_same
 
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
-        given = of_the_jobs(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
+        given = select_job_overrides(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
         if not given:
             if not sweep.is_saved:
                 raise ConfigError(f"there is no sweep {sweep.path} to go on with; say what is to vary: KEY=A,B")
@@ -107,7 +107,7 @@ class Grid:
         last = {one.get_key_element(): one for one in given}.values()  # the last value wins where a key is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
         self.shared = [str(one.input_line) for one in same]
-        request = Request(**asked_for(self.cfg, same=self.shared, **self.asked(varying)))
+        request = Request(**describe_request(self.cfg, same=self.shared, **self.asked(varying)))
         if sweep.is_saved:
             check_same(sweep, request)
         else:
@@ -144,7 +144,7 @@ class Grid:
 
     def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
         """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
-        from vitlab.config.frozen import as_yaml
+        from vitlab.config.frozen import format_yaml
         from vitlab.sweeps import folder
 
         found = self.compose(number, self.shared, words)
@@ -161,7 +161,7 @@ class Grid:
             monitor=found.monitor,
             run_id=secrets.token_hex(4),
         )
-        return job, as_yaml(found.config)
+        return job, format_yaml(found.config)
 
 
 class Random(Grid):
@@ -177,12 +177,12 @@ class Random(Grid):
     def check_kind(self, sweep: Any, request: Any) -> None:
         """Raise ConfigError for a sweep that is no search of this kind, or whose files have changed, so that jobs still
         to be composed would not be like the others."""
-        from vitlab.config.frozen import asked_for
+        from vitlab.config.frozen import describe_request
         from vitlab.sweeps.request import check_same
 
         if set(request.search or ()) != {"axes", "name", *self.options}:
             raise ConfigError(f"{sweep.path} is no search of this kind: leave hydra/sweeper= out, or name its own")
-        now = asked_for(self.loader.load_sweep_config(self.cfg, self.shared))
+        now = describe_request(self.loader.load_sweep_config(self.cfg, self.shared))
         check_same(sweep, replace(request, **now))
 
     def asked(self, varying: list[Override]) -> dict[str, Any]:

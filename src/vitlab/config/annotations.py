@@ -47,7 +47,7 @@ def check_names(target: Callable[..., Any], node: Iterable[str], key: str) -> No
     known = keywords(target)
     unknown = sorted(name for name in node if name not in NODE_KEYS and name not in (known or ()))
     if known is not None and unknown:
-        raise unknown_key(key, unknown[0], known, target)
+        raise refuse_unknown_key(key, unknown[0], known, target)
 
 
 def check_complete(target: Callable[..., Any], given: Iterable[str], key: str) -> None:
@@ -67,8 +67,8 @@ def check_complete(target: Callable[..., Any], given: Iterable[str], key: str) -
 
 def check_types(target: Callable[..., Any], node: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the values of a node as its target takes them. Raises ConfigError for one of another type."""
-    hints = hints_of(target)
-    return {name: check_value(hints.get(name, Any), value, dotted(key, name)) for name, value in node.items()}
+    hints = get_hints(target)
+    return {name: check_value(hints.get(name, Any), value, join_key(key, name)) for name, value in node.items()}
 
 
 def check_value(hint: Any, value: Any, key: str) -> Any:
@@ -81,21 +81,23 @@ def check_value(hint: Any, value: Any, key: str) -> Any:
         pass
     if value == {}:
         raise ConfigError(f"{key} is empty; choose an option of its group that has a _target_")
-    advice, text = "", as_text(value)
-    if isinstance(value, str) and accepts(hint, as_number(value)):
+    advice, text = "", convert_to_text(value)
+    if isinstance(value, str) and accepts(hint, parse_number(value)):
         advice = f", but text; from the environment take '{key}=\"${{oc.decode:${{oc.env:NAME}}}}\"'"
     elif accepts(hint, text):
         advice = f"; quote it: {shlex.quote(f'{key}={format_value(text, Quote.double)}')}"
     raise ConfigError(f"{key} {show_value(value)} is not {describe(hint)}{advice}")
 
 
-def unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
+def refuse_unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
     """Make the refusal of a key that nobody reads."""
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
-    return ConfigError(f"{dotted(key, name)}: {kind}{suggest_key(name, known, dotted(key, '')) or '; leave it out'}")
+    return ConfigError(
+        f"{join_key(key, name)}: {kind}{suggest_key(name, known, join_key(key, '')) or '; leave it out'}"
+    )
 
 
-def dotted(key: str, name: Any) -> str:
+def join_key(key: str, name: Any) -> str:
     return f"{key}.{name}" if key else str(name)
 
 
@@ -105,7 +107,7 @@ def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def as_number(text: str) -> float | str:
+def parse_number(text: str) -> float | str:
     """Read a text as a number; the text itself where it is none."""
     try:
         return int(text) if text.strip("+-").isdecimal() else float(text)
@@ -113,10 +115,10 @@ def as_number(text: str) -> float | str:
         return text
 
 
-def as_text(value: Any) -> Any:
+def convert_to_text(value: Any) -> Any:
     """Give numbers, true and false as text, also those in a list."""
     if isinstance(value, list):
-        return [as_text(item) for item in value]
+        return [convert_to_text(item) for item in value]
     return show_value(value) if isinstance(value, int | float) else value
 
 
@@ -155,7 +157,7 @@ def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
 
 
 @functools.cache
-def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
+def get_hints(target: Callable[..., Any]) -> dict[str, Any]:
     """Give the annotations of what a target takes, by name."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # an annotation of somebody else's that cannot be evaluated says nothing
@@ -179,20 +181,20 @@ def accepts(hint: Any, value: Any) -> bool:
 
 @functools.cache
 def validator(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(checkable(hint), config=STRICT)
+    return TypeAdapter(convert_hint(hint), config=STRICT)
 
 
-def checkable(hint: Any) -> Any:
+def convert_hint(hint: Any) -> Any:
     """Write an annotation as pydantic checks it before anything is built."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return Annotated[checkable(arguments[0]), *(AfterValidator(one.check) for one in ranges_of(hint))]
+        return Annotated[convert_hint(arguments[0]), *(AfterValidator(one.check) for one in find_ranges(hint))]
     if origin in (Union, types.UnionType):
-        return Union[tuple(map(checkable, arguments))]  # noqa: UP007
+        return Union[tuple(map(convert_hint, arguments))]  # noqa: UP007
     if origin in (list, Sequence):
-        return list[checkable(arguments[0])]  # type: ignore[misc]  # an element type known only here
+        return list[convert_hint(arguments[0])]  # type: ignore[misc]  # an element type known only here
     if origin is tuple:
-        return Annotated[tuple[tuple(map(checkable, arguments))], Strict(False)]  # type: ignore[misc]  # likewise
+        return Annotated[tuple[tuple(map(convert_hint, arguments))], Strict(False)]  # type: ignore[misc]  # likewise
     if is_built(hint):
         return Annotated[dict, AfterValidator(require_target)]
     return hint if origin is Literal or hint in PLAIN else dict if origin is dict else Any
@@ -204,7 +206,7 @@ def require_target(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def ranges_of(hint: Any) -> list[Range]:
+def find_ranges(hint: Any) -> list[Range]:
     return [extra for extra in get_args(hint)[1:] if isinstance(extra, Range)]
 
 
@@ -232,7 +234,7 @@ def describe(hint: Any, several: bool = False) -> str:
 def describe_member(hint: Any, several: bool) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return " ".join([describe_member(arguments[0], several), *map(str, ranges_of(hint))])
+        return " ".join([describe_member(arguments[0], several), *map(str, find_ranges(hint))])
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin in (list, Sequence):

@@ -13,8 +13,8 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, Quote
 from hydra.errors import HydraException
 
 from vitlab.config.home import CONF, EXPERIMENTS
-from vitlab.config.nodes import literal
-from vitlab.config.refusals import no_option
+from vitlab.config.nodes import escape_references
+from vitlab.config.refusals import explain_option
 from vitlab.config.values import format_value, quote_text
 from vitlab.errors import ConfigError
 
@@ -80,12 +80,12 @@ def read_words(words: list[str], first: str | None = None) -> Arguments:
     if first and found.overrides and "=" not in found.overrides[0]:
         found.overrides[0] = f"{first}={found.overrides[0]}"
     flags = [word for word in words if word not in given]
-    found.overrides = [as_text(word, several) for word in found.overrides]
+    found.overrides = [quote_value(word, several) for word in found.overrides]
     found.words = [*flags, *found.overrides]
     return found
 
 
-def as_text(word: str, several: bool) -> str:
+def quote_value(word: str, several: bool) -> str:
     """Quote the value of an override where Hydra would read it as something else; with `several`, a value with commas
     stays as it is: values of a sweep."""
     found = OVERRIDE.fullmatch(word)
@@ -100,21 +100,21 @@ def as_text(word: str, several: bool) -> str:
         value = os.path.expanduser(value)
         word = f"{found['plus']}{key}={value}"
     if key in TEXTS and value != "null":
-        read, exact = as_hydra_reads(word), key in LITERAL and "${" in value
+        read, exact = parse_value(word), key in LITERAL and "${" in value
         if (read == value and not exact) or (read is not None and ESCAPED.search(value)):
             return word
         if exact:
-            value = literal(value)
-    elif not (is_group(key) and isinstance(as_hydra_reads(word), int | float | None)):  # there is no model=16 nor null
+            value = escape_references(value)
+    elif not (is_group(key) and isinstance(parse_value(word), int | float | None)):  # there is no model=16 nor null
         return word
     return f"{found['plus']}{key}={quote_text(value)}"
 
 
-def as_typed(key: str, value: Any) -> str:
+def format_override(key: str, value: Any) -> str:
     """Write an override for a shell: quoted where it, or Hydra, would read the value as something else."""
-    if isinstance(value, str) and as_hydra_reads(as_text(f"{key}={value}", several=False)) == literal(value):
+    if isinstance(value, str) and parse_value(quote_value(f"{key}={value}", several=False)) == escape_references(value):
         return shlex.quote(f"{key}={value}")
-    return shlex.quote(f"{key}={format_value(literal(value), Quote.double)}")
+    return shlex.quote(f"{key}={format_value(escape_references(value), Quote.double)}")
 
 
 def is_group(key: str) -> bool:
@@ -123,7 +123,7 @@ def is_group(key: str) -> bool:
     return group.isidentifier() and any((root / group).is_dir() for root in (CONF, EXPERIMENTS))
 
 
-def as_hydra_reads(word: str) -> object:
+def parse_value(word: str) -> object:
     """Read the value of an override by Hydra's grammar; None where that fails."""
     try:
         return OverridesParser.create().parse_override(word).value()
@@ -146,11 +146,11 @@ def check_choices(words: Iterable[str]) -> None:
             both = f"{chosen[group]} and {one.input_line}"
             raise ConfigError(f"{group} is chosen twice, by {both}; leave one of them out")
         chosen[group] = str(one.input_line)
-        for options in options_of(one):
+        for options in list_options(one):
             check_options(group, options, str(one.input_line))
 
 
-def options_of(one: Override) -> list[list[str]]:
+def list_options(one: Override) -> list[list[str]]:
     """List the options of each value of an override."""
     value: Any = one.value()
     values = value.list if isinstance(value, ChoiceSweep) else [value]
@@ -160,7 +160,7 @@ def options_of(one: Override) -> list[list[str]]:
 def check_options(group: str, options: list[str], word: str) -> None:
     for option in options:
         if PATH.fullmatch(option) or (option.startswith("_") and "@" not in group):  # a teacher may be model=_of_run
-            raise ConfigError(no_option(group.partition("@")[0], option))
+            raise ConfigError(explain_option(group.partition("@")[0], option))
         if options.count(option) > 1:
             raise ConfigError(f"{word} holds {option} twice; leave one of them out")
     if "none" in options and len(options) > 1:

@@ -9,8 +9,8 @@ from hydra.utils import get_object
 from omegaconf import DictConfig
 
 from vitlab.config.annotations import NODE_KEYS, check_complete, check_node, check_types
-from vitlab.config.nodes import plain
-from vitlab.config.refusals import first_line
+from vitlab.config.nodes import resolve_config
+from vitlab.config.refusals import get_first_line
 from vitlab.config.trust import is_trusted
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import is_out_of_memory
@@ -22,7 +22,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     Only targets that `is_trusted` are called, whatever the config's origin. Raises ConfigError, naming `key`, when a
     value is refused.
     """
-    values = plain(node)
+    values = resolve_config(node)
     if "_target_" not in values:
         raise ConfigError(f"{key} has no _target_, which names what is to be built")
     for place, part in find_nodes(values, key):
@@ -57,16 +57,16 @@ def construct(value: Any, key: str, **runtime: Any) -> Any:
     try:
         return made(**runtime)
     except Exception as error:  # whatever a constructor of ours or another library makes of a value
-        raise refusal_of(error, key) from error
+        raise translate_error(error, key) from error
 
 
-def refusal_of(error: Exception, key: str) -> VitlabError:
+def translate_error(error: Exception, key: str) -> VitlabError:
     """Turn what a constructor raised into a sentence that names the key of its node."""
     if isinstance(error, VitlabError):
         return error
     if is_out_of_memory(error) or "overflowed" in str(error):  # a size that overflows
-        return ConfigError(f"{key} needs more memory than this machine has: {first_line(error)}")
-    return ConfigError(f"{key}: {first_line(error)}")  # Lightning goes on with tracebacks of its own
+        return ConfigError(f"{key} needs more memory than this machine has: {get_first_line(error)}")
+    return ConfigError(f"{key}: {get_first_line(error)}")  # Lightning goes on with tracebacks of its own
 
 
 def import_target(name: str, place: str) -> Any:

@@ -19,13 +19,20 @@ from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, f
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.build import construct
-from vitlab.config.composition import check_hydra_keys, compose, config_loader, hydra_of, is_sweep, shown
+from vitlab.config.composition import (
+    check_hydra_keys,
+    compose,
+    config_loader,
+    format_config,
+    initialize_hydra,
+    is_sweep,
+)
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
-from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, keys_of, trainer_keys
-from vitlab.config.nodes import as_plain, as_written, flatten, plain, without
+from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, read_keys, trainer_keys
+from vitlab.config.nodes import convert_unresolved, flatten, remove_keys, resolve_config, resolve_value
 from vitlab.config.redaction import Redaction
-from vitlab.config.refusals import as_refusal
+from vitlab.config.refusals import translate_refusal
 from vitlab.config.trust import trusting
 from vitlab.config.usual_words import check_usual_words
 from vitlab.distributed.environment import begin_process, is_other_rank
@@ -49,18 +56,18 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
     end the process with one sentence on stderr and their exit status."""
     begin_process()
     logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for train.log
-    with leaving(), refusals():
-        check_usual_words(name, keys_of(name).kinds, sys.argv[after:])
+    with exit_on_error(), refusals():
+        check_usual_words(name, read_keys(name).kinds, sys.argv[after:])
         arguments = read_words(sys.argv[after:], first)
         sys.argv[after:] = arguments.words  # other processes of a run are started with the same
-        with hydra_of(name, arguments.config_dir):
+        with initialize_hydra(name, arguments.config_dir):
             cfg, note = compose(arguments.config_name or name, arguments.overrides, multirun=arguments.multirun)
             if arguments.help:
                 print(cfg.hydra.help.template)
             elif arguments.cfg:
-                print(shown(cfg, arguments.cfg, arguments.package, arguments.resolve), end="")
+                print(format_config(cfg, arguments.cfg, arguments.package, arguments.resolve), end="")
             else:
-                with Redaction(without(cfg, ("hydra",))).printing(), leaving(), refusals():
+                with Redaction(remove_keys(cfg, ("hydra",))).redact_output(), exit_on_error(), refusals():
                     if note and not is_other_rank():
                         print(note)
                     run(task, cfg, name)
@@ -72,14 +79,14 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        refusal = as_refusal(error)
+        refusal = translate_refusal(error)
         if refusal is None:
             raise
         raise refusal from None
 
 
 @contextmanager
-def leaving() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """End the process where an error ends a command."""
     try:
         yield
@@ -99,14 +106,14 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
     for message in NOISE:
         warnings.filterwarnings("ignore", message)
     check_hydra_keys(cfg)
-    own = without(cfg, ("hydra",))
+    own = remove_keys(cfg, ("hydra",))
     check_keys(own, name)
     try:
-        with trusting(as_plain(own.get("trust") or ())):
+        with trusting(resolve_value(own.get("trust") or ())):
             if is_sweep(cfg):
                 check_sweep(cfg, own, name)
                 raise_again()
-                return construct(plain(cfg.hydra.sweeper), "hydra.sweeper").sweep(cfg, config_loader())
+                return construct(resolve_config(cfg.hydra.sweeper), "hydra.sweeper").sweep(cfg, config_loader())
             OmegaConf.set_struct(own, True)
             check_start(own, name)
             return task(own)
@@ -133,7 +140,7 @@ def check_start(cfg: DictConfig, name: str) -> None:
         find_checkpoint(resume, *LATEST)
     if resume is None:  # a resumed run is checked with its own config
         check_nodes(cfg)
-        check_needed(cfg, [one.key_or_group for one in Job.current().parsed()])
+        check_needed(cfg, [one.key_or_group for one in Job.current().parse_overrides()])
 
 
 def check_output(cfg: DictConfig) -> None:
@@ -142,7 +149,7 @@ def check_output(cfg: DictConfig) -> None:
     output = cfg.get("output")
     if not output or not cfg.get("overwrite") or not os.path.exists(output):
         return
-    for key, value in flatten(as_written(cfg)):
+    for key, value in flatten(convert_unresolved(cfg)):
         if key == "output" or not isinstance(value, str):
             continue
         read, place = Path(os.path.realpath(value)), Path(os.path.realpath(output))
@@ -157,7 +164,7 @@ def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
     check_name("name", own.name)
     check_name("hydra.sweep.dir", str(cfg.hydra.sweep.dir))
     check_train_sweep(cfg)
-    given = Job.current().parsed()
+    given = Job.current().parse_overrides()
     swept = [one.key_or_group for one in given if one.is_sweep_override()]
     swept += map(str, cfg.hydra.sweeper.get("params") or ())
     check_known(

@@ -8,10 +8,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.checkpoints.run_folder import NEWEST, RUNS, find_runs
-from vitlab.config.annotations import dotted
+from vitlab.config.annotations import join_key
 from vitlab.config.arguments import TEXTS
-from vitlab.config.composition import compose, config_loader, hydra_of
-from vitlab.config.nodes import as_written, without
+from vitlab.config.composition import compose, config_loader, initialize_hydra
+from vitlab.config.nodes import convert_unresolved, remove_keys
 
 OF_RUNS = ("run", "resume")  # keys that name a run
 FLAGS = ("--cfg", "--help", "--multirun")
@@ -36,30 +36,30 @@ def candidates(line: str, commands: Iterable[str]) -> list[str]:
     elif key in TEXTS:
         found = []
     else:
-        found = of_config(before[1], [*(one for one in before[2:] if "=" in one), word])
+        found = complete_config(before[1], [*(one for one in before[2:] if "=" in one), word])
     start = max(word.rfind(mark) for mark in "=:") + 1
     return [one[start:] for one in found]
 
 
-def of_config(command: str, words: list[str]) -> list[str]:
+def complete_config(command: str, words: list[str]) -> list[str]:
     """Complete the last word: the options of a group, or a key of the config that the words before it make. Options
     that only others are made of are left out."""
     *before, word = words
     key, chosen, _ = word.partition("=")
-    with hydra_of(command):
+    with initialize_hydra(command):
         if chosen:
             options = config_loader().get_group_options(key.partition("@")[0])
             found = [f"{key}={option}" for option in options if not option.startswith("_")]
         else:
             try:
-                cfg = without(compose(command, before).cfg, ("hydra",))
+                cfg = remove_keys(compose(command, before).cfg, ("hydra",))
             except (HydraException, OmegaConfBaseException):
                 return []
             parent = key.rpartition(".")[0]
             node = OmegaConf.select(cfg, parent, throw_on_missing=False) if parent else cfg
-            values = as_written(node) if isinstance(node, DictConfig) else {}
+            values = convert_unresolved(node) if isinstance(node, DictConfig) else {}
             groups = [] if parent else [f"{group}=" for group in config_loader().list_groups("") if group != "hydra"]
             ends = {name: "." if isinstance(value, dict) else "=" for name, value in values.items()}
-            keys = [dotted(parent, name) + end for name, end in ends.items() if not name.startswith("_")]
+            keys = [join_key(parent, name) + end for name, end in ends.items() if not name.startswith("_")]
             found = [*groups, *keys]
     return sorted(one for one in set(found) if one.startswith(word))

@@ -28,7 +28,7 @@ OF_LIGHTNING = ("hydra.job.name", "hydra.output_subdir")  # its launcher gives t
 
 
 @contextmanager
-def hydra_of(command: str, config_dir: str | None = None) -> Iterator[None]:
+def initialize_hydra(command: str, config_dir: str | None = None) -> Iterator[None]:
     """Initialize Hydra for one command, which finds configs in `config_dir`, too. Any other user of Hydra in this
     process finds it afterwards as it was."""
     state, config, runtime = GlobalHydra.instance(), HydraConfig.instance(), JobRuntime.instance()
@@ -88,7 +88,7 @@ def check_hydra_keys(cfg: DictConfig) -> None:
             raise ConfigError(f"{key} is not read; the keys of Hydra that are: {', '.join(READ)}")
 
 
-def shown(cfg: DictConfig, part: str, package: str | None, resolve: bool) -> str:
+def format_config(cfg: DictConfig, part: str, package: str | None, resolve: bool) -> str:
     """Write a composed config as YAML: the `part` "job", "hydra" or "all", or the node `package` of it. Raises
     ConfigError for an unknown node."""
     hydra = {"job": (False,), "hydra": (True,), "all": (False, True)}[part]

@@ -4,7 +4,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.nodes import literal, plain
+from vitlab.config.nodes import escape_references, resolve_config
 
 PLACES = {  # the config's key of each value that may be left open
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
@@ -35,9 +35,9 @@ def fill_in(cfg: DictConfig, values: dict[str, Any]) -> DictConfig:
     those that an earlier start of the run found."""
     filled = OmegaConf.create(OmegaConf.to_container(cfg))
     assert isinstance(filled, DictConfig)
-    for key, value in literal(values).items():
+    for key, value in escape_references(values).items():
         if key in PLACES and is_open(filled, key):
             OmegaConf.update(filled, PLACES[key], value)
     if values:
-        filled.found = literal({**(plain(cfg.found) if cfg.get("found") else {}), **values})
+        filled.found = escape_references({**(resolve_config(cfg.found) if cfg.get("found") else {}), **values})
     return filled

@@ -21,10 +21,10 @@ from vitlab.config.annotations import check_names
 from vitlab.config.build import import_target
 from vitlab.config.job import Job
 from vitlab.config.keys import WEIGHTS, check_keys, check_needed, check_nodes
-from vitlab.config.nodes import as_written, flatten, without
+from vitlab.config.nodes import convert_unresolved, flatten, remove_keys
 from vitlab.config.recipe import fit
 from vitlab.config.redaction import Redaction, is_secret, reads_environment
-from vitlab.config.stored_config import OF_A_SWEEP, portable
+from vitlab.config.stored_config import OF_A_SWEEP, make_portable
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.config.values import quote_text
 from vitlab.errors import CheckpointError, ConfigError, in_one_line
@@ -59,15 +59,15 @@ class Composer:
         """Compose a job from the overrides of all jobs and its own, which give it its name. Raises what the job itself
         would be refused for: unknown keys, and values of the wrong kind."""
         words = [*same, *own]
-        cfg, note = self._composed(same, own)
+        cfg, note = self._compose(same, own)
         with open_dict(cfg), read_write(cfg):
             cfg.hydra.job.id = cfg.hydra.job.num = number
             cfg.hydra.overrides.task = words
-            cfg.hydra.job.override_dirname = "_".join(sorted(map(shortened, own))).replace("=", "-")
+            cfg.hydra.job.override_dirname = "_".join(sorted(map(shorten_number, own))).replace("=", "-")
         HydraConfig.instance().set_config(cfg)
-        return frozen(cfg, words, note)
+        return freeze_job(cfg, words, note)
 
-    def _composed(self, same: Sequence[str], own: Sequence[str]) -> tuple[DictConfig, str]:
+    def _compose(self, same: Sequence[str], own: Sequence[str]) -> tuple[DictConfig, str]:
         given = OverridesParser.create(config_loader=self.loader).parse_overrides(list(own))
         values = [one for one in given if one.type == OverrideType.CHANGE and one.key_or_group not in self.groups]
         words = (*same, *(str(one.input_line) for one in given if one not in values))
@@ -85,16 +85,16 @@ class Composer:
         return cfg, note
 
 
-def frozen(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
+def freeze_job(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
     """Collect what is kept of a composed job."""
-    job, own = Job.current(), without(cfg, ("hydra",))
+    job, own = Job.current(), remove_keys(cfg, ("hydra",))
     check_keys(own, "train")  # also where the config of a user starts from ours
     check_nodes(own)
-    check_needed(own, [one.key_or_group for one in job.parsed()])
+    check_needed(own, [one.key_or_group for one in job.parse_overrides()])
     check_added(own, overrides)
     check_trainer(own.trainer)
     check_precision(own.trainer.precision)
-    config = {key: value for key, value in portable(own).items() if key not in OF_A_SWEEP} | {"break_lock": False}
+    config = {key: value for key, value in make_portable(own).items() if key not in OF_A_SWEEP} | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)
     return Frozen(name, kept(overrides), job.choices, monitor, kept(config), note)
@@ -113,7 +113,7 @@ def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:
             check_names(target, names, place)
 
 
-def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
+def select_job_overrides(overrides: Iterable[Override]) -> list[Override]:
     """Keep the overrides that say what jobs compute. Raises ConfigError where another one varies."""
     kept = []
     for one in overrides:
@@ -124,26 +124,26 @@ def of_the_jobs(overrides: Iterable[Override]) -> list[Override]:
     return kept
 
 
-def asked_for(master: DictConfig, **more: Any) -> dict[str, Any]:
+def describe_request(master: DictConfig, **more: Any) -> dict[str, Any]:
     """Give what a sweep is asked to do, for its file: the config that all jobs start from, and `more`, without
     secrets."""
-    own = without(master, ("hydra",))
-    config = as_written(without(own, (*OF_A_SWEEP, "break_lock")))
+    own = remove_keys(master, ("hydra",))
+    config = convert_unresolved(remove_keys(own, (*OF_A_SWEEP, "break_lock")))
     asked: dict[str, Any] = Redaction(own)({"config": config, **more})
     return asked
 
 
-def as_yaml(config: dict[str, Any]) -> bytes:
+def format_yaml(config: dict[str, Any]) -> bytes:
     return OmegaConf.to_yaml(OmegaConf.create(config)).encode("utf-8")
 
 
 def secret_words(master: DictConfig) -> list[str]:
     """List overrides by which each job reads from its environment what is not kept on disk. Raises ConfigError for a
     secret that stands in the config itself."""
-    own = without(master, ("hydra",))
+    own = remove_keys(master, ("hydra",))
     kept = Redaction(own)
     words = []
-    for key, text in flatten(as_written(own)):
+    for key, text in flatten(convert_unresolved(own)):
         if not isinstance(text, str):
             continue
         if reads_environment(text):
@@ -156,12 +156,12 @@ def secret_words(master: DictConfig) -> list[str]:
     return words
 
 
-def shortened(word: str) -> str:
+def shorten_number(word: str) -> str:
     """Shorten a word of a name: a number with many digits to its first four significant ones."""
     return LONG_NUMBER.sub(lambda found: f"{float(found[0]):.4g}", word)
 
 
-def frozen_run(home: Path) -> dict[str, Any]:
+def read_frozen_run(home: Path) -> dict[str, Any]:
     """Give what is kept of a sweep's job whose run has saved no state yet, in the form of a checkpoint. Raises
     CheckpointError where it is damaged."""
     try:

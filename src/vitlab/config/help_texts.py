@@ -20,7 +20,7 @@ def options() -> str:
     return "\n".join(lines)
 
 
-def keys_of(command: str) -> str:
+def list_keys(command: str) -> str:
     """List the keys of a command for --help: its YAML, without the defaults that nobody chooses."""
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8").strip()
     text = re.sub(r"^  - (_self_|(override )?hydra: |trainer/_open|train$).*\n", "", text, flags=re.MULTILINE)

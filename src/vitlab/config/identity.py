@@ -7,13 +7,13 @@ from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_folder import has_state, read_marks
 from vitlab.checkpoints.run_lock import described, holder_of, in_use
-from vitlab.config.stored_config import OF_A_SWEEP, config_digest, of_a_machine
+from vitlab.config.stored_config import OF_A_SWEEP, config_digest, is_machine_key
 from vitlab.errors import CheckpointError
 
 AUTO = "auto"  # the value of resume= that finds its own run
 
 
-def own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
+def find_own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
     """Find the one of these folders that is a run of this config with a state to go on from; None where there is none.
     Raises CheckpointError for several, and for one that is running."""
     own = config_digest(cfg)
@@ -30,8 +30,8 @@ def own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
     return begun[0] if begun else None
 
 
-def of_the_machine(overrides: list[str]) -> list[str]:
+def select_machine_overrides(overrides: list[str]) -> list[str]:
     """Keep the overrides that a start on another machine may change; all others are part of the run's identity."""
     parsed = OverridesParser.create().parse_overrides(overrides)
-    kept = [one for one in parsed if one.key_or_group in ("trainer", "logger") or of_a_machine(one.key_or_group)]
+    kept = [one for one in parsed if one.key_or_group in ("trainer", "logger") or is_machine_key(one.key_or_group)]
     return [str(one.input_line) for one in kept if one.key_or_group not in ("resume", *OF_A_SWEEP)]

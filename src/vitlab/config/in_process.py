@@ -19,7 +19,7 @@ def call(name: str, task: Callable[[DictConfig], Any], words: list[str]) -> Any:
     """Run a command with these words in this process, and return what its task returns; raises VitlabError."""
     begin_process()
     try:
-        with refusals(), composition.hydra_of(name), warnings.catch_warnings():
+        with refusals(), composition.initialize_hydra(name), warnings.catch_warnings():
             return run(task, composition.compose(name, read_words(words).overrides).cfg, name)
     except SystemExit as stop:
         if stop.code == 130:  # which a command ends with
@@ -31,18 +31,20 @@ def call(name: str, task: Callable[[DictConfig], Any], words: list[str]) -> Any:
 
 def compose(name: str, words: list[str]) -> DictConfig:
     """Compose the config that a command would run with these words. Raises VitlabError."""
-    with refusals(), composition.hydra_of(name):
+    with refusals(), composition.initialize_hydra(name):
         return composition.compose(name, read_words(words).overrides).cfg
 
 
-def as_words(options: Mapping[str, Any], within: str = "") -> list[str]:
+def format_overrides(options: Mapping[str, Any], within: str = "") -> list[str]:
     """Write options as overrides: {"trainer": {"max_epochs": 3}} and {"trainer.max_epochs": 3} are
     trainer.max_epochs=3. Raises ConfigError for a value that no YAML could hold."""
     words = []
     for name, value in options.items():
         key = f"{within}{name}"
         try:
-            words += as_words(value, f"{key}.") if isinstance(value, Mapping) else [f"{key}={format_value(value)}"]
+            words += (
+                format_overrides(value, f"{key}.") if isinstance(value, Mapping) else [f"{key}={format_value(value)}"]
+            )
         except TypeError as error:
             raise ConfigError(f"{key}: {error}") from None
     return words

@@ -29,6 +29,6 @@ class Job:
         as_written: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
         return cls(str(hydra.job.config_name), Path(hydra.run.dir).absolute(), named, as_written, choices)
 
-    def parsed(self) -> list[Override]:
+    def parse_overrides(self) -> list[Override]:
         """Parse the overrides as Hydra does."""
         return OverridesParser.create().parse_overrides(self.overrides)

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.annotations import check_value, unknown_key
+from vitlab.config.annotations import check_value, refuse_unknown_key
 from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
-from vitlab.config.nodes import as_plain
-from vitlab.config.refusals import not_chosen
+from vitlab.config.nodes import resolve_value
+from vitlab.config.refusals import explain_choice
 from vitlab.config.values import show_value
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Natural, Positive, Range, Seed, Unsigned
@@ -73,7 +73,7 @@ class Keys(NamedTuple):
 
 
 @functools.cache
-def keys_of(command: str) -> Keys:
+def read_keys(command: str) -> Keys:
     """Read the keys of a command from its YAML. A group whose option is null there is not required."""
     stated: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{command}.yaml"), resolve=False)
     kinds, optional = dict(OPTIONAL.get(command, {})), set(OPTIONAL.get(command, {}))
@@ -83,8 +83,8 @@ def keys_of(command: str) -> Keys:
             kinds |= dict.fromkeys(groups, dict)
             optional |= {group for group, option in groups.items() if option is None}
         elif default != "_self_" and "/" not in default:  # another command, all of whose keys this one takes
-            kinds |= keys_of(default).kinds
-            optional |= keys_of(default).kinds.keys() - keys_of(default).required
+            kinds |= read_keys(default).kinds
+            optional |= read_keys(default).kinds.keys() - read_keys(default).required
     for key, value in stated.items():
         kinds[key] = dict if isinstance(value, dict) else KINDS[key] | None if value is None else KINDS[key]
     return Keys(kinds, frozenset(kinds.keys() - optional))
@@ -93,22 +93,22 @@ def keys_of(command: str) -> Keys:
 def check_keys(cfg: DictConfig, command: str) -> None:
     """Raise ConfigError for a key at the top that the command does not know, that is missing, or has another kind of
     value than it takes."""
-    kinds, required = keys_of(command)
+    kinds, required = read_keys(command)
     for layer in LAYERS:
         if OmegaConf.is_dict(cfg.get(layer)):
             raise ConfigError(f"the first line of the {layer} is not '# @package _global_', so that nobody reads it")
     if missing := sorted(required - cfg.keys()):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
     if unknown := sorted(str(key) for key in cfg if key not in kinds):
-        raise unknown_key("", unknown[0], kinds)
+        raise refuse_unknown_key("", unknown[0], kinds)
     check_groups(cfg, command)
     for key in [key for key, kind in kinds.items() if kind is not dict and key in cfg]:
-        check_value(kinds[key], as_plain(cfg[key]), key)
+        check_value(kinds[key], resolve_value(cfg[key]), key)
 
 
 def check_groups(cfg: DictConfig, command: str) -> None:
     """Raise ConfigError for a value in the place of a group's keys."""
-    for group in [key for key, kind in keys_of(command).kinds.items() if kind is dict and key in cfg]:
+    for group in [key for key, kind in read_keys(command).kinds.items() if kind is dict and key in cfg]:
         if not OmegaConf.is_dict(cfg[group]):
             raise ConfigError(
                 f"{group} is {show_value(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or "
@@ -130,7 +130,7 @@ def check_nodes(cfg: DictConfig) -> None:
             for place, _, name in (str(key).rpartition(".") for key in node):
                 known: Any = OmegaConf.select(cfg, place) if place else cfg
                 if not isinstance(known, DictConfig) or name not in known:
-                    raise unknown_key(place, name, known if isinstance(known, DictConfig) else ())
+                    raise refuse_unknown_key(place, name, known if isinstance(known, DictConfig) else ())
         elif "_target_" not in node and not (group == "data" and cfg.get("run")):  # which changes the run's own
             check_known(node, group, OF_A_RUN if group == "teacher" else ())
         for name in WEIGHTS.keys() & node.keys() if group in ("model", "teacher") else ():
@@ -155,10 +155,10 @@ def check_collection(nodes: DictConfig, group: str) -> None:
             instead = f"it {NEEDED[name]}" if name in NEEDED else f"leave it out by ~{group}.{name}"
             raise ConfigError(f"{group}.{name} is null; {instead}")
         if name not in built and (CONF / group / f"{name}.yaml").is_file():
-            raise ConfigError(not_chosen(group, name))
+            raise ConfigError(explain_choice(group, name))
         if name not in built:
             options = (file.stem for file in (CONF / group).glob("*.yaml")) if group == "callbacks" else ()
-            raise unknown_key(group, name, {*built, *options} - {"default"})
+            raise refuse_unknown_key(group, name, {*built, *options} - {"default"})
 
 
 def check_known(names: Iterable[Any], group: str, known: Any) -> None:
@@ -166,7 +166,7 @@ def check_known(names: Iterable[Any], group: str, known: Any) -> None:
         if not known:
             raise ConfigError(f"{group}.{name}: the chosen {group} takes no keys; choose another {group}=...")
         if name not in known:
-            raise unknown_key(group, name, known)
+            raise refuse_unknown_key(group, name, known)
 
 
 @functools.cache

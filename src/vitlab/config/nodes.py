@@ -10,25 +10,25 @@ from omegaconf.errors import OmegaConfBaseException
 from omegaconf.grammar.gen.OmegaConfGrammarParser import OmegaConfGrammarParser
 from omegaconf.grammar_parser import parse
 
-from vitlab.config.refusals import omegaconf_sentence
+from vitlab.config.refusals import explain_omegaconf_error
 from vitlab.errors import ConfigError
 
 REFERENCE = re.compile(r"(\\*)\$\{")
 
 
-def plain(cfg: DictConfig) -> dict[str, Any]:
+def resolve_config(cfg: DictConfig) -> dict[str, Any]:
     """Give a config as plain types, everything resolved."""
     container = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
 
 
-def as_plain(value: Any) -> Any:
+def resolve_value(value: Any) -> Any:
     """Give a value of a config as plain types, everything resolved."""
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def as_written(cfg: DictConfig) -> dict[str, Any]:
+def convert_unresolved(cfg: DictConfig) -> dict[str, Any]:
     """Give a config as plain types, its references as they are written."""
     container = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(container, dict)
@@ -38,9 +38,9 @@ def as_written(cfg: DictConfig) -> dict[str, Any]:
 def check_values(cfg: DictConfig) -> None:
     """Raise ConfigError for a key without a value, and for a reference to what does not exist."""
     try:
-        plain(cfg)
+        resolve_config(cfg)
     except OmegaConfBaseException as error:
-        raise ConfigError(omegaconf_sentence(error)) from error
+        raise ConfigError(explain_omegaconf_error(error)) from error
 
 
 def flatten(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, Any]]:
@@ -63,7 +63,7 @@ def find_texts(value: Any) -> Iterator[str]:
 
 
 @functools.cache
-def resolvers_in(text: str) -> tuple[str, ...]:
+def list_resolvers(text: str) -> tuple[str, ...]:
     """List the resolvers that a text calls, nested ones too, by OmegaConf's own grammar. A name made by another
     reference is given as it is written."""
     return tuple(find_resolvers(parse(text))) if "${" in text else ()
@@ -76,29 +76,29 @@ def find_resolvers(tree: Any) -> Iterator[str]:
         yield from find_resolvers(child)
 
 
-def literal(value: Any) -> Any:
+def escape_references(value: Any) -> Any:
     """Escape plain values for a new config: texts that look like a reference were resolved once, and must not be
     again."""
     if isinstance(value, dict):
-        return {name: literal(item) for name, item in value.items()}
+        return {name: escape_references(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [literal(item) for item in value]
+        return [escape_references(item) for item in value]
     return REFERENCE.sub(lambda mark: rf"{mark[1] * 2}\${{", value) if isinstance(value, str) else value
 
 
-def node_of(values: dict[str, Any]) -> DictConfig:
+def make_node(values: dict[str, Any]) -> DictConfig:
     """Make a node of plain types; text that looks like a reference stays text."""
-    node: DictConfig = OmegaConf.create(literal(values))
+    node: DictConfig = OmegaConf.create(escape_references(values))
     return node
 
 
-def merged(node: DictConfig, changes: Any) -> DictConfig:
+def merge_node(node: DictConfig, changes: Any) -> DictConfig:
     """Merge `changes` over a node, into a new one."""
     result = OmegaConf.merge(node, changes)
     assert isinstance(result, DictConfig)
     return result
 
 
-def without(node: DictConfig, keys: Container[str]) -> DictConfig:
+def remove_keys(node: DictConfig, keys: Container[str]) -> DictConfig:
     """Copy a node without some keys."""
     return OmegaConf.masked_copy(node, [str(key) for key in node if key not in keys])

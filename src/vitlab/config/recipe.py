@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from vitlab.config.annotations import dotted
+from vitlab.config.annotations import join_key
 from vitlab.config.home import CONF
 from vitlab.errors import ConfigError
 
@@ -46,25 +46,25 @@ def fit(cfg: DictConfig, words: Iterable[str], loader: ConfigLoader) -> str:
     if any(not OmegaConf.is_dict(alone[key]) for alone in made.values() for key in GROUPS if key in alone):
         return ""  # a value in place of a group, which is refused later
     remove_callbacks(cfg, made.values(), keys)
-    others = {layer: unlike(choices(alone), chosen) for layer, alone in made.items()}
+    others = {layer: find_changed_groups(choices(alone), chosen) for layer, alone in made.items()}
     changed = {key for unlike_ones in others.values() for key in unlike_ones}
     if not changed:
         return ""
     lines = [line for key, line in keys.items() if key.partition(".")[0] in changed]
-    own = load(cfg.hydra.job.config_name, [*as_words(chosen), *lines])
-    parts = {key: as_plain(own, key) for key in changed if key in own}
-    needed = {key: what for key, what in as_plain(cfg, "needed").items() if key.partition(".")[0] not in changed}
+    own = load(cfg.hydra.job.config_name, [*format_choices(chosen), *lines])
+    parts = {key: read_node(own, key) for key in changed if key in own}
+    needed = {key: what for key, what in read_node(cfg, "needed").items() if key.partition(".")[0] not in changed}
     left = set()
     for layer, alone in made.items():
-        bare = load("train", as_words(choices(alone)))
+        bare = load("train", format_choices(choices(alone)))
         for key in changed:
-            before = as_plain(bare, key)
-            stated = differing(as_plain(alone, key), before)
-            kept = fitting(stated, before, parts.get(key, {})) if key in others[layer] else stated
+            before = read_node(bare, key)
+            stated = find_differences(read_node(alone, key), before)
+            kept = select_stated(stated, before, parts.get(key, {})) if key in others[layer] else stated
             left |= {GROUPS[key]} if kept != stated else set()
             if key in parts:
-                parts[key] = merged(parts[key], kept, key, keys)
-        asked = alone.model.get("pretrained") or "model.pretrained" in as_plain(alone, "needed")
+                parts[key] = merge_values(parts[key], kept, key, keys)
+        asked = alone.model.get("pretrained") or "model.pretrained" in read_node(alone, "needed")
         if "model" in others[layer] and asked:
             needed["model.pretrained"] = f"weights of {chosen['model']}, or to null"
     with open_dict(cfg):
@@ -93,30 +93,30 @@ def choices(cfg: DictConfig) -> Plain:
     return {group: option for group, option in found.items() if group.partition("/")[0] != "hydra"}
 
 
-def as_words(chosen: Plain) -> list[str]:
+def format_choices(chosen: Plain) -> list[str]:
     """Write choices as overrides, without recipe and study."""
     options = {group: option for group, option in chosen.items() if group not in LAYERS and option is not None}
     return [f"{group}={str(option).replace(' ', '')}".replace("'", "") for group, option in options.items()]
 
 
-def unlike(one: Plain, other: Plain) -> list[str]:
+def find_changed_groups(one: Plain, other: Plain) -> list[str]:
     return [key for key, group in GROUPS.items() if one.get(group) != other.get(group)]
 
 
-def as_plain(cfg: DictConfig, key: str) -> Plain:
+def read_node(cfg: DictConfig, key: str) -> Plain:
     """Return the node at a key in plain types, its references as they are written."""
     node: Any = OmegaConf.to_container(cfg, resolve=False)
     return node.get(key) or {}
 
 
-def differing(one: Plain, other: Plain) -> Plain:
+def find_differences(one: Plain, other: Plain) -> Plain:
     """Return what stands in `one` and not so in `other`, at any depth."""
     found = {key: value for key, value in one.items() if key not in other or value != other[key]}
     nested = {key for key, value in found.items() if isinstance(value, dict) and isinstance(other.get(key), dict)}
-    return {key: differing(value, other[key]) if key in nested else value for key, value in found.items()}
+    return {key: find_differences(value, other[key]) if key in nested else value for key, value in found.items()}
 
 
-def fitting(stated: Plain, before: Plain, now: Plain) -> Plain:
+def select_stated(stated: Plain, before: Plain, now: Plain) -> Plain:
     """Return what is stated for the option `before` and holds for the one that is chosen `now`: for a model of the same
     kind, what is no size and the same in both; for anything else, nothing."""
     if before.get("_target_") != now.get("_target_") or not str(now.get("_target_")).startswith("vitlab.models."):
@@ -124,19 +124,19 @@ def fitting(stated: Plain, before: Plain, now: Plain) -> Plain:
     found = {}
     for name in stated.keys() & now.keys() - OF_A_SIZE:
         if isinstance(stated[name], dict) and isinstance(now[name], dict):
-            found[name] = fitting(stated[name], before.get(name) or {}, now[name])
+            found[name] = select_stated(stated[name], before.get(name) or {}, now[name])
         elif before.get(name) == now[name]:
             found[name] = stated[name]
     return found
 
 
-def merged(under: Plain, over: Plain, key: str, given: Container[str]) -> Plain:
+def merge_values(under: Plain, over: Plain, key: str, given: Container[str]) -> Plain:
     """Merge values over others, but for the keys that the command line has given."""
     result = dict(under)
     for name, value in over.items():
-        place = dotted(key, name)
+        place = join_key(key, name)
         if isinstance(value, dict) and isinstance(under.get(name), dict):
-            result[name] = merged(under[name], value, place, given)
+            result[name] = merge_values(under[name], value, place, given)
         elif place not in given:
             result[name] = value
     return result

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.config.nodes import as_plain, as_written, find_texts, flatten, resolvers_in
+from vitlab.config.nodes import convert_unresolved, find_texts, flatten, list_resolvers, resolve_value
 from vitlab.errors import ConfigError
 
 MARK = "<not kept>"
@@ -32,14 +32,14 @@ class Redaction:
     secret, what comes from the environment, and logins and tokens in addresses, wherever they occur."""
 
     def __init__(self, *configs: DictConfig):
-        found = {value for cfg in configs for value in find_secrets(cfg, as_written(cfg)) if value}
-        self.secrets = found | {form for secret in found for form in forms_of(secret)}
+        found = {value for cfg in configs for value in find_secrets(cfg, convert_unresolved(cfg)) if value}
+        self.secrets = found | {form for secret in found for form in list_forms(secret)}
         within = sorted((one for one in self.secrets if len(one) >= SHORTEST), key=len, reverse=True)
         self.within = re.compile("|".join(map(re.escape, within))) if within else None
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self(k): masked(v) if is_secret(k) else self(v) for k, v in value.items()}
+            return {self(k): mask_values(v) if is_secret(k) else self(v) for k, v in value.items()}
         if isinstance(value, list | tuple):
             return [self(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
@@ -53,10 +53,10 @@ class Redaction:
             return f"{override['name']}={MARK}"
         if self.within:
             text = self.within.sub(MARK, text)
-        return ADDRESS.sub(lambda found: without_login(found[0]), text)
+        return ADDRESS.sub(lambda found: remove_login(found[0]), text)
 
     @contextmanager
-    def printing(self) -> Iterator[None]:
+    def redact_output(self) -> Iterator[None]:
         """Print nothing of the secrets meanwhile: what a job of a sweep prints is kept in a file."""
         if not self.secrets:
             yield
@@ -79,16 +79,16 @@ class Redacted:
         return getattr(self.stream, name)
 
 
-def masked(value: Any) -> Any:
+def mask_values(value: Any) -> Any:
     """Leave out texts and numbers, at any depth."""
     if isinstance(value, dict):
-        return {key: masked(inner) for key, inner in value.items()}
+        return {key: mask_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [masked(inner) for inner in value]
+        return [mask_values(inner) for inner in value]
     return value if value is None or isinstance(value, bool) or value == "" else MARK
 
 
-def without_login(address: str) -> str:
+def remove_login(address: str) -> str:
     """Leave out user and password of an address, and tokens in its query."""
     address = LOGIN.sub(f"{MARK}@", address, count=1) if LOGIN.match(address) else address
     return QUERY.sub(lambda one: f"{one[1]}{one[2]}={MARK}" if is_secret(one[2]) else one[0], address)
@@ -108,22 +108,22 @@ def find_secrets(node: Any, written: Any, secret: bool = False) -> Iterator[str]
             yield from find_secrets(node[key], raw, hidden)
         elif hidden or (reads_environment(raw) and key not in VISIBLE):
             with suppress(OmegaConfBaseException):  # it is refused later
-                yield from secrets_in_value(as_plain(node[key]))
+                yield from find_value_secrets(resolve_value(node[key]))
         elif isinstance(raw, str):
-            yield from secrets_in_addresses(raw)
+            yield from find_address_secrets(raw)
 
 
-def secrets_in_value(value: Any) -> Iterator[str]:
+def find_value_secrets(value: Any) -> Iterator[str]:
     """Yield texts and numbers of a secret value as texts."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from secrets_in_value(inner)
+            yield from find_value_secrets(inner)
     elif not (value is None or isinstance(value, bool)):
         yield str(value)
-        yield from secrets_in_addresses(str(value))
+        yield from find_address_secrets(str(value))
 
 
-def secrets_in_addresses(text: str) -> Iterator[str]:
+def find_address_secrets(text: str) -> Iterator[str]:
     """Yield logins, passwords and tokens of the addresses in a text."""
     for address in ADDRESS.findall(text):
         if login := LOGIN.match(address):
@@ -132,14 +132,14 @@ def secrets_in_addresses(text: str) -> Iterator[str]:
         yield from (value for _, name, value in QUERY.findall(address) if is_secret(name))
 
 
-def forms_of(secret: str) -> set[str]:
+def list_forms(secret: str) -> set[str]:
     """Give a secret as messages may quote it: escaped, or decoded."""
     return {repr(secret)[1:-1], json.dumps(secret)[1:-1], unquote(secret)}
 
 
 def reads_environment(written: Any) -> bool:
     """Whether a raw value reads the environment, or might: through a resolver whose name is itself a reference."""
-    return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in resolvers_in(written))
+    return isinstance(written, str) and any(name == "oc.env" or "${" in name for name in list_resolvers(written))
 
 
 def check_kept(config: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ PARAMS = "hydra.sweeper.params"
 ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Did you mean).*", re.DOTALL)
 
 
-def as_refusal(error: Exception) -> VitlabError | None:
+def translate_refusal(error: Exception) -> VitlabError | None:
     """Translate an error. Ours stay as they are; a full disk or a missing permission becomes StorageError, a data
     worker that died DataError (torch reports it wherever the run is at that moment), another process of the run that is
     gone DistributedError, what Hydra, OmegaConf and YAML refuse, and a lack of memory, ConfigError. None for a bug."""
@@ -43,9 +43,9 @@ def as_refusal(error: Exception) -> VitlabError | None:
         refusal.status = error.status
         return refusal
     if isinstance(error, HydraException):
-        return ConfigError(hydra_sentence(error))
+        return ConfigError(explain_hydra_error(error))
     if isinstance(error, OmegaConfBaseException):
-        return ConfigError(omegaconf_sentence(error))
+        return ConfigError(explain_omegaconf_error(error))
     if isinstance(error, YAMLError):
         return ConfigError(f"a YAML cannot be read: {in_one_line(error)}")
     if isinstance(error, OSError) and error.errno in STORAGE:
@@ -61,14 +61,14 @@ def as_refusal(error: Exception) -> VitlabError | None:
     return None
 
 
-def hydra_sentence(error: HydraException) -> str:
+def explain_hydra_error(error: HydraException) -> str:
     """Say what Hydra refuses, with the nearest name that exists."""
     message = str(error)
     where = WHERE.match(message)
     place = f"{where[1]}: " if where and "/" in where[1] else ""  # for a choice on the command line no file is named
     if isinstance(error, MissingConfigException):
         group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return place + (no_option(group, option, error.options) if group else f"there is no config {option}")
+        return place + (explain_option(group, option, error.options) if group else f"there is no config {option}")
     if isinstance(error, OverrideParseException):
         return (
             f"cannot read {error.override!r} ({in_one_line(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
@@ -76,7 +76,7 @@ def hydra_sentence(error: HydraException) -> str:
         )
     absent = NOT_THERE.search(message)
     if absent and isinstance(error, ConfigCompositionException):
-        return place + no_key(absent[1], error.__cause__)
+        return place + explain_key(absent[1], error.__cause__)
     if "Could not append to config" in message:
         key = message.split("'")[1]
         return f"{key} is there already; leave out the plus: {key}=VALUE"
@@ -85,23 +85,23 @@ def hydra_sentence(error: HydraException) -> str:
         return f"{word} is several values: for one run after the other add -m, for a list write KEY=[...]"
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
-        return place + no_key(str(cause.full_key), cause)
+        return place + explain_key(str(cause.full_key), cause)
     if isinstance(cause, OmegaConfBaseException):
-        return ": ".join(filter(None, [in_one_line(ADVICE.sub("", message)), omegaconf_sentence(cause)]))
+        return ": ".join(filter(None, [in_one_line(ADVICE.sub("", message)), explain_omegaconf_error(cause)]))
     return in_one_line(ADVICE.sub("", message))
 
 
-def no_option(group: str, option: str, known: Iterable[str] | None = None) -> str:
+def explain_option(group: str, option: str, known: Iterable[str] | None = None) -> str:
     """Refuse an option that its group does not have."""
-    options = [name for name in known or options_of(group) if not name.startswith("_")]
+    options = [name for name in known or list_group_options(group) if not name.startswith("_")]
     return f"there is no {group}={option}{suggest_name(option, options)}"
 
 
-def options_of(group: str) -> list[str]:
+def list_group_options(group: str) -> list[str]:
     return [file.stem for root in (CONF, EXPERIMENTS) for file in (root / group).glob("*.yaml")]
 
 
-def no_key(key: str, cause: BaseException | None) -> str:
+def explain_key(key: str, cause: BaseException | None) -> str:
     """Refuse a key that no chosen option has, or a group that does not exist."""
     if not isinstance(cause, ConfigKeyError | ConfigAttributeError):
         groups = [path.name for root in (CONF, EXPERIMENTS) for path in root.iterdir() if path.is_dir()]
@@ -112,7 +112,7 @@ def no_key(key: str, cause: BaseException | None) -> str:
         return f"{PARAMS} are of a study's YAML; here say what varies itself: KEY=A,B"
     parent, _, name = str(cause.full_key).rpartition(".")
     if (CONF / parent / f"{name}.yaml").is_file():
-        return not_chosen(parent, name)
+        return explain_choice(parent, name)
     known = [str(one) for one in cause.parent_node or () if one != "hydra"]
     if not known:
         return f"there is no key {key}: {parent} holds a value"
@@ -120,21 +120,21 @@ def no_key(key: str, cause: BaseException | None) -> str:
     return f"there is no key {key}{suggest_key(name, known, f'{parent}.' if parent else '') or adding}"
 
 
-def not_chosen(group: str, option: str) -> str:
+def explain_choice(group: str, option: str) -> str:
     return f"{group}.{option} is not among the chosen {group}; add it: {group}=[default,{option}]"
 
 
-def omegaconf_sentence(error: OmegaConfBaseException) -> str:
+def explain_omegaconf_error(error: OmegaConfBaseException) -> str:
     """Say what OmegaConf refuses: a key without a value, a reference that cannot be resolved, a wrong type."""
     missing = MISSING.search(str(error))
     if missing or isinstance(error, MissingMandatoryValue):
         key = missing[1] if missing else error.full_key
         return f"{key} has no value; set {key}=..."
     if isinstance(error, InterpolationResolutionError):
-        return f"{error.full_key or 'a key'} refers to a value that does not exist: {first_line(error)}"
-    return f"{error.full_key}: {first_line(error)}" if error.full_key else first_line(error)
+        return f"{error.full_key or 'a key'} refers to a value that does not exist: {get_first_line(error)}"
+    return f"{error.full_key}: {get_first_line(error)}" if error.full_key else get_first_line(error)
 
 
-def first_line(error: BaseException) -> str:
+def get_first_line(error: BaseException) -> str:
     """Give the first line of an error's message, or at least its kind."""
     return str(error).strip().split("\n")[0] or type(error).__name__

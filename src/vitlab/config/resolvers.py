@@ -9,7 +9,7 @@ from typing import Any
 import omegaconf
 from omegaconf import OmegaConf
 
-from vitlab.config.help_texts import keys_of, options
+from vitlab.config.help_texts import list_keys, options
 from vitlab.config.home import ROOT
 from vitlab.invocation import typed
 from vitlab.monitors import better
@@ -54,7 +54,7 @@ def together(*lengths: int | None) -> int | None:
 
 RESOLVERS = (
     options,
-    keys_of,
+    list_keys,
     typed,
     folder_name,
     sweep_folder,

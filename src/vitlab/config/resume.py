@@ -7,15 +7,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.found import PLACES
 from vitlab.config.home import CONF
-from vitlab.config.nodes import literal
-from vitlab.config.stored_config import movable
+from vitlab.config.nodes import escape_references
+from vitlab.config.stored_config import is_movable
 from vitlab.errors import ConfigError
 
 FIXED_CHOICES = ("task", "optimizer")  # whose state means nothing to another; their values may change
 FIXED = ("model", "data", "crop", "seed", "global_batch_size")
 
 
-def resumed_config(
+def build_resumed_config(
     saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig, overrides: list[str]
 ) -> DictConfig:
     """Apply the overrides of the command line, whose values stand in `composed`, to the saved config.
@@ -40,15 +40,19 @@ def resumed_config(
             if key in FIXED or key in FIXED_CHOICES:
                 raise _another_run(group, saved_choices.get(group), choice)
             if key == "callbacks":
-                cfg.callbacks = _chosen_callbacks(saved, saved_choices, composed)
+                cfg.callbacks = _choose_callbacks(saved, saved_choices, composed)
             else:
                 _choose(cfg, composed, key, choice)
             continue
         if override.is_delete():
             _delete(cfg, key)
             continue
-        value = literal(_plain(OmegaConf.select(composed, key)))
-        if key.split(".")[0] in FIXED and not movable(key) and value != literal(_plain(OmegaConf.select(saved, key))):
+        value = escape_references(_resolve(OmegaConf.select(composed, key)))
+        if (
+            key.split(".")[0] in FIXED
+            and not is_movable(key)
+            and value != escape_references(_resolve(OmegaConf.select(saved, key)))
+        ):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
     for key in [key for key in cfg.get("found") or {} if key in PLACES]:
@@ -71,7 +75,7 @@ def _choose(cfg: DictConfig, composed: DictConfig, group: str, choice: Any) -> N
             cfg[group][name] = chosen[name]
 
 
-def _chosen_callbacks(saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig) -> dict[str, Any]:
+def _choose_callbacks(saved: DictConfig, saved_choices: dict[str, str], composed: DictConfig) -> dict[str, Any]:
     """Take the chosen callbacks, with the run's own values where it had them, and those that its task brings."""
     task = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{saved_choices['task']}.yaml"), resolve=False)
     assert isinstance(task, dict)
@@ -90,7 +94,7 @@ def _another_run(key: str, saved: Any, given: Any) -> ConfigError:
     )
 
 
-def _plain(value: Any) -> Any:
+def _resolve(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 

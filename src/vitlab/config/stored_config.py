@@ -9,8 +9,17 @@ from vitlab.atomic_files import as_json, digest_of
 from vitlab.config.annotations import check_types
 from vitlab.config.build import find_nodes, import_target
 from vitlab.config.keys import check_groups, check_nodes
-from vitlab.config.nodes import as_plain, as_written, find_texts, flatten, literal, plain, resolvers_in, without
-from vitlab.config.refusals import first_line, omegaconf_sentence
+from vitlab.config.nodes import (
+    convert_unresolved,
+    escape_references,
+    find_texts,
+    flatten,
+    list_resolvers,
+    remove_keys,
+    resolve_config,
+    resolve_value,
+)
+from vitlab.config.refusals import explain_omegaconf_error, get_first_line
 from vitlab.config.resolvers import before_crop, together
 from vitlab.config.trust import check_trust, is_trusted
 from vitlab.errors import CheckpointError, ConfigError
@@ -40,7 +49,7 @@ MOVABLE = (
 )
 
 
-def portable(cfg: DictConfig) -> dict[str, Any]:
+def make_portable(cfg: DictConfig) -> dict[str, Any]:
     """Give a config as plain types. References between its keys (${optimizer.lr}) stay, so that a later override
     reaches all who read them, and so do calls of `HARMLESS` resolvers; all else is resolved: time, environment."""
 
@@ -49,8 +58,8 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
             return {key: resolve(node[name], key, item) for key, item in written.items()}
         if isinstance(written, list):
             return [resolve(node[name], number, item) for number, item in enumerate(written)]
-        if isinstance(written, str) and set(resolvers_in(written)) - HARMLESS:
-            return literal(as_plain(node[name]))
+        if isinstance(written, str) and set(list_resolvers(written)) - HARMLESS:
+            return escape_references(resolve_value(node[name]))
         return written
 
     container = OmegaConf.to_container(cfg, resolve=False, throw_on_missing=True)
@@ -58,7 +67,7 @@ def portable(cfg: DictConfig) -> dict[str, Any]:
     return {str(name): resolve(cfg, name, written) for name, written in container.items()}
 
 
-def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
+def parse_saved_config(config: dict[str, Any], origin: str) -> DictConfig:
     """Read a config out of a checkpoint.
 
     Raises ConfigError for a call of another resolver than the `HARMLESS` ones, which could read a secret from the
@@ -69,30 +78,30 @@ def from_saved(config: dict[str, Any], origin: str) -> DictConfig:
         if not isinstance(config, dict):
             raise CheckpointError(f"the config in {origin} is a {type(config).__name__}, not keys with values")
         for text in find_texts(config):
-            if others := sorted(set(resolvers_in(text)) - HARMLESS):
+            if others := sorted(set(list_resolvers(text)) - HARMLESS):
                 raise ConfigError(
                     f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
                 )
         if not isinstance(found := config.get("found") or {}, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
         cfg = OmegaConf.create(config)
-        as_plain(cfg)  # every reference leads to a value
+        resolve_value(cfg)  # every reference leads to a value
     except RecursionError as error:
-        raise CheckpointError(f"the config in {origin} cannot be read: {first_line(error)}") from error
+        raise CheckpointError(f"the config in {origin} cannot be read: {get_first_line(error)}") from error
     except OmegaConfBaseException as error:
-        raise CheckpointError(f"the config in {origin} cannot be read: {omegaconf_sentence(error)}") from error
+        raise CheckpointError(f"the config in {origin} cannot be read: {explain_omegaconf_error(error)}") from error
     return cfg
 
 
-def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:
+def read_saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:
     """Read the config in a checkpoint. One whose run has not `begun` leaves to be found what null and auto mean. Raises
     CheckpointError for values that no run can have had, and ConfigError for code that is not trusted."""
-    config = from_saved(checkpoint["run"]["config"], path)
-    check_trust(as_written(config), path)
+    config = parse_saved_config(checkpoint["run"]["config"], path)
+    check_trust(convert_unresolved(config), path)
     try:
         check_groups(config, "train")
         check_nodes(config)
-        for place, part in find_nodes(plain(config), "config") if begun else ():
+        for place, part in find_nodes(resolve_config(config), "config") if begun else ():
             if is_trusted(part["_target_"]):  # `build` refuses others
                 check_types(import_target(part["_target_"], place), part, place)
     except (ConfigError, OmegaConfBaseException) as error:
@@ -103,16 +112,16 @@ def saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -
 def config_digest(cfg: DictConfig) -> str:
     """Return the digest of a config without what another start may change: devices, strategy, places of data,
     loggers."""
-    config = portable(without(cfg, ("hydra",)))
-    return digest_of(as_json({key: value for key, value in flatten(config) if not of_a_machine(key)}))
+    config = make_portable(remove_keys(cfg, ("hydra",)))
+    return digest_of(as_json({key: value for key, value in flatten(config) if not is_machine_key(key)}))
 
 
-def of_a_machine(key: str) -> bool:
+def is_machine_key(key: str) -> bool:
     """Whether a start on another machine may change the key of a run."""
     group, _, rest = key.partition(".")
-    return group in OF_A_START or movable(key) or (group == "trainer" and rest.partition(".")[0] in OF_DEVICES)
+    return group in OF_A_START or is_movable(key) or (group == "trainer" and rest.partition(".")[0] in OF_DEVICES)
 
 
-def movable(key: str) -> bool:
+def is_movable(key: str) -> bool:
     """Whether the key only says where and how the same data is read."""
     return any(key == place or key.startswith(f"{place}.") for place in MOVABLE)

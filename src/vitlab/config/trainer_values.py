@@ -5,7 +5,7 @@ from omegaconf import DictConfig
 from vitlab.config.annotations import check_value
 from vitlab.config.foreign_ranges import TRAINER
 from vitlab.config.found import OPEN
-from vitlab.config.nodes import as_plain
+from vitlab.config.nodes import resolve_value
 from vitlab.errors import ConfigError
 
 OURS = {  # keys of the trainer that a run sets itself
@@ -20,7 +20,7 @@ PRECISIONS = ("32-true", "32", 32, "bf16-mixed", "bf16", "16-mixed", "16", 16, *
 def check_trainer(node: DictConfig) -> None:
     """Raise ConfigError for what Lightning would take, and this project does otherwise or not at all."""
     for key in TRAINER.keys() & node.keys():
-        check_value(TRAINER[key], as_plain(node[key]), f"trainer.{key}")
+        check_value(TRAINER[key], resolve_value(node[key]), f"trainer.{key}")
     for key, instead in OURS.items():
         if key in node:
             raise ConfigError(f"trainer.{key} is not read: {instead}")

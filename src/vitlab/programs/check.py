@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from vitlab.checkpoints.run_folder import check_unused, run_folder
-from vitlab.config.identity import AUTO, own_run
+from vitlab.config.identity import AUTO, find_own_run
 from vitlab.config.job import Job
-from vitlab.config.nodes import without
+from vitlab.config.nodes import remove_keys
 from vitlab.counting import multiply_accumulates
 from vitlab.counting.memory import GIB, MIB, RESERVE, format_bytes
 from vitlab.data import DataModule, ImageDataModule
@@ -69,7 +69,7 @@ def check(cfg: DictConfig) -> None:
 def run_of(cfg: DictConfig, job: Job) -> Path | None:
     """Find the run that the training would resume: in its folder, where one is given."""
     there = [job.folder] if job.named else sorted(Path("runs", cfg.name).glob("*"))
-    return own_run(without(cfg, OWN_KEYS), there)
+    return find_own_run(remove_keys(cfg, OWN_KEYS), there)
 
 
 def show_memory(parts: Parts, cfg: DictConfig) -> None:

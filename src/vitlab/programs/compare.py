@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vitlab.atomic_files import write_csv, write_whole
 from vitlab.config.found import PLACES
-from vitlab.config.stored_config import of_a_machine
+from vitlab.config.stored_config import is_machine_key
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.programs.sweeps import named
 from vitlab.reports.comparison import (
@@ -46,7 +46,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     pairs = compare_recipes(recipes, metric)
     notes += [note for pair in pairs for note in notes_on(pair)]
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
-    settings = [row for row in settings_that_differ(recipes) if not of_a_machine(row["key"])]
+    settings = [row for row in settings_that_differ(recipes) if not is_machine_key(row["key"])]
     tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
     if len(pairs) == 1:
         tables["samples"] = disagreements(pairs[0])
@@ -90,7 +90,7 @@ def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
     groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
     for run in runs:
-        own = {key: value for key, value in run.settings.items() if not (is_of_one_run(key) or of_a_machine(key))}
+        own = {key: value for key, value in run.settings.items() if not (is_of_one_run(key) or is_machine_key(key))}
         group = groups.setdefault(tuple(sorted((key, str(value)) for key, value in own.items())), {})
         if run.seed in group:
             both = f"{group[run.seed].folder} and {run.folder}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.callbacks import EvaluationReport, Progress
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.config.redaction import check_kept
 from vitlab.data import DataModule
 from vitlab.data.pools.split_names import SPLITS
@@ -30,7 +30,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
     if cfg.trainer.get("precision") == "auto":
         raise ConfigError("trainer.precision=auto is found when a run starts; leave it out, and it is the run's own")
-    given = plain(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
+    given = resolve_config(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
     saved = with_generation_options(SavedRun.open(cfg.run, given), cfg)
     place = output_folder(cfg.output, "evaluate", saved.folder / "evaluate", overwrite=cfg.overwrite)
     if cfg.templates is not None and not saved.checkpoint["run"]["class_names"]:
@@ -39,7 +39,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         )
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
         saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
-    check_kept({"data": plain(saved.config)["data"]})
+    check_kept({"data": resolve_config(saved.config)["data"]})
     datamodule = saved.datamodule()
     datamodule.setup()
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:

@@ -8,7 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from vitlab.atomic_files import write_json, writing_folder
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model
 from vitlab.run.checks.preconditions import check_images
@@ -38,7 +38,7 @@ def export(cfg: DictConfig) -> Path:
     if len(set(names)) < len(names):
         names = [f"{number} {name}" for number, name in enumerate(names)]
     task = saved.task()
-    data = plain(saved.config)["data"]
+    data = resolve_config(saved.config)["data"]
     preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
     exported, open_there, opened_by = FORMATS[cfg.format]

@@ -7,10 +7,10 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from vitlab.config.arguments import as_typed
+from vitlab.config.arguments import format_override
 from vitlab.config.build import build
 from vitlab.config.job import Job
-from vitlab.config.nodes import literal
+from vitlab.config.nodes import escape_references
 from vitlab.config.values import format_value
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
 from vitlab.data.loading.loader import workers_for
@@ -32,7 +32,7 @@ def pack(cfg: DictConfig) -> Path:
     check_pack(cfg)
     if cfg.index is not None:
         folder, index = index_only(cfg)
-        console.print(f"train from it: {typed('train')} data=shards {as_typed('data.source.root', str(folder))}")
+        console.print(f"train from it: {typed('train')} data=shards {format_override('data.source.root', str(folder))}")
         check_whole(index)
         return folder
     check_images(cfg.data)
@@ -129,6 +129,8 @@ def training(output: Path) -> str:
     """Give the command that trains on the shards as it would on the original."""
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]
-    source = f"+data.source={{_target_:vitlab.data.Shards,root:{format_value(literal(str(output.absolute())))}}}"
+    source = (
+        f"+data.source={{_target_:vitlab.data.Shards,root:{format_value(escape_references(str(output.absolute())))}}}"
+    )
     words = [f"data={job.choices['data']}", *data, "~data.source", source]
     return " ".join([typed("train"), *map(shlex.quote, words)])

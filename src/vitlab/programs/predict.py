@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from vitlab.atomic_files import as_json, digest_of
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import TextView, View
 from vitlab.data.loading.loader import Loader, workers_for
@@ -122,7 +122,7 @@ def list_digest(files: PackedNames) -> str:
 def request_of(cfg: DictConfig, saved: SavedRun, inputs: str) -> dict[str, Any]:
     """Say in plain types what decides the rows of the output."""
     written = os.stat(saved.path).st_mtime_ns
-    asked_for = {key: value for key, value in plain(cfg).items() if key not in OF_THIS_START}
+    asked_for = {key: value for key, value in resolve_config(cfg).items() if key not in OF_THIS_START}
     return {**asked_for, "run": str(saved.path.absolute()), "written": written, "inputs": inputs}
 
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from vitlab.config.build import build
 from vitlab.config.found import is_open
-from vitlab.config.nodes import merged
+from vitlab.config.nodes import merge_node
 from vitlab.counting import (
     Cost,
     TrainingMemory,
@@ -43,7 +43,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
         if is_open(cfg, key):
             raise ConfigError(f"data.{key} is found in the data, and a summary opens none; set data.{key}=...")
     if is_open(cfg, "global_batch_size"):
-        cfg = merged(cfg, {"global_batch_size": USUAL_BATCH})
+        cfg = merge_node(cfg, {"global_batch_size": USUAL_BATCH})
     bf16 = is_bf16(cfg.precision)
     with torch.device("meta"):
         model = build_model(cfg.model)

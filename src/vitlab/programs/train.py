@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from vitlab.callbacks import BestModel, Calibration, ChecksRun, StepLog
 from vitlab.checkpoints.run_folder import write_marks
 from vitlab.config.job import Job
-from vitlab.config.nodes import node_of, plain
+from vitlab.config.nodes import make_node, resolve_config
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import path_from_here
@@ -124,7 +124,7 @@ def begin(start: Start, found: Found, parts: Parts, transfer: Any) -> None:
         if start.state is None:
             print_hints(cfg, parts.datamodule)
     if trainer.is_global_zero:
-        resolved = node_of(start.kept(plain(cfg)))
+        resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
         write_guide(start.folder, start.kept.text(str(cfg.name)))

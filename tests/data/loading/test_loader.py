@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from vitlab.config.command import as_refusal
+from vitlab.config.command import translate_refusal
 from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
 from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, batches_ahead, workers_for
@@ -159,7 +159,7 @@ def test_other_errors_of_a_worker_stay_what_they_are():
 
     with pytest.raises(DataError) as caught:
         list(make(refuse, 1))
-    assert str(as_refusal(caught.value)) == "a.png has 4 channels"
+    assert str(translate_refusal(caught.value)) == "a.png has 4 channels"
 
 
 DIED = "DataLoader worker (pid 42) is killed by signal: Killed. "
@@ -184,7 +184,7 @@ def test_torchs_words_become_a_sentence(words, expected):
     assert isinstance(trouble, DataError)
     assert expected in str(trouble)
     assert "\n" not in str(trouble)
-    assert isinstance(as_refusal(RuntimeError(words)), DataError)
+    assert isinstance(translate_refusal(RuntimeError(words)), DataError)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_torchs_words_become_a_sentence(words, expected):
 )
 def test_other_words_of_torch_are_left_alone(words):
     assert explain_lost_worker(RuntimeError(words)) is None
-    assert as_refusal(RuntimeError(words)) is None
+    assert translate_refusal(RuntimeError(words)) is None
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), EOFError(), FileNotFoundError(2, "no socket")])
@@ -208,10 +208,10 @@ def test_a_batch_that_cannot_be_fetched_is_a_dead_worker_but_for_what_a_worker_r
 
 
 def test_other_errors_are_refusals_as_before():
-    assert isinstance(as_refusal(OSError(errno.ENOSPC, "full", "x")), StorageError)
-    assert isinstance(as_refusal(ConfigError("wrong")), ConfigError)
-    assert as_refusal(OSError(errno.EINVAL, "wrong")) is None
-    assert as_refusal(KeyError("bug")) is None
+    assert isinstance(translate_refusal(OSError(errno.ENOSPC, "full", "x")), StorageError)
+    assert isinstance(translate_refusal(ConfigError("wrong")), ConfigError)
+    assert translate_refusal(OSError(errno.EINVAL, "wrong")) is None
+    assert translate_refusal(KeyError("bug")) is None
 
 
 # -- how many

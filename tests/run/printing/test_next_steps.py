@@ -13,7 +13,7 @@ from PIL import Image
 from reading import ASKED, READER, SIZES, TOWERS, WRITER, write_numbers
 
 from vitlab.config.home import CONF
-from vitlab.config.stated import changed_values, encoder_of
+from vitlab.config.stated import find_changed_values, find_encoder
 from vitlab.data.duplicates import Overlap
 from vitlab.data.loading.dataset import Split
 from vitlab.data.pools.pool import ArrayPool
@@ -124,12 +124,12 @@ def test_a_prediction_is_printed_about_a_sample_of_the_data(cli, tmp_path, kind)
 
 
 def test_a_fine_tuning_has_what_the_run_has_in_place_of_what_its_options_state():
-    assert encoder_of("mae_xs4") == encoder_of("dino_xs4") == "vit_xs4"
-    assert encoder_of("vit_xs4") is encoder_of("absent") is None
+    assert find_encoder("mae_xs4") == find_encoder("dino_xs4") == "vit_xs4"
+    assert find_encoder("vit_xs4") is find_encoder("absent") is None
     own = OmegaConf.create({"patch_size": 4, "depth": 7, "embed_dim": "${...width}", "pool": "cls", "other": 1})
     cfg = OmegaConf.create({"width": 64, "model": {"encoder": own}})
-    assert changed_values("model", "vit_xs4", cfg.model.encoder) == {"depth": 7, "embed_dim": 64}
-    assert changed_values("model", "absent", own) == {}
+    assert find_changed_values("model", "vit_xs4", cfg.model.encoder) == {"depth": 7, "embed_dim": 64}
+    assert find_changed_values("model", "absent", own) == {}
 
 
 def test_an_image_that_is_no_file_becomes_one(tmp_path):

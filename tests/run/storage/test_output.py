@@ -17,7 +17,7 @@ from PIL import Image
 
 from vitlab.atomic_files import remove_leftovers, writing_folder
 from vitlab.config.command import check_output
-from vitlab.config.refusals import as_refusal
+from vitlab.config.refusals import translate_refusal
 from vitlab.errors import ConfigError, StorageError
 from vitlab.run.storage.output import output_file, output_folder
 
@@ -152,7 +152,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run, given):
 
 @pytest.mark.parametrize("number", [errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.EIO, errno.ENOSPC, errno.EFBIG])
 def test_what_a_disk_refuses_later_is_a_sentence_too(number):
-    refusal = as_refusal(OSError(number, os.strerror(number), "out.csv"))
+    refusal = translate_refusal(OSError(number, os.strerror(number), "out.csv"))
     assert isinstance(refusal, StorageError)
     assert "out.csv" in str(refusal)
 

@@ -10,7 +10,7 @@ from torch.nn import Module
 
 from vitlab.config.build import build
 from vitlab.config.keys import WEIGHTS
-from vitlab.config.nodes import node_of, plain
+from vitlab.config.nodes import make_node, resolve_config
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.machine import physical_memory
@@ -25,7 +25,7 @@ OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 def build_model(node: DictConfig, key: str = "model") -> Module:
     """Build the model at `key`, with random weights. Raises ConfigError if weights are named at a model within it."""
-    own = node_of(without_weights(plain(node), key))
+    own = make_node(without_weights(resolve_config(node), key))
     check_memory(own, key)
     model: Module = build(own, key)
     return model

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytorch_lightning as pl
 
 from vitlab.config.build import build, import_target
-from vitlab.config.nodes import plain
+from vitlab.config.nodes import resolve_config
 from vitlab.distributed.launcher import stop_waiting_for_others
 from vitlab.loggers import MetricsCSV, RunLogger
 from vitlab.run.building.parts import build_callbacks
@@ -25,7 +25,7 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
             "group": str(sweep.relative_to(sweep.parents[1])) if sweep else None,
             "run_id": start.identity.id,
             "first_step": start.first_step,
-            "run_config": start.kept(plain(cfg)),
+            "run_config": start.kept(resolve_config(cfg)),
             "arguments": start.kept(start.job.overrides),
         }
         asked = set(known) & set(inspect.signature(import_target(node._target_, f"logger.{key}")).parameters)

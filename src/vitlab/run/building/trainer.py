@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 from vitlab.callbacks import AtomicCheckpointIO
 from vitlab.config.build import build
 from vitlab.config.found import OPEN
-from vitlab.config.nodes import merged
+from vitlab.config.nodes import merge_node
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.data import DataModule
 from vitlab.data.batches.batch import Sample
@@ -51,7 +51,7 @@ def build_trainer(
     check_trainer(node)
     check_precision(node.precision)
     if node.precision in OPEN:
-        node = merged(node, {"precision": FLOAT32})
+        node = merge_node(node, {"precision": FLOAT32})
     if to_run:
         check_launched(node)
     check_accelerator(node.accelerator)

@@ -9,7 +9,7 @@ from types import MethodType
 import torch
 from torch import Tensor, nn
 
-from vitlab.config.refusals import first_line
+from vitlab.config.refusals import get_first_line
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError
 
@@ -44,7 +44,7 @@ def obstacle(device: torch.device) -> str | None:
     try:
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training  # noqa: F401 - as `use_float8` does
     except ImportError as error:
-        return f"needs torchao: pip install 'vitlab[float8]' ({first_line(error)})"
+        return f"needs torchao: pip install 'vitlab[float8]' ({get_first_line(error)})"
     return None
 
 

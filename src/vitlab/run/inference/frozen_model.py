@@ -16,7 +16,7 @@ from rich.progress import track
 from torch import nn
 
 from vitlab.config.job import Job
-from vitlab.config.nodes import as_plain, check_values, merged, node_of, plain
+from vitlab.config.nodes import check_values, make_node, merge_node, resolve_config, resolve_value
 from vitlab.config.redaction import Redaction
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
@@ -60,10 +60,10 @@ class FrozenModel:
             check_overrides()
             saved = SavedRun.open(cfg.run)
             check_images(saved.config.data)
-            data = data_of_run(plain(saved.config)["data"], cfg, chosen is not None)
-            found = find_values(for_evaluation(node_of({"data": data}), few_labels))
+            data = data_of_run(resolve_config(saved.config)["data"], cfg, chosen is not None)
+            found = find_values(for_evaluation(make_node({"data": data}), few_labels))
             model = saved.task().model
-            origin, node, folder = str(saved.path), plain(saved.config)["model"], saved.folder
+            origin, node, folder = str(saved.path), resolve_config(saved.config)["model"], saved.folder
         else:
             if cfg.get("model") is None or cfg.get("data") is None:
                 raise ConfigError(
@@ -77,8 +77,8 @@ class FrozenModel:
             model = build_model(found.cfg.model)
             if (report := load_pretrained(model, found.cfg.model)) is not None:
                 report.show()
-            origin, node, folder = None, plain(found.cfg)["model"], None
-        datamodule, data = found.datamodule, plain(found.cfg)["data"]
+            origin, node, folder = None, resolve_config(found.cfg)["model"], None
+        datamodule, data = found.datamodule, resolve_config(found.cfg)["data"]
         assert isinstance(datamodule, ImageDataModule)
         device = fastest_device()
         speed_up_float32_products(device)
@@ -116,11 +116,11 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
     """Give the data node of a run, changed by the keys of cfg.data; or, where a data set was chosen, that one's node,
     with images brought to the shape and the colours that the run knows."""
     if not chosen:
-        return plain(merged(node_of(own), cfg.get("data") or {}))
+        return resolve_config(merge_node(make_node(own), cfg.get("data") or {}))
     view = {key: own[key] for key in SEEN}
     view["images"] = {**own["images"], "mode": own["images"]["mode"] or MODES.get(own["in_chans"])}
     others = (key for key in cfg.data if key not in {*view, "cache"})
-    return {**{str(key): as_plain(cfg.data[key]) for key in others}, **view, "cache": own["cache"]}
+    return {**{str(key): resolve_value(cfg.data[key]) for key in others}, **view, "cache": own["cache"]}
 
 
 def for_evaluation(cfg: DictConfig, few_labels: bool) -> DictConfig:
@@ -133,6 +133,6 @@ def for_evaluation(cfg: DictConfig, few_labels: bool) -> DictConfig:
         "order": {"class_balance": 0.0, "shuffle_window": None},
         "cache": {"kind": "none", "size": 1},
     }
-    changed = merged(cfg, {"data": data if few_labels else {**data, "split": {"labels_per_class": None}}})
+    changed = merge_node(cfg, {"data": data if few_labels else {**data, "split": {"labels_per_class": None}}})
     OmegaConf.update(changed, "data.images.train_crop", "${data.images.eval_crop}", merge=False)
     return changed

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import CONFIG, find_model, run_folder
 from vitlab.checkpoints.run_identity import is_edited, read_checkpoint
 from vitlab.config.build import build
-from vitlab.config.nodes import merged, node_of
-from vitlab.config.stored_config import saved_config
+from vitlab.config.nodes import make_node, merge_node
+from vitlab.config.stored_config import read_saved_config
 from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
@@ -34,14 +34,14 @@ class SavedRun:
         merged over its config. Raises CheckpointError."""
         path = find_model(run)
         checkpoint, folder = read_checkpoint(path), run_folder(path).absolute()
-        config = saved_config(checkpoint, str(path))
+        config = read_saved_config(checkpoint, str(path))
         if is_edited(folder):
             warnings.warn(f"{folder / CONFIG} is not as the run wrote it; nothing reads it", stacklevel=2)
         return cls(path, folder, checkpoint, config).changed(changes or {})
 
     def changed(self, changes: dict[str, Any]) -> "SavedRun":
         """Open the same run with other values in its config."""
-        return replace(self, config=merged(self.config, node_of(changes)))
+        return replace(self, config=merge_node(self.config, make_node(changes)))
 
     @property
     def vocabulary(self) -> Vocabulary | None:

@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 from torch.nn import Module
 
 from vitlab.checkpoints import file
-from vitlab.config.nodes import plain
-from vitlab.config.stored_config import from_saved
+from vitlab.config.nodes import resolve_config
+from vitlab.config.stored_config import parse_saved_config
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model, load_pretrained, try_out
 from vitlab.run.inference.saved_run import SavedRun
@@ -34,7 +34,7 @@ def build_teacher(cfg: DictConfig) -> Teacher:
     student's. Raises ConfigError or CheckpointError for a teacher that cannot teach, or whose mean and std nobody
     states.
     """
-    node, data = cfg.teacher, plain(cfg)["data"]
+    node, data = cfg.teacher, resolve_config(cfg)["data"]
     if node.get("pretrained") is None:
         raise ConfigError(
             "teacher.pretrained is null, and random weights teach nothing; give a run, or model@teacher=timm "
@@ -63,11 +63,11 @@ def build_teacher(cfg: DictConfig) -> Teacher:
 def model_of_run(run: str) -> tuple[Module, Stated]:
     """Load the model that a run trained."""
     saved = SavedRun.open(run)
-    return saved.task().model, stated_by_run(plain(saved.config), saved.checkpoint)
+    return saved.task().model, stated_by_run(resolve_config(saved.config), saved.checkpoint)
 
 
 def wanted_norm(node: DictConfig, stated: Stated) -> Norm:
-    own = plain(node)
+    own = resolve_config(node)
     if own.get("mean") is not None and own.get("std") is not None:
         return Norm(own["mean"], own["std"])
     if own.get("mean") is not None or own.get("std") is not None:
@@ -93,7 +93,7 @@ def check_complete(report: Any) -> None:
 def stated_by(report: Any) -> Stated:
     if report.form == "run":
         checkpoint = file.read(Path(report.origin))
-        return stated_by_run(plain(from_saved(checkpoint["run"]["config"], report.origin)), checkpoint)
+        return stated_by_run(resolve_config(parse_saved_config(checkpoint["run"]["config"], report.origin)), checkpoint)
     kind, _, name = report.origin.partition(":")
     if kind == "timm":
         import timm  # already imported to load the weights

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vitlab import atomic_files
-from vitlab.config.arguments import as_typed
+from vitlab.config.arguments import format_override
 from vitlab.config.found import PLACES
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
@@ -67,7 +67,7 @@ def format_found(values: Mapping[str, Any]) -> str:
     """Write the values that were found as they could be typed. Those that are too long, or cannot be printed, are in
     config.yaml only."""
     return " ".join(
-        as_typed(PLACES[key], value)
+        format_override(PLACES[key], value)
         if len(str(value)) <= MOST_LETTERS and str(value).isprintable()
         else f"{PLACES[key]}=…"
         for key, value in values.items()

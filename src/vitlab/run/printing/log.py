@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from vitlab.callbacks.interruption import Interrupted
 from vitlab.checkpoints.run_folder import has_state
-from vitlab.config.arguments import as_typed
-from vitlab.config.refusals import as_refusal
+from vitlab.config.arguments import format_override
+from vitlab.config.refusals import translate_refusal
 from vitlab.invocation import path_from_here, typed
 from vitlab.run.storage.start import Start
 
@@ -31,7 +31,9 @@ def say_how_to_resume(start: Start) -> str:
     """Return the line that ends a run which a signal has stopped."""
     if not has_state(start.folder):
         return "stopped, and no state is saved"
-    return f"stopped, state saved; go on: {typed('train')} {as_typed('resume', str(path_from_here(start.folder)))}"
+    return (
+        f"stopped, state saved; go on: {typed('train')} {format_override('resume', str(path_from_here(start.folder)))}"
+    )
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def write_log(start: Start, first_process: bool) -> Iterator[None]:
         LOG.info(line)
         raise
     except Exception as error:
-        refusal = as_refusal(error)
+        refusal = translate_refusal(error)
         LOG.info("%s: %s", type(refusal or error).__name__, refusal or error, exc_info=None if refusal else error)
         raise
     finally:

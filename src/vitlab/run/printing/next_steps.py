@@ -14,9 +14,9 @@ from PIL import Image
 
 from vitlab.atomic_files import write_whole
 from vitlab.checkpoints.run_folder import find_model, has_state
-from vitlab.config.arguments import as_typed
-from vitlab.config.nodes import plain
-from vitlab.config.stated import changed_values, encoder_of
+from vitlab.config.arguments import format_override
+from vitlab.config.nodes import resolve_config
+from vitlab.config.stated import find_changed_values, find_encoder
 from vitlab.config.trust import packages_of
 from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
@@ -39,7 +39,7 @@ OF_THE_MACHINE = ("loading", "cache", "order", "global_batch_size", "device_batc
 def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
     folder, task, run = start.folder, parts.task, str(path_from_here(start.folder))
-    packages = packages_of(plain(start.cfg))
+    packages = packages_of(resolve_config(start.cfg))
     trust = [f"trust=[{','.join(packages)}]"] if packages else []
     told = {"folder": run}
     if (folder / "pictures").is_dir():
@@ -48,15 +48,15 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
         find_model(folder)
     except CheckpointError:
         return told
-    told["evaluate"] = " ".join([typed("evaluate"), as_typed("run", run), *trust])
+    told["evaluate"] = " ".join([typed("evaluate"), format_override("run", run), *trust])
     if isinstance(task, Supervised | TextGeneration | Contrastive):
-        words = [as_typed("run", run), *words_to_predict(parts.datamodule, task, folder)]
+        words = [format_override("run", run), *words_to_predict(parts.datamodule, task, folder)]
         told["predict"] = " ".join([typed("predict"), *words, *trust])
     else:
-        words = [*words_to_fine_tune(start, parts), as_typed("model.pretrained", run)]
+        words = [*words_to_fine_tune(start, parts), format_override("model.pretrained", run)]
         told["fine-tune"] = " ".join([typed("train"), *words, *trust])
     if has_state(folder):
-        words = [as_typed("resume", run), twice_as_long(start.cfg.trainer)]
+        words = [format_override("resume", run), twice_as_long(start.cfg.trainer)]
         told["go on"] = " ".join([typed("train"), *words, *trust])
     return told
 
@@ -67,16 +67,16 @@ def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[s
     if isinstance(task.model, Transformer):
         texts = [text for text in split.read.values[:MOST] if can_be_typed(text) and not os.path.exists(text)]
         text = min(texts, key=lambda text: ("\n" in text, len(text) > SHORT), default=None)  # the first of the best
-        return ["texts=<a text, or a file of lines>" if text is None else as_typed("texts", text)]
+        return ["texts=<a text, or a file of lines>" if text is None else format_override("texts", text)]
     places = [k for k in range(min(len(split), MOST)) if k not in datamodule.skipped["test"]]
     file = file_of(split, places) or written_file(split, places, folder)
-    words = ["images=<file, folder or glob>" if file is None else as_typed("images", file)]
+    words = ["images=<file, folder or glob>" if file is None else format_override("images", file)]
     if isinstance(task, Answering):
         questions = (asked for k in places if can_be_typed(asked := split.asked(k)))
-        words += [as_typed("question", question) for question in islice(questions, 1)]
+        words += [format_override("question", question) for question in islice(questions, 1)]
     if isinstance(task, Contrastive) and not task.has_classes:
         labels = list(islice(labels_of(split, places, task), 2))
-        words.append(as_typed("labels", labels if len(labels) == 2 else ["cat", "dog"]))
+        words.append(format_override("labels", labels if len(labels) == 2 else ["cat", "dog"]))
     return words
 
 
@@ -118,7 +118,7 @@ def labels_of(split: Any, places: list[int], task: Contrastive) -> Iterator[str]
 def words_to_fine_tune(start: Start, parts: Parts) -> list[str]:
     """Name the model that a pre-trained encoder is, and its data, where these have classes."""
     cfg, targets = start.cfg, parts.datamodule.targets
-    encoder = encoder_of(start.choices["model"])
+    encoder = find_encoder(start.choices["model"])
     words = ["model=<the encoder's>"]
     if encoder is not None:
         words = [f"model={encoder}", *changes("model", encoder, cfg.model.encoder, NO_ARCHITECTURE)]
@@ -131,8 +131,8 @@ def words_to_fine_tune(start: Start, parts: Parts) -> list[str]:
 
 def changes(group: str, option: str, node: DictConfig, but: tuple[str, ...]) -> list[str]:
     """Write what a node of the run has in place of what its option states, but for keys that begin so."""
-    values = changed_values(group, option, node)
-    return [as_typed(f"{group}.{key}", value) for key, value in values.items() if not key.startswith(but)]
+    values = find_changed_values(group, option, node)
+    return [format_override(f"{group}.{key}", value) for key, value in values.items() if not key.startswith(but)]
 
 
 def twice_as_long(trainer: DictConfig) -> str:

@@ -14,13 +14,13 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
 from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.config.frozen import frozen_run
-from vitlab.config.identity import AUTO, of_the_machine, own_run
+from vitlab.config.frozen import read_frozen_run
+from vitlab.config.identity import AUTO, find_own_run, select_machine_overrides
 from vitlab.config.job import Job
-from vitlab.config.nodes import check_values, merged, plain, without
+from vitlab.config.nodes import check_values, merge_node, remove_keys, resolve_config
 from vitlab.config.redaction import Redaction, check_kept
-from vitlab.config.resume import resumed_config
-from vitlab.config.stored_config import OF_A_SWEEP, config_digest, portable, saved_config
+from vitlab.config.resume import build_resumed_config
+from vitlab.config.stored_config import OF_A_SWEEP, config_digest, make_portable, read_saved_config
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
@@ -56,7 +56,7 @@ class Start:
 
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
-        config = portable(self.cfg)
+        config = make_portable(self.cfg)
         record = {
             "config": config,
             "choices": self.choices,
@@ -106,7 +106,7 @@ def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) ->
     """Find the folder of resume=, or make that of a new run, and lock it. Two that start in one second get a folder
     each. Raises VitlabError."""
     if cfg.resume == AUTO:
-        found = own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
+        found = find_own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
         if found is not None:
             take(found, break_lock=cfg.break_lock)
             return Place(str(found), str(found), read_result(found) is not None)
@@ -130,17 +130,17 @@ def start_or_resume(cfg: DictConfig, job: Job, place: Place) -> Start:
     composed = cfg
     if place.resume is not None:
         if home := not_begun(place.resume):
-            checkpoint = frozen_run(home)
-            saved = saved_config(checkpoint, str(home), begun=False)
+            checkpoint = read_frozen_run(home)
+            saved = read_saved_config(checkpoint, str(home), begun=False)
         else:
             path, checkpoint = newest_state(place.resume)
-            saved = saved_config(checkpoint, str(path))
-        words = of_the_machine(job.overrides) if cfg.resume == AUTO else job.overrides
-        cfg = resumed_config(saved, checkpoint["run"]["choices"], cfg, words)
-    cfg = merged(without(cfg, OF_A_SWEEP), {"resume": None, "break_lock": False})
+            saved = read_saved_config(checkpoint, str(path))
+        words = select_machine_overrides(job.overrides) if cfg.resume == AUTO else job.overrides
+        cfg = build_resumed_config(saved, checkpoint["run"]["choices"], cfg, words)
+    cfg = merge_node(remove_keys(cfg, OF_A_SWEEP), {"resume": None, "break_lock": False})
     check_inputs(cfg)
     check_values(cfg)
-    check_kept(plain(cfg))
+    check_kept(resolve_config(cfg))
     check_agreement(cfg)
     before, folder = checkpoint.get("run", {}), Path(place.folder)
     kept = Redaction(cfg, composed)
