@@ -22,7 +22,7 @@ from vitlab.errors import ConfigError
 from vitlab.layers import ATTENTION_POSITIONS, POSITIONS, Grid, NoPosition, Position, RotaryPosition, places
 from vitlab.layers.written_attention import masked
 from vitlab.loggers import RunLogger
-from vitlab.losses import evaluation_loss, kept_in_evaluation
+from vitlab.losses import evaluation_loss, keep_in_evaluation
 from vitlab.models import VisionTransformer
 from vitlab.monitors import METRICS, Metric, better, format_metric
 from vitlab.programs.export import write
@@ -89,7 +89,7 @@ def test_a_run_may_be_judged_by_an_added_metric(monkeypatch):
 # -- a loss: a function that declares which of its options evaluation keeps
 
 
-@kept_in_evaluation("power")
+@keep_in_evaluation("power")
 def powered(logits, target, *, power=1.0, noise=0.0, class_weights=None):
     return ((logits.sigmoid() - target).abs() ** power + noise).mean(dim=1)
 
@@ -135,8 +135,8 @@ class Comet(RunLogger):
 
     def log_metrics(self, metrics, step=None):
         if step is not None and step > 1:
-            self.guarded(self.fail)
-        self.guarded(SERVICE.sent.append, (step, dict(metrics)))
+            self.guard(self.fail)
+        self.guard(SERVICE.sent.append, (step, dict(metrics)))
 
     def fail(self):
         raise ConnectionError("no route to host")

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from vitlab.atomic_files import write_whole, writing_whole
+from vitlab.atomic_files import write_atomically, write_whole
 
 
 def broken_off(path):
-    with writing_whole(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_bytes(b"half of the n")
         raise RuntimeError
 
@@ -19,7 +19,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
     with pytest.raises(RuntimeError):
         broken_off(path)
     assert path.read_bytes() == b"old"
-    with writing_whole(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_bytes(b"new")
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
@@ -30,7 +30,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
 def test_a_file_may_be_read_by_whom_the_user_lets_read_new_files(tmp_path, mask):
     before = os.umask(mask)
     try:
-        with writing_whole(tmp_path / "file") as temporary:  # as safetensors does, whose file is its owner's alone
+        with write_atomically(tmp_path / "file") as temporary:  # as safetensors does, whose file is its owner's alone
             temporary.unlink(missing_ok=True)
             os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
     finally:

@@ -90,7 +90,7 @@ def test_another_command_is_called_as_this_one_was(script, monkeypatch, tmp_path
     monkeypatch.chdir(tmp_path)
     argv = [word.format("train") for word in WAYS[script]]
     monkeypatch.setattr(sys, "argv", [*argv, "seed=1"])
-    assert invocation.typed("evaluate") == way(script, "evaluate")
+    assert invocation.format_command("evaluate") == way(script, "evaluate")
     assert invocation.build_command("train") == argv  # and this one once more, in a job of a sweep
 
 
@@ -98,12 +98,12 @@ def test_an_entry_in_the_folder_where_one_is_has_a_short_path(monkeypatch):
     monkeypatch.chdir(ROOT)
     for script in ("src/train.py", str(SRC / "train.py")):
         monkeypatch.setattr(sys, "argv", [script])
-        assert invocation.typed("evaluate") == "python src/evaluate.py"
+        assert invocation.format_command("evaluate") == "python src/evaluate.py"
 
 
 def test_a_script_of_ones_own_that_is_called_train_is_no_entry(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "train.py")])
-    assert invocation.typed("evaluate") == "vitlab evaluate"
+    assert invocation.format_command("evaluate") == "vitlab evaluate"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -15,7 +15,7 @@ from two_processes import TWO, logged_steps, other_process, sentences, status_of
 
 from vitlab.config.home import CONF
 from vitlab.distributed.data_parallel import DataParallel, register
-from vitlab.distributed.lost_process import lost_process
+from vitlab.distributed.lost_process import make_lost_error
 from vitlab.errors import DistributedError
 
 pytestmark = pytest.mark.timeout(900)
@@ -220,7 +220,7 @@ def test_a_process_whose_first_one_is_lost_before_it_begins_ends(tmp_path):
 )
 def test_errors_of_torch_become_a_sentence(error, words):
     """Those of gloo have no kind of their own, and without other processes are none."""
-    refusal = lost_process(error)
+    refusal = make_lost_error(error)
     assert (refusal is None) == (words is None)
     assert words is None or words in str(refusal)
 

@@ -23,7 +23,7 @@ TEMPORARY = re.compile(r"\..+\.(\d+)(\.tmp)?")  # earlier versions left out .tmp
 
 
 @contextmanager
-def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]:
+def write_atomically(path: Path, *, previous: Path | None = None) -> Iterator[Path]:
     """Yield a temporary name in the same folder to write to; then flush that file to the disk and rename it to `path`.
 
     The file gets the user's default permissions, even if a library wrote it for its owner alone. An existing file is
@@ -54,7 +54,7 @@ def writing_whole(path: Path, *, previous: Path | None = None) -> Iterator[Path]
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write bytes to a file, atomically."""
-    with writing_whole(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -65,14 +65,14 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table as CSV, atomically."""
-    with writing_whole(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+    with write_atomically(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows(rows)
 
 
 @contextmanager
-def writing_folder(path: Path) -> Iterator[Path]:
+def write_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to write to; then rename it to `path`. If `path` exists, the files move into it and
     replace those of the same names; others stay. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -130,12 +130,12 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def as_json(content: Any) -> bytes:
+def format_json(content: Any) -> bytes:
     """Return content as JSON; bytes of file names that are not UTF-8 become escapes."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "backslashreplace")
 
 
-def digest_of(content: bytes | memoryview) -> str:
+def compute_digest(content: bytes | memoryview) -> str:
     """Return a digest of 16 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -81,14 +81,14 @@ def main() -> None:
 
 def help_text() -> str:
     """List all commands, one per line."""
-    from vitlab.invocation import typed
+    from vitlab.invocation import format_command
 
     return "\n".join(
         [
             "Train, study and ship Vision Transformers.\n",
-            f"  {typed('NAME')} [group=option ...] [key=value ...]\n",
+            f"  {format_command('NAME')} [group=option ...] [key=value ...]\n",
             *(f"  {name:<11}{one.about}" for name, one in COMMANDS.items()),
-            f"\n{typed('NAME')} --help tells what a command takes. In bash, after",
+            f"\n{format_command('NAME')} --help tells what a command takes. In bash, after",
             '  eval "$(vitlab completion)"',
             "the Tab key completes commands, groups, options and keys.",
         ]

@@ -66,6 +66,6 @@ class DistributedError(VitlabError):
     status = 7
 
 
-def in_one_line(error: BaseException | str) -> str:
+def format_error(error: BaseException | str) -> str:
     """Return the message of a library's error on one line, or its class if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -20,7 +20,7 @@ from vitlab.config.nodes import resolve_config
 from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
-from vitlab.machine import fastest_device
+from vitlab.machine import choose_device
 from vitlab.models import encoder_of, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
@@ -51,7 +51,7 @@ class Run:
         self._trust = trust
         with trusting(trust):
             self._saved = SavedRun.open(str(run))
-        self.device = torch.device(device or fastest_device())
+        self.device = torch.device(device or choose_device())
 
     def __repr__(self) -> str:
         return f"vitlab.load({str(self.path)!r})"
@@ -123,12 +123,12 @@ class Run:
             raise ConfigError(f"top_k {top_k} is not at least 1")
         given, told = list_images(images), classifier(self._task, names)
         files = [image if isinstance(image, Path) else None for image in given]
-        return list(rank_classes(told.probabilities(self._computed(told, given, batch_size)), names, top_k, files))
+        return list(rank_classes(told.probabilities(self._compute(told, given, batch_size)), names, top_k, files))
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:
         """What the head sees of each image: (B, D), float32, on the CPU."""
-        return self._computed(functools.partial(represent, self.model), list_images(images), batch_size).float()
+        return self._compute(functools.partial(represent, self.model), list_images(images), batch_size).float()
 
     @refusals()
     def attention(self, images: Images) -> list[Tensor]:
@@ -152,7 +152,7 @@ class Run:
         metrics: dict[str, float] = call("evaluate", functools.partial(program, "evaluate"), words)
         return metrics
 
-    def _computed(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
+    def _compute(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
         """What a function makes of images, by so many at once, on the CPU."""
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} is not at least 1")

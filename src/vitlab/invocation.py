@@ -7,17 +7,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 
 
-def typed(command: str) -> str:
+def format_command(command: str) -> str:
     """Format a command as the user would type it: python src/train.py, python -m vitlab train, or vitlab train."""
     script = Path(sys.argv[0])
     if is_entry(script):
-        return f"python {shlex.quote(str(path_from_here(script.with_name(f'{command}.py'))))}"
+        return f"python {shlex.quote(str(shorten_path(script.with_name(f'{command}.py'))))}"
     if script.resolve() == PACKAGE / "__main__.py":
         return f"python -m vitlab {command}"
     return f"vitlab {command}"
 
 
-def path_from_here(path: Path) -> Path:
+def shorten_path(path: Path) -> Path:
     """Return a path relative to the working directory if it is below it, else unchanged."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 

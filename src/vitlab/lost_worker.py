@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from vitlab.errors import DataError, in_one_line
+from vitlab.errors import DataError, format_error
 
 SHARED_MEMORY = Path("/dev/shm")  # workers pass batches through it; 64 MB in many containers
 TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?(shared memory|/torch_).*")
@@ -12,7 +12,7 @@ LOST = (ConnectionError, EOFError, FileNotFoundError)  # raised for a batch whos
 
 def explain_lost_worker(error: Exception) -> DataError | None:
     """Build the error to raise for torch's error about a worker; None for any other error."""
-    words = in_one_line(error)
+    words = format_error(error)
     found = TROUBLE.search(words)
     lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
     if found is None and not lost:

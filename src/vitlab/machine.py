@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import as_json, digest_of
+from vitlab.atomic_files import compute_digest, format_json
 from vitlab.errors import ConfigError
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
@@ -25,7 +25,7 @@ def physical_memory() -> int:
         return sys.maxsize
 
 
-def allowed_cores() -> frozenset[int]:
+def find_cores() -> frozenset[int]:
     """Return the numbers of the cores that this process may run on; of all cores on macOS, which binds none."""
     return frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
@@ -37,7 +37,7 @@ def cpu_capabilities() -> dict[str, Any]:
     return dict(torch.cpu.get_capabilities()) if hasattr(torch.cpu, "get_capabilities") else {}
 
 
-def fastest_device() -> Any:
+def choose_device() -> Any:
     """Return the device of a GPU if there is one, else of the CPU."""
     import torch
 
@@ -50,7 +50,7 @@ def choose_device(name: str | None) -> Any:
     import torch
 
     if name is None:
-        return fastest_device()
+        return choose_device()
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -67,7 +67,7 @@ def describe_cpu() -> str:
 
     capabilities = cpu_capabilities()
     name = capabilities.get("cpu_name") or platform.processor() or platform.machine()
-    return f"{name} ({digest_of(as_json(capabilities))}), torch {torch.__version__}"
+    return f"{name} ({compute_digest(format_json(capabilities))}), torch {torch.__version__}"
 
 
 def make_cache_folder(name: str) -> Path | None:

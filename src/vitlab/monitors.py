@@ -72,7 +72,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def metric_of(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """Return the declaration of a logged value. One of a part, as val/acc1_lr_0.1, val/5shot_acc1 or val/exact_sums, is
     in the unit of the metric in its name; a value that no metric declares is a number, the larger the better."""
     base = name.rsplit("/", 1)[-1]
@@ -81,9 +81,9 @@ def metric_of(name: str) -> Metric:
 
 def better(monitor: str) -> str:
     """Return which direction of a metric is better, "min" or "max"."""
-    return metric_of(monitor).better
+    return find_metric(monitor).better
 
 
 def format_metric(name: str, value: float) -> str:
     """Return a value as a person reads it: 12.34% or 0.1234."""
-    return f"{value:.2%}" if metric_of(name).unit == "percent" else f"{value:.4f}"
+    return f"{value:.2%}" if find_metric(name).unit == "percent" else f"{value:.4f}"

@@ -14,7 +14,7 @@ import torch
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
 
-def counted_seed(stream: str, *counters: int) -> int:
+def make_seed(stream: str, *counters: int) -> int:
     """Return a 63-bit seed for one purpose, `stream`, and counters such as seed, epoch and index.
 
     Seeds of other streams or counters are independent.
@@ -23,13 +23,13 @@ def counted_seed(stream: str, *counters: int) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def counted_numbers(stream: str, counters: np.ndarray, count: int) -> np.ndarray:
+def draw_numbers(stream: str, counters: np.ndarray, count: int) -> np.ndarray:
     """Draw `count` numbers, uniform in [0, 1), for each row of counters. (B, counters) int -> (B, count) float64
 
     SplitMix64 (Steele et al., 2014, doi:10.1145/2660193.2660195): the state absorbs the counters one after the other;
     each number then mixes the state with its own position in the row.
     """
-    state = np.full(len(counters), counted_seed(stream), dtype=np.uint64)
+    state = np.full(len(counters), make_seed(stream), dtype=np.uint64)
     for counter in counters.T.astype(np.uint64):
         state = mix(state ^ counter)
     steps = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
@@ -46,7 +46,7 @@ def mix(x: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def seeded_cpu(seed: int) -> Iterator[None]:
+def seed_cpu(seed: int) -> Iterator[None]:
     """Seed torch's CPU generator, which torchvision's transforms use, and restore its state afterwards."""
     generator = torch.default_generator  # torch.manual_seed costs more: it walks the stack for CUDA
     state = generator.get_state()

@@ -16,7 +16,7 @@ from conftest import image_folder
 from PIL import Image
 from pyarrow import parquet
 
-from vitlab.atomic_files import digest_of
+from vitlab.atomic_files import compute_digest
 from vitlab.data import Arrays, Folder, Listing, Shards
 from vitlab.data.shards.index import map_index, save_columns
 from vitlab.errors import DataError
@@ -360,7 +360,7 @@ def shards(packed, tmp_path):
             path.unlink()
             save_columns(path, columns, metadata)
             content = json.loads(index.read_text())
-            content["splits"]["train"]["digest"] = digest_of(path.read_bytes())
+            content["splits"]["train"]["digest"] = compute_digest(path.read_bytes())
             index.write_text(json.dumps(content))
         return tmp_path / "out"
 

@@ -24,7 +24,7 @@ def store(monkeypatch):
 
 def test_those_that_are_there_are_not_lost(store):
     signs = [Presence(store, rank, 3) for rank in range(3)]
-    assert [one.lost() for one in signs] == [[], [], []]
+    assert [one.find_lost() for one in signs] == [[], [], []]
     for one in signs:
         one.end()
 
@@ -33,9 +33,9 @@ def test_all_name_the_one_that_was_missed_first(store):
     """The second then ends because the third is lost, and is not what the first has to name."""
     signs = [Presence(store, rank, 3) for rank in range(3)]
     signs[2].end()
-    assert signs[1].lost() == [f"rank 2 on {HOST}"]
+    assert signs[1].find_lost() == [f"rank 2 on {HOST}"]
     signs[1].end()
-    assert signs[0].lost() == [f"rank 2 on {HOST}"]
+    assert signs[0].find_lost() == [f"rank 2 on {HOST}"]
     signs[0].end()
 
 
@@ -43,7 +43,7 @@ def test_without_the_store_it_is_the_first_that_is_lost(store):
     signs = Presence(store, 1, 2)
     signs.end()
     signs.store = Gone()
-    assert signs.lost() == ["rank 0"]
+    assert signs.find_lost() == ["rank 0"]
 
 
 class Gone:

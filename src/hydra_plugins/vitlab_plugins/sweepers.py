@@ -15,10 +15,10 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import numbered
+from vitlab.checkpoints.run_folder import number_folders
 from vitlab.config.arguments import is_group
 from vitlab.config.job import Job
-from vitlab.errors import ConfigError, in_one_line
+from vitlab.errors import ConfigError, format_error
 
 OWN = ("hydra.sweep", "hydra/sweep", "hydra.launcher", "hydra/launcher", "hydra.mode", "hydra.run")  # no job's
 
@@ -151,7 +151,7 @@ class Grid:
         if found.note and found.note not in self.notes:
             print(found.note)
             self.notes.add(found.note)
-        name = next(one.name for one in numbered(Path(prefix + found.name)) if one.name not in self.names)
+        name = next(one.name for one in number_folders(Path(prefix + found.name)) if one.name not in self.names)
         self.names.add(name)
         job = folder.Job(
             number=number,
@@ -235,7 +235,7 @@ def values_of(one: Override) -> list[str]:
     try:
         values = list(one.sweep_string_iterator())
     except (HydraException, ValueError) as error:
-        raise ConfigError(f"{one.input_line}: {in_one_line(error)}") from error
+        raise ConfigError(f"{one.input_line}: {format_error(error)}") from error
     if not values:
         raise ConfigError(f"{one.input_line} gives no value; list them: {one.get_key_element()}=A,B")
     most, times = Counter(values).most_common(1)[0]

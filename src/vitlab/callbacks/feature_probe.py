@@ -17,7 +17,7 @@ from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.errors import ConfigError
 from vitlab.features import Features, choose_of_each_class, extract, join_features, nearest_neighbours, ridge
 from vitlab.ranges import Count, Positive, Seed
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -68,7 +68,7 @@ class FeatureProbe(Callback):
         """Choose the training images to look at: all n, or a subset that depends on the seed alone."""
         if self.max_train is None or self.max_train >= n:
             return list(range(n))
-        generator = torch.Generator().manual_seed(counted_seed("feature_probe", self.seed))
+        generator = torch.Generator().manual_seed(make_seed("feature_probe", self.seed))
         return torch.randperm(n, generator=generator)[: self.max_train].sort().values.tolist()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vitlab.atomic_files import writing_whole
+from vitlab.atomic_files import write_atomically
 from vitlab.views import channels_last
 
 LETTERS = 20  # letters that fit above a picture in a grid
@@ -32,7 +32,7 @@ def save_figure(trainer: pl.Trainer, figure: Figure, name: str) -> Path:
 def write_figure(figure: Figure, path: Path) -> Path:
     """Write a figure as a PNG, and make its folder where there is none. A letter that no font has is drawn as a box."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing_whole(path) as temporary, warnings.catch_warnings():
+    with write_atomically(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         laid_out = figure.get_layout_engine() is not None  # otherwise it is drawn once more, to find its edges
         figure.savefig(temporary, format="png", dpi=110, bbox_inches=None if laid_out else "tight")

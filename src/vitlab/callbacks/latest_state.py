@@ -15,7 +15,7 @@ from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.copies import Copies, link
 from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST, check_room
 from vitlab.checkpoints.writer import Writer
-from vitlab.distributed.sharding import own_parameters, unshard_tensor
+from vitlab.distributed.sharding import get_own_parameters, unshard_tensor
 from vitlab.errors import NonFiniteError
 from vitlab.ranges import Count, Positive
 
@@ -146,7 +146,7 @@ class LatestState(Checkpoint):
 
 def check_finite(module: nn.Module, step: int) -> None:
     """Raise NonFiniteError if any weight is NaN or infinite."""
-    if not unshard_tensor(nn.utils.get_total_norm(own_parameters(module).values())).isfinite():
+    if not unshard_tensor(nn.utils.get_total_norm(get_own_parameters(module).values())).isfinite():
         raise NonFiniteError(
             f"the weights are no longer finite at step {step}; the last good state is kept: lower optimizer.lr, "
             "lengthen the warm-up, or use trainer.precision=32-true"

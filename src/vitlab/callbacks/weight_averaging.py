@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 
-from vitlab.distributed.sharding import fill, own_parameters, unshard_state
+from vitlab.distributed.sharding import fill, get_own_parameters, unshard_state
 from vitlab.errors import ConfigError
 from vitlab.tasks import LinearProbe
 from vitlab.tasks.task import Task
@@ -74,7 +74,7 @@ class WeightAverage(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After a resume the averages stand in place of the weights, as in a checkpoint; put the weights back."""
-        self.weights = own_parameters(pl_module)
+        self.weights = get_own_parameters(pl_module)
         if self.count:
             self.averages = copies(self.weights)
         self.restore(pl_module)
@@ -101,7 +101,7 @@ class WeightAverage(Callback):
         two places at every moment, and the averages always are, so that whatever fails, the next checkpoint has both.
         """
         if self.averages and not self.aside:
-            weights = own_parameters(module)
+            weights = get_own_parameters(module)
             self.aside = copies(weights)
             for name, weight in weights.items():
                 fill(weight, self.averages[name])

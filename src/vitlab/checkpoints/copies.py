@@ -5,8 +5,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from vitlab.atomic_files import writing_whole
-from vitlab.errors import ConfigError, StorageError, in_one_line
+from vitlab.atomic_files import write_atomically
+from vitlab.errors import ConfigError, StorageError, format_error
 
 
 def link(path: Path, name: Path) -> None:
@@ -17,7 +17,7 @@ def link(path: Path, name: Path) -> None:
     try:
         os.link(path, name)
     except OSError:
-        with writing_whole(name) as temporary:
+        with write_atomically(name) as temporary:
             shutil.copyfile(path, temporary)
 
 
@@ -34,7 +34,7 @@ class Copies:
             for kind in kinds.split("::") if separator else ():  # as simplecache::s3
                 fsspec.get_filesystem_class(kind)
         except (ValueError, ImportError) as error:
-            raise ConfigError(f"callbacks.latest_state.copy_to {folder}: {in_one_line(error)}") from error
+            raise ConfigError(f"callbacks.latest_state.copy_to {folder}: {format_error(error)}") from error
 
     def copy(self, path: Path, name: str) -> None:
         """Copy a file that nobody renames meanwhile. Raises StorageError."""
@@ -52,4 +52,4 @@ class Copies:
                     system.rm_file(f"{place}.tmp")
                 raise
         except Exception as error:  # whatever a library of another storage raises
-            raise StorageError(f"a state cannot be copied to {self.folder}: {in_one_line(error)}") from error
+            raise StorageError(f"a state cannot be copied to {self.folder}: {format_error(error)}") from error

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import writing_whole
+from vitlab.atomic_files import write_atomically
 from vitlab.checkpoints.contents import check_contents
 from vitlab.errors import CheckpointError, StorageError
 
@@ -18,7 +18,7 @@ def write(checkpoint: dict[str, Any], path: Path, previous: Path | None = None) 
 
     try:
         path.parent.mkdir(exist_ok=True)
-        with writing_whole(path, previous=previous) as temporary, open(temporary, "wb") as file:
+        with write_atomically(path, previous=previous) as temporary, open(temporary, "wb") as file:
             torch.save(checkpoint, file)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         if isinstance(error, torch.AcceleratorError):  # of an earlier kernel, noticed only here

@@ -10,7 +10,7 @@ from typing import Any
 
 from vitlab.atomic_files import write_json
 from vitlab.errors import CONTROL, CheckpointError, ConfigError, StorageError
-from vitlab.invocation import path_from_here
+from vitlab.invocation import shorten_path
 
 MIB = 2**20
 CHECKPOINTS = "checkpoints"
@@ -88,7 +88,7 @@ def has_ended_without_best(folder: Path) -> bool:
     return isinstance(result, dict) and result.get("score", 0) is None
 
 
-def frozen_job(folder: Path) -> Path | None:
+def find_sweep_job(folder: Path) -> Path | None:
     """Give where the sweep keeps the job whose run has this folder; None for a run outside of sweeps."""
     home = folder.parent / JOBS / folder.name
     return home if (home / "job.json").is_file() else None
@@ -96,7 +96,7 @@ def frozen_job(folder: Path) -> Path | None:
 
 def find_job_id(folder: Path) -> str | None:
     """Return the id that a sweep gave to the run of this folder; None outside of sweeps, and if its file is damaged."""
-    if home := frozen_job(folder.absolute()):
+    if home := find_sweep_job(folder.absolute()):
         with suppress(OSError, ValueError, TypeError, LookupError):
             return str(json.loads((home / "job.json").read_bytes())["run_id"])
     return None
@@ -107,10 +107,10 @@ def has_state(folder: Path) -> bool:
     return any((folder / CHECKPOINTS / f"{name}.ckpt").is_file() for name in LATEST)
 
 
-def not_begun(run: str | Path) -> Path | None:
+def find_unstarted_job(run: str | Path) -> Path | None:
     """Give where the sweep keeps the job whose folder `run` is, if the run has saved no state to go on from yet."""
     folder = Path(run)
-    return None if has_state(folder) else frozen_job(folder.absolute())
+    return None if has_state(folder) else find_sweep_job(folder.absolute())
 
 
 def read_marks(folder: Path) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def write_marks(folder: Path, **marks: Any) -> None:
 def make_new(folder: Path) -> Path:
     """Make the folder of a new run; where one that started in the same second has it, number this one after it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for place in numbered(folder):
+    for place in number_folders(folder):
         try:
             place.mkdir()
             return place
@@ -145,7 +145,7 @@ def make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def made_folders() -> Iterator[Callable[[Path, bool], Path]]:
+def make_folders() -> Iterator[Callable[[Path, bool], Path]]:
     """Yield a function that makes a folder and those above it (True: a new one, numbered as by `make_new`) and returns
     it. Those that are empty in the end are removed again. The function raises StorageError."""
     made: list[Path] = []
@@ -169,7 +169,7 @@ def made_folders() -> Iterator[Callable[[Path, bool], Path]]:
                 folder.rmdir()
 
 
-def numbered(folder: Path) -> Iterator[Path]:
+def number_folders(folder: Path) -> Iterator[Path]:
     return chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
 
 
@@ -199,14 +199,14 @@ def check_unused(folder: Path) -> None:
     """Raise ConfigError for a folder that holds a run, which a new one would overwrite, or folders of something
     else."""
     check_name("hydra.run.dir", str(folder))
-    foreign = next((path for path in visible(folder) if path.is_dir()), None)
+    foreign = next((path for path in list_visible(folder) if path.is_dir()), None)
     if foreign is not None and not any((folder / name).exists() for name in OF_A_RUN):
         raise ConfigError(
-            f"hydra.run.dir={path_from_here(folder)} is no run, and holds {foreign.name}; name a new folder"
+            f"hydra.run.dir={shorten_path(folder)} is no run, and holds {foreign.name}; name a new folder"
         )
     if not any((folder / name).exists() for name in OF_A_RUN):
         return
-    folder = path_from_here(folder)
+    folder = shorten_path(folder)
     if has_state(folder):
         advice = f"go on with it by resume={folder}, or give another hydra.run.dir"
     else:
@@ -214,7 +214,7 @@ def check_unused(folder: Path) -> None:
     raise ConfigError(f"{folder} holds a run; {advice}")
 
 
-def visible(folder: Path) -> list[Path]:
+def list_visible(folder: Path) -> list[Path]:
     """List what a folder holds, without names that begin with a dot; nothing of one that cannot be read."""
     with suppress(OSError):
         return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import digest_of
+from vitlab.atomic_files import compute_digest
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import (
     CHECKPOINTS,
@@ -43,7 +43,7 @@ def parse_identity(facts: Any, origin: Path) -> RunIdentity | None:
     return RunIdentity(facts["id"], facts["name"], facts["config"])
 
 
-def identity_in(folder: Path) -> RunIdentity | None:
+def read_identity(folder: Path) -> RunIdentity | None:
     """Return the identity of the run that a folder belongs to; None if the folder stores none. Raises
     CheckpointError."""
     return parse_identity(read_marks(folder).get("run"), folder / IDENTITY)
@@ -58,7 +58,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 def check_owner(path: Path, checkpoint: dict[str, Any]) -> None:
     """Raise CheckpointError if the checkpoint lies in another run's folder."""
-    check_identity(path, parse_identity(checkpoint["run"].get("identity"), path), identity_in(run_folder(path)))
+    check_identity(path, parse_identity(checkpoint["run"].get("identity"), path), read_identity(run_folder(path)))
 
 
 def check_folder(folder: Path, own: RunIdentity) -> None:
@@ -66,7 +66,7 @@ def check_folder(folder: Path, own: RunIdentity) -> None:
     config.yaml is as the run wrote it."""
     states = [f"{CHECKPOINTS}/{name}.ckpt" for name in ("best", *LATEST)]
     check_files(folder, (*FILES, *states))
-    there = identity_in(folder)
+    there = read_identity(folder)
     if there is not None and there.id != own.id:
         raise CheckpointError(f"{folder} belongs to the run {there}, and not to the run {own}")
     if (job := find_job_id(folder)) not in (None, own.id):
@@ -92,4 +92,4 @@ def check_identity(path: Path, found: RunIdentity | None, own: RunIdentity | Non
 def is_edited(folder: Path) -> bool:
     """Whether config.yaml is not as the run wrote it."""
     path, known = folder / CONFIG, read_marks(folder).get("config_yaml")
-    return known is not None and path.is_file() and digest_of(path.read_bytes()) not in known
+    return known is not None and path.is_file() and compute_digest(path.read_bytes()) not in known

@@ -27,27 +27,27 @@ def take(folder: Path, *, break_lock: bool) -> None:
     """
     if folder.absolute() in TAKEN:
         return
-    file = opened(folder)
+    file = open_lock(folder)
     content = file.read()
-    holder = parsed(content)
+    holder = parse_holder(content)
     here = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.strftime("%Y-%m-%d %H:%M:%S")}
     problem = None
-    if not locked(file):
-        problem = f"{folder} is in use by {described(holder)}; wait for it, or stop it"
+    if not lock_file(file):
+        problem = f"{folder} is in use by {format_holder(holder)}; wait for it, or stop it"
     elif content and not holder and not break_lock:
         problem = (
             f"{folder / LOCK} is damaged, and nobody can tell who uses the folder; if nobody does, add break_lock=true"
         )
     elif holder and holder.get("host") != here["host"] and not break_lock:
         problem = (
-            f"{folder} was taken by {described(holder)}, and from here nobody can tell whether it still runs; if it "
-            "does not, add break_lock=true"
+            f"{folder} was taken by {format_holder(holder)}, and from here nobody can tell whether it still runs; if "
+            "it does not, add break_lock=true"
         )
     if problem is not None:
         file.close()
         raise CheckpointError(problem)
     if holder and holder.get("pid") != here["pid"]:
-        print(f"{folder} was left locked by {described(holder)}, which is gone: it is taken over", flush=True)
+        print(f"{folder} was left locked by {format_holder(holder)}, which is gone: it is taken over", flush=True)
     file.truncate(0)
     json.dump(here, file)
     file.flush()
@@ -56,33 +56,33 @@ def take(folder: Path, *, break_lock: bool) -> None:
         remove_leftovers(place)
 
 
-def in_use(folder: Path) -> bool:
+def is_in_use(folder: Path) -> bool:
     """Whether a process of this machine has taken the folder."""
     if folder.absolute() in TAKEN:
         return True
     try:
         with open(folder / LOCK, "r+", encoding="utf-8") as file:
-            return not locked(file)
+            return not lock_file(file)
     except (FileNotFoundError, IsADirectoryError):
         return False
 
 
-def holder_of(folder: Path) -> dict[str, Any]:
+def read_holder(folder: Path) -> dict[str, Any]:
     """Read who holds the folder."""
     try:
-        return parsed((folder / LOCK).read_text(encoding="utf-8", errors="replace"))
+        return parse_holder((folder / LOCK).read_text(encoding="utf-8", errors="replace"))
     except (FileNotFoundError, IsADirectoryError):
         return {}
 
 
-def opened(folder: Path) -> IO[str]:
+def open_lock(folder: Path) -> IO[str]:
     check_files(folder, (LOCK,))
     file = open(folder / LOCK, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115 - open while it is locked
     file.seek(0)
     return file
 
 
-def locked(file: IO[str]) -> bool:
+def lock_file(file: IO[str]) -> bool:
     """Lock the file for this process. Forked processes do not inherit this kind of lock, though they may outlive this
     one. False if another process holds it, or has just removed it."""
     try:
@@ -108,7 +108,7 @@ def leave_all() -> None:
         leave(folder)
 
 
-def parsed(content: str) -> dict[str, Any]:
+def parse_holder(content: str) -> dict[str, Any]:
     try:
         holder = json.loads(content)
     except ValueError:  # empty, or its writer was killed
@@ -116,7 +116,7 @@ def parsed(content: str) -> dict[str, Any]:
     return holder if isinstance(holder, dict) else {}
 
 
-def described(holder: dict[str, Any]) -> str:
+def format_holder(holder: dict[str, Any]) -> str:
     if not holder:
         return "another process"
     return f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('time')}"

@@ -15,7 +15,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.memory: dict[int, Tensor] = {}
 
-    def of(self, state: dict[str, Any]) -> dict[str, Any]:
+    def copy_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """Copy a state to the memory of the CPU. Tensors that share their numbers share them in the copy."""
         tensors = [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
         copies: dict[Any, Tensor] = {}
@@ -37,6 +37,6 @@ class Snapshot:
         return kept
 
 
-def size_of(state: dict[str, Any]) -> int:
+def count_bytes(state: dict[str, Any]) -> int:
     """Count the bytes of its tensors."""
     return sum(leaf.nbytes for leaf in tree_leaves(state) if isinstance(leaf, Tensor))

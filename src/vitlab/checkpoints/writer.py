@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from vitlab.checkpoints.background import Background
-from vitlab.checkpoints.snapshot import Snapshot, size_of
+from vitlab.checkpoints.snapshot import Snapshot, count_bytes
 
 LARGE = 2**26  # bytes of what is written while training goes on: a smaller one takes no tenth of a second
 
@@ -27,12 +27,12 @@ class Writer:
         """Call `write` with the checkpoint, or, while training goes on, with a copy; what comes `then` is done in the
         background either way."""
         self.wait()
-        if size_of(checkpoint) < LARGE:
+        if count_bytes(checkpoint) < LARGE:
             write(checkpoint)
             self.written = self.background.begin(*then)
         else:
             self.snapshot = self.snapshot or Snapshot()
-            copy = self.snapshot.of(checkpoint)
+            copy = self.snapshot.copy_state(checkpoint)
             self.written = self.background.begin(partial(write, copy), *then, held=self.held)
 
     def wait(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, not_begun
+from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, find_unstarted_job
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.build import construct
@@ -136,7 +136,7 @@ def check_start(cfg: DictConfig, name: str) -> None:
     run, resume = cfg.get("run"), cfg.get("resume")
     if run is not None:
         find_model(run)
-    if resume not in (None, AUTO) and not not_begun(resume):
+    if resume not in (None, AUTO) and not find_unstarted_job(resume):
         find_checkpoint(resume, *LATEST)
     if resume is None:  # a resumed run is checked with its own config
         check_nodes(cfg)

@@ -27,7 +27,7 @@ from vitlab.config.redaction import Redaction, is_secret, reads_environment
 from vitlab.config.stored_config import OF_A_SWEEP, make_portable
 from vitlab.config.trainer_values import check_precision, check_trainer
 from vitlab.config.values import quote_text
-from vitlab.errors import CheckpointError, ConfigError, in_one_line
+from vitlab.errors import CheckpointError, ConfigError, format_error
 
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e[+-]?\d+)?")
 
@@ -171,4 +171,4 @@ def read_frozen_run(home: Path) -> dict[str, Any]:
             raise ValueError("config.yaml has no model")
         return {"run": {"config": config, "choices": dict(job["choices"]), "id": str(job["run_id"])}}
     except (OSError, ValueError, TypeError, LookupError, YAMLError) as error:
-        raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {in_one_line(error)}") from error
+        raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {format_error(error)}") from error

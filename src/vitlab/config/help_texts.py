@@ -6,7 +6,7 @@ import textwrap
 
 from vitlab.config.composition import config_loader
 from vitlab.config.home import CONF
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 
 
 def options() -> str:
@@ -25,4 +25,4 @@ def list_keys(command: str) -> str:
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8").strip()
     text = re.sub(r"^  - (_self_|(override )?hydra: |trainer/_open|train$).*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^defaults:\n(?!  )", "", text, flags=re.MULTILINE)
-    return re.sub(r"python src/(\w+)\.py", lambda entry: typed(entry[1]), text)
+    return re.sub(r"python src/(\w+)\.py", lambda entry: format_command(entry[1]), text)

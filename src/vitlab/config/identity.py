@@ -6,7 +6,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_folder import has_state, read_marks
-from vitlab.checkpoints.run_lock import described, holder_of, in_use
+from vitlab.checkpoints.run_lock import format_holder, is_in_use, read_holder
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, is_machine_key
 from vitlab.errors import CheckpointError
 
@@ -18,9 +18,10 @@ def find_own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
     Raises CheckpointError for several, and for one that is running."""
     own = config_digest(cfg)
     same = [folder for folder in folders if read_marks(folder).get("auto") == own]
-    for folder in filter(in_use, same):
+    for folder in filter(is_in_use, same):
         raise CheckpointError(
-            f"resume=auto finds {folder}, which is in use by {described(holder_of(folder))}; wait for it, or stop it"
+            f"resume=auto finds {folder}, which is in use by {format_holder(read_holder(folder))}; wait for it, or "
+            "stop it"
         )
     begun = [folder for folder in same if has_state(folder)]
     if len(begun) > 1:

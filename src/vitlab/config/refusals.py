@@ -17,7 +17,7 @@ from yaml import YAMLError
 
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.usual_words import suggest_key
-from vitlab.errors import ConfigError, StorageError, VitlabError, in_one_line
+from vitlab.errors import ConfigError, StorageError, VitlabError, format_error
 from vitlab.lost_worker import explain_lost_worker
 from vitlab.out_of_memory import is_out_of_memory
 from vitlab.spelling import suggest_name
@@ -47,13 +47,13 @@ def translate_refusal(error: Exception) -> VitlabError | None:
     if isinstance(error, OmegaConfBaseException):
         return ConfigError(explain_omegaconf_error(error))
     if isinstance(error, YAMLError):
-        return ConfigError(f"a YAML cannot be read: {in_one_line(error)}")
+        return ConfigError(f"a YAML cannot be read: {format_error(error)}")
     if isinstance(error, OSError) and error.errno in STORAGE:
         return StorageError(f"cannot use {error.filename or 'the disk'}: {os.strerror(error.errno)}")
     if isinstance(error, RuntimeError):
-        from vitlab.distributed.lost_process import lost_process  # brings torch, which the run has loaded by then
+        from vitlab.distributed.lost_process import make_lost_error  # brings torch, which the run has loaded by then
 
-        if trouble := explain_lost_worker(error) or lost_process(error):
+        if trouble := explain_lost_worker(error) or make_lost_error(error):
             return trouble
     if is_out_of_memory(error):
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
@@ -71,7 +71,7 @@ def explain_hydra_error(error: HydraException) -> str:
         return place + (explain_option(group, option, error.options) if group else f"there is no config {option}")
     if isinstance(error, OverrideParseException):
         return (
-            f"cannot read {error.override!r} ({in_one_line(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
+            f"cannot read {error.override!r} ({format_error(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
             "VALUE with other characters than letters, digits and -_./ is quoted twice: 'KEY=\"VALUE\"'"
         )
     absent = NOT_THERE.search(message)
@@ -87,8 +87,8 @@ def explain_hydra_error(error: HydraException) -> str:
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return place + explain_key(str(cause.full_key), cause)
     if isinstance(cause, OmegaConfBaseException):
-        return ": ".join(filter(None, [in_one_line(ADVICE.sub("", message)), explain_omegaconf_error(cause)]))
-    return in_one_line(ADVICE.sub("", message))
+        return ": ".join(filter(None, [format_error(ADVICE.sub("", message)), explain_omegaconf_error(cause)]))
+    return format_error(ADVICE.sub("", message))
 
 
 def explain_option(group: str, option: str, known: Iterable[str] | None = None) -> str:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from vitlab.config.help_texts import list_keys, options
 from vitlab.config.home import ROOT
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.monitors import better
 
 LONGEST_NAME = 100
@@ -55,7 +55,7 @@ def together(*lengths: int | None) -> int | None:
 RESOLVERS = (
     options,
     list_keys,
-    typed,
+    format_command,
     folder_name,
     sweep_folder,
     better,

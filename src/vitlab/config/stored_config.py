@@ -5,7 +5,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from vitlab.atomic_files import as_json, digest_of
+from vitlab.atomic_files import compute_digest, format_json
 from vitlab.config.annotations import check_types
 from vitlab.config.build import find_nodes, import_target
 from vitlab.config.keys import check_groups, check_nodes
@@ -113,7 +113,7 @@ def config_digest(cfg: DictConfig) -> str:
     """Return the digest of a config without what another start may change: devices, strategy, places of data,
     loggers."""
     config = make_portable(remove_keys(cfg, ("hydra",)))
-    return digest_of(as_json({key: value for key, value in flatten(config) if not is_machine_key(key)}))
+    return compute_digest(format_json({key: value for key, value in flatten(config) if not is_machine_key(key)}))
 
 
 def is_machine_key(key: str) -> bool:

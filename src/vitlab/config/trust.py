@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vitlab.config.home import CONF, EXPERIMENTS, OF_THE_USER
-from vitlab.errors import ConfigError, in_one_line
+from vitlab.errors import ConfigError, format_error
 
 TARGET = re.compile(r"""_target_: *['"]?([\w.]+)""")
 OURS = "vitlab"
@@ -53,7 +53,7 @@ def trusting(packages: str | Sequence[str]) -> Iterator[None]:
             importlib.import_module(name)
         except Exception as error:  # whatever the user's code raises
             hint = "; run the command in the folder of the package, or install it" if is_missing(name, error) else ""
-            raise ConfigError(f"trust={name}: the import fails with {in_one_line(error)}{hint}") from error
+            raise ConfigError(f"trust={name}: the import fails with {format_error(error)}{hint}") from error
     before = list(TRUSTED)
     TRUSTED.extend(names)
     try:

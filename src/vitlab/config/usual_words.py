@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Container, Iterable, Iterator
 
 from vitlab.errors import ConfigError
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.spelling import suggest_name
 
 KEYS = {  # usual words, without _ and -, and the key that each is here
@@ -57,7 +57,7 @@ def check_usual_words(command: str, known: Container[str], words: list[str]) -> 
         corrected += own or [word]
     if replaced:
         told = ", ".join(f"{word} is {' '.join(own)}" for word, own in replaced.items())
-        raise ConfigError(f"{told}; type: {typed(command)} {' '.join(map(quoted, corrected))}")
+        raise ConfigError(f"{told}; type: {format_command(command)} {' '.join(map(quoted, corrected))}")
 
 
 def as_pairs(words: list[str]) -> Iterator[tuple[str, str, str]]:

@@ -41,7 +41,7 @@ class TrainingMemory(NamedTuple):
         own = -(-(self.fixed - self.casts) // devices)
         return self._replace(fixed=own + self.casts + gathered)
 
-    def with_one_block(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
+    def recompute_blocks(self, whole: "TrainingMemory", num_blocks: int) -> "TrainingMemory":
         """Count a model that recomputes its blocks one by one: what it keeps, and one block's share of what it would
         keep as a `whole`, while that block is recomputed."""
         return self._replace(per_image=self.per_image + (whole.per_image - self.per_image) // num_blocks)

@@ -28,7 +28,7 @@ from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import Answers, Classes
 from vitlab.errors import ConfigError, DataError
 from vitlab.ranges import Count, Length, Pixels, Positive, Real, VocabSize
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 
 WorkerBatch = RawBatch | CropBatch
 
@@ -224,5 +224,5 @@ class ImageDataModule(DataModule):
         if not trainer.training or self.mixing is None:
             return self.preprocessing.finished(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
-        seed = counted_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
+        seed = make_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
         return self.preprocessing.mixed(batch, self._shares(batch.target), self.mixing, seed)

@@ -32,7 +32,7 @@ class DataParallel(DDPStrategy):
     def setup_environment(self) -> None:
         super().setup_environment()
         if isinstance(self.launcher, Launcher):
-            self.launcher.met()
+            self.launcher.start_presence()
 
 
 def register() -> None:

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
-from vitlab.distributed.sharding import fill, own_part, tensors_of, unshard_state, unshard_tensor
+from vitlab.distributed.sharding import fill, iterate_tensors, take_own_part, unshard_state, unshard_tensor
 from vitlab.ranges import Count, Positive
 from vitlab.skeleton import copy_without_values
 
@@ -47,7 +47,7 @@ class FullySharded(ModelParallelStrategy):
         self._data_parallel_size, self._tensor_parallel_size = world, 1
         super().setup_environment()
         if isinstance(self.launcher, Launcher):
-            self.launcher.met()
+            self.launcher.start_presence()
         if self.mesh is not None:
             return
         kind = self.root_device.type
@@ -87,8 +87,8 @@ class FullySharded(ModelParallelStrategy):
                 if self.is_global_zero
                 else None
             )
-            filled = dict(tensors_of(copied)) if copied is not None else {}
-            for name, part in tensors_of(model):
+            filled = dict(iterate_tensors(copied)) if copied is not None else {}
+            for name, part in iterate_tensors(model):
                 value = unshard_tensor(part)  # on all ranks
                 if copied is not None:
                     filled[name].copy_(value)
@@ -127,7 +127,7 @@ class FullySharded(ModelParallelStrategy):
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state = {
-                number: {name: own_part(value, parameters[number]) for name, value in values.items()}
+                number: {name: take_own_part(value, parameters[number]) for name, value in values.items()}
                 for number, values in saved["state"].items()
             }
             optimizer.load_state_dict({**saved, "state": state})
@@ -141,17 +141,17 @@ def units(model: nn.Module) -> list[nn.Module]:
 
 def unshard_weights(module: nn.Module) -> None:
     """Keep all weights of a sharded module on each device until its state is asked for or `reshard_weights`."""
-    for part in sharded_parts(module):
+    for part in list_sharded_parts(module):
         part.set_reshard_after_forward(False, recurse=False)
         part.unshard()
 
 
 def reshard_weights(module: nn.Module) -> None:
     """Leave each device its share, as in training."""
-    for number, part in enumerate(sharded_parts(module)):
+    for number, part in enumerate(list_sharded_parts(module)):
         part.reshard()
         part.set_reshard_after_forward(number > 0, recurse=False)  # the trunk's are needed at once in the backward pass
 
 
-def sharded_parts(module: nn.Module) -> list[FSDPModule]:
+def list_sharded_parts(module: nn.Module) -> list[FSDPModule]:
     return [part for part in module.modules() if isinstance(part, FSDPModule)]

@@ -13,9 +13,9 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 from vitlab.distributed.ending import GRACE, WATCH, leave
 from vitlab.distributed.environment import STARTED_BY
-from vitlab.distributed.lost_process import lost_process
+from vitlab.distributed.lost_process import make_lost_error
 from vitlab.distributed.presence import Presence
-from vitlab.distributed.signals import NOTICED, STOPPING, watching_signals
+from vitlab.distributed.signals import NOTICED, STOPPING, watch_signals
 from vitlab.errors import DistributedError
 
 LAST_WORDS = 20.0  # seconds that a process which has refused to go on may take to end
@@ -43,41 +43,43 @@ class Launcher(_SubprocessScriptLauncher):
         return function(*args, **kwargs)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Within, this process waits for another one no longer than it must. Raises DistributedError where another one
         is lost, with the status of one that has refused to go on; those that are left, as stopped ones, are ended then.
         A signal ends this process even while it waits for another one."""
-        with watching_signals(self.end_others):
+        with watch_signals(self.end_others):
             try:
                 yield
             except RuntimeError as error:
-                refusal = lost_process(error, self._lost)
+                refusal = make_lost_error(error, self._find_lost)
                 if refusal is None:
                     raise
-                refusal.status = self._reason_of_others()
+                refusal.status = self._find_reason()
                 self.end_others()
                 raise refusal from error
 
-    def met(self) -> None:
+    def start_presence(self) -> None:
         """Give signs to the other processes, from when all have come together."""
         self.presence = self.presence or Presence.begin()
 
-    def _lost(self) -> list[str]:
-        return self.presence.lost() if self.presence else []
+    def _find_lost(self) -> list[str]:
+        return self.presence.find_lost() if self.presence else []
 
     def end_others(self) -> None:
         """Kill the processes that this one has started, also those that are stopped."""
         self.kill(signal.SIGKILL)
 
-    def _reason_of_others(self) -> int:
+    def _find_reason(self) -> int:
         """Give the exit status of another process that refused to go on or was asked to stop, for which we wait some
         seconds; else that of a lost process."""
         for _ in range(round(LAST_WORDS / WATCH)):
-            if self.procs and not self._failed():
+            if self.procs and not self._find_failed():
                 time.sleep(WATCH)
-        return next((status for status in self._failed() if status != DistributedError.status), DistributedError.status)
+        return next(
+            (status for status in self._find_failed() if status != DistributedError.status), DistributedError.status
+        )
 
-    def _failed(self) -> list[int]:
+    def _find_failed(self) -> list[int]:
         """Give the exit status of each process that has failed; one that a signal has ended is lost, unless the signal
         asks processes to stop."""
         codes = [process.returncode for process in self.procs if process.poll()]
@@ -85,14 +87,14 @@ class Launcher(_SubprocessScriptLauncher):
         return [code if code > 0 else 128 - code if -code in STOPPING else lost for code in codes]
 
     def _watch_others(self) -> None:
-        while not self._failed():
+        while not self._find_failed():
             if all(process.returncode == 0 for process in self.procs):
                 return
             time.sleep(WATCH)
         if not self.finishing.wait(GRACE):
-            lost = self._lost()
+            lost = self._find_lost()
             self.end_others()
-            leave(self._reason_of_others(), lost)
+            leave(self._find_reason(), lost)
 
 
 def stop_waiting_for_others(trainer: Any) -> None:

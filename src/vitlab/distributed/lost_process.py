@@ -6,17 +6,17 @@ from collections.abc import Callable
 import torch
 
 from vitlab.distributed.ending import ENDED, format_in_brackets
-from vitlab.errors import DistributedError, in_one_line
+from vitlab.errors import DistributedError, format_error
 
 GONE = re.compile(r"connection (closed|reset|refused)|broken pipe|remote process exited", re.IGNORECASE)
 SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
-def lost_process(error: Exception, lost: Callable[[], list[str]] = list) -> DistributedError | None:
+def make_lost_error(error: Exception, lost: Callable[[], list[str]] = list) -> DistributedError | None:
     """A refusal for an error of a collective operation, which names what is `lost`; None for any other error."""
     if not torch.distributed.is_available():
         return None
-    words = in_one_line(error)
+    words = format_error(error)
     of_torch = isinstance(error, torch.distributed.DistError)
     started = torch.distributed.is_initialized()
     of_gloo = started and ("gloo" in words or "pair closure" in words)

@@ -41,7 +41,7 @@ class Presence:
             while not self.ended.wait(EVERY):
                 self.store.add(SIGNS.format(self.rank), 1)
 
-    def lost(self) -> list[str]:
+    def find_lost(self) -> list[str]:
         """Name the processes that give no sign for some seconds; the first one, which has the store, if that does not
         answer. All name those that one of them has missed first: they end one after the other because of these."""
         named = ["rank 0"]

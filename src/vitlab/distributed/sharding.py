@@ -20,10 +20,10 @@ def unshard_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def fill(own: Tensor, value: Tensor) -> None:
     """Copy a value into a tensor, in place; a sharded tensor takes this rank's part of a whole value."""
-    own.copy_(own_part(value, own))
+    own.copy_(take_own_part(value, own))
 
 
-def own_part(value: Any, like: Tensor) -> Any:
+def take_own_part(value: Any, like: Tensor) -> Any:
     """Take this rank's part of a whole value shaped as a sharded tensor; return any other value as it is."""
     is_whole = isinstance(value, Tensor) and not isinstance(value, DTensor)
     if not (isinstance(like, DTensor) and is_whole and value.shape == like.shape):
@@ -31,7 +31,7 @@ def own_part(value: Any, like: Tensor) -> Any:
     return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+def get_own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Give what this rank holds of each parameter, by name; a shared one under all its names.
 
     The state dict is asked for them because a sharded module then drops what it has gathered. `parameters()` may give
@@ -41,6 +41,6 @@ def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: value for name, value in state.items() if isinstance(value, nn.Parameter)}
 
 
-def tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def iterate_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield all parameters and buffers by name; a shared one under each of its names."""
     return chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))

@@ -34,7 +34,7 @@ class Signals(_SignalConnector):
 
 
 @contextmanager
-def watching_signals(end_others: Callable[[], None]) -> Iterator[None]:
+def watch_signals(end_others: Callable[[], None]) -> Iterator[None]:
     """Within, end this process, and the others with it, by a signal of `STOPPING` that comes twice, and by one of which
     the main thread takes no notice. Python calls handlers only between two steps of the main thread, and that may be
     within a library, waiting for another process; its C handler writes to a pipe at once, which a thread reads."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 
 BIAS = 100.0  # the constant feature: so large that its weight is almost free of the regularization
 SPREAD = 1e-5  # added to a standard deviation, which may be 0
@@ -20,7 +20,7 @@ AT_ONCE = 2**26  # scores, or whitened features, that are held at a time: 256 Mi
 def choose_of_each_class(target: Tensor, shots: int, seed: int) -> Tensor:
     """Choose the first `shots` images of each class (all of a class with fewer), in an order that depends on the seed
     alone: their places in `target` (n,). Fewer shots are a part of more."""
-    generator = torch.Generator().manual_seed(counted_seed("few_shot", seed))
+    generator = torch.Generator().manual_seed(make_seed("few_shot", seed))
     order = torch.randperm(len(target), generator=generator)
     order = order[target[order].argsort(stable=True)]  # class after class
     _, counts = target[order].unique_consecutive(return_counts=True)

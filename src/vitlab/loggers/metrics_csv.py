@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.atomic_files import digest_of, set_aside, write_csv
+from vitlab.atomic_files import compute_digest, set_aside, write_csv
 from vitlab.errors import CheckpointError
 from vitlab.loggers.run_logger import RunLogger
 
@@ -62,7 +62,7 @@ class MetricsCSV(RunLogger, Callback):
         if merge:
             self.rows[-1] |= row
         else:
-            self.digests += map(digest_of_row, self.rows[-1:])
+            self.digests += map(digest_row, self.rows[-1:])
             self.rows.append(row)
         new = [name for name in row if name not in self.columns]
         self.columns += new
@@ -97,7 +97,7 @@ class MetricsCSV(RunLogger, Callback):
             self.rows = [row for row in rows if row.get("step", -1) >= 0]
         else:
             self.rows = self._match_rows(rows, self.known["rows"].split(), self.known["last"])
-        self.digests = [digest_of_row(row) for row in self.rows[:-1]]
+        self.digests = [digest_row(row) for row in self.rows[:-1]]
         self.columns = list(dict.fromkeys(["step", *(name for row in self.rows for name in row)]))
         if content or self.rows:
             self._rewrite()
@@ -106,16 +106,16 @@ class MetricsCSV(RunLogger, Callback):
         """Return the rows that the state stored, in the order of their steps, and what was logged at the state's step
         after it was saved, as the metrics of the test are. The last row may have grown since, and is restored if it is
         missing."""
-        known = {*digests, digest_of_row(last)} if last else set(digests)
+        known = {*digests, digest_row(last)} if last else set(digests)
         missing, kept = set(known), []
         for row in rows:
             step = row.get("step", -1)
-            digest = digest_of_row({name: row.get(name) for name in last} if step == last.get("step") else row)
+            digest = digest_row({name: row.get(name) for name in last} if step == last.get("step") else row)
             if digest in missing or step == self.first_step != last.get("step"):
                 missing.discard(digest)
                 kept.append(row)
         others = len(rows) - len(kept)
-        if last and digest_of_row(last) in missing:
+        if last and digest_row(last) in missing:
             kept.append(last)
         if missing or others:
             aside = f", and the file stays as {set_aside(self.path).name}" if self.path.exists() else ""
@@ -138,8 +138,8 @@ class MetricsCSV(RunLogger, Callback):
         write_csv(self.path, self.columns, [[row.get(name) for name in self.columns] for row in self.rows])
 
 
-def digest_of_row(row: Row) -> str:
-    return digest_of(repr(sorted(row.items())).encode())
+def digest_row(row: Row) -> str:
+    return compute_digest(repr(sorted(row.items())).encode())
 
 
 def read_rows(content: bytes) -> Iterator[Row]:

@@ -58,7 +58,7 @@ class MLflow(RunLogger):
     def version(self) -> str:
         return self.run_id
 
-    def started(self) -> MLFlowLogger:
+    def get_logger(self) -> MLFlowLogger:
         """Give Lightning's logger of the run, which is made or found again at the first record."""
         if self.logger is None:
             self.logger = start(self)
@@ -70,23 +70,23 @@ class MLflow(RunLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        self.guarded(lambda: self.started().log_metrics(metrics, step))
+        self.guard(lambda: self.get_logger().log_metrics(metrics, step))
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int | None = None) -> None:
         """Log pictures, given by their files, as the run's artifacts."""
         for path in images:
-            self.guarded(self._log_picture, path)
+            self.guard(self._log_picture, path)
 
     def _log_picture(self, path: str) -> None:
-        logger = self.started()
+        logger = self.get_logger()
         logger.experiment.log_artifact(logger.run_id, path, "pictures")
 
     @rank_zero_only
     def close(self, exit_code: int) -> None:
         """Say how the run ended."""
         if self.logger is not None:
-            self.guarded(self.logger.finalize, "failed" if exit_code else "success")
+            self.guard(self.logger.finalize, "failed" if exit_code else "success")
             self.logger = None
 
 

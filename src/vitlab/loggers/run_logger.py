@@ -24,7 +24,7 @@ class RunLogger(Logger):
         """Give the command that sends to a server what was logged without one; None where there is nothing to send."""
         return None
 
-    def guarded(self, log: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def guard(self, log: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Log something; a service that fails takes its records with it, not the training run: one warning, and it is
         called no more."""
         if self.broken:

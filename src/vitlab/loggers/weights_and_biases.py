@@ -18,7 +18,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.invocation import path_from_here
+from vitlab.invocation import shorten_path
 from vitlab.loggers.run_logger import RunLogger
 
 ANSWER_SECONDS = 10
@@ -77,15 +77,15 @@ class WeightsAndBiases(RunLogger, WandbLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.guarded(super().log_metrics, metrics, step)
+        self.guard(super().log_metrics, metrics, step)
 
     @rank_zero_only
     def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
-        self.guarded(super().log_image, key, images, step, **kwargs)
+        self.guard(super().log_image, key, images, step, **kwargs)
 
     @rank_zero_only
     def log_table(self, key: str, *args: Any, **kwargs: Any) -> None:
-        self.guarded(super().log_table, key, *args, **kwargs)
+        self.guard(super().log_table, key, *args, **kwargs)
 
     @rank_zero_only
     def close(self, exit_code: int) -> None:
@@ -103,7 +103,7 @@ class WeightsAndBiases(RunLogger, WandbLogger):
 
     def upload_command(self) -> str | None:
         folder = self.offline_folder
-        return f"wandb sync {shlex.quote(str(path_from_here(Path(folder))))}" if folder else None
+        return f"wandb sync {shlex.quote(str(shorten_path(Path(folder))))}" if folder else None
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from vitlab.losses.contrastive import Pairs, gather_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.losses.cross_entropy import focal_cross_entropy, sigmoid_cross_entropy, softmax_cross_entropy
 from vitlab.losses.distillation import hard_distillation, soft_distillation
-from vitlab.losses.evaluation import evaluation_loss, kept_in_evaluation
+from vitlab.losses.evaluation import evaluation_loss, keep_in_evaluation
 from vitlab.losses.next_token import next_token_cross_entropy, teacher_forced
 from vitlab.losses.reconstruction import denormalize_patches, masked_reconstruction, normalize_patches
 from vitlab.losses.self_distillation import self_distillation, teacher_targets
@@ -15,7 +15,7 @@ __all__ = [
     "focal_cross_entropy",
     "gather_pairs",
     "hard_distillation",
-    "kept_in_evaluation",
+    "keep_in_evaluation",
     "masked_reconstruction",
     "next_token_cross_entropy",
     "normalize_patches",

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.losses.evaluation import kept_in_evaluation
+from vitlab.losses.evaluation import keep_in_evaluation
 from vitlab.ranges import Rate, Unsigned
 
 
-@kept_in_evaluation()
+@keep_in_evaluation()
 def softmax_cross_entropy(
     logits: Tensor, target: Tensor, *, label_smoothing: Rate = 0.0, class_weights: Tensor | None = None
 ) -> Tensor:
@@ -29,7 +29,7 @@ def softmax_cross_entropy(
     )
 
 
-@kept_in_evaluation("over_classes")
+@keep_in_evaluation("over_classes")
 def sigmoid_cross_entropy(
     logits: Tensor,
     target: Tensor,
@@ -55,7 +55,7 @@ def sigmoid_cross_entropy(
     return loss.sum(dim=1) if over_classes == "sum" else loss.mean(dim=1)
 
 
-@kept_in_evaluation()
+@keep_in_evaluation()
 def focal_cross_entropy(
     logits: Tensor,
     target: Tensor,

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from PIL import Image
 from rich.console import Console
 
-from vitlab.atomic_files import write_json, writing_folder
+from vitlab.atomic_files import write_folder_atomically, write_json
 from vitlab.config.nodes import resolve_config
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model
@@ -45,7 +45,7 @@ def export(cfg: DictConfig) -> Path:
     model = require_vit(task.model).eval()
     made = exported(model, names, preprocessing, several_labels)
     twin = build_model(saved.changed({"model": made.options}).config.model)
-    with place.made() as output, writing_folder(output) as temporary:
+    with place.made() as output, write_folder_atomically(output) as temporary:
         write(temporary, made)
         note = check_export(temporary, made, model, twin, open_there)
     console = Console(soft_wrap=True, highlight=False)

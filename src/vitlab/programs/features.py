@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from torch import Tensor
 
-from vitlab.atomic_files import writing_whole
+from vitlab.atomic_files import write_atomically
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, StorageError
@@ -62,7 +62,7 @@ def write_npz(
     path: Path, values: Tensor, labels: Tensor, names: list[str], splits: list[str], class_names: list[str], about: Any
 ) -> None:
     """Write numpy's arrays, none of which needs pickle; `metadata` is JSON."""
-    with writing_whole(path) as temporary, open(temporary, "wb") as file:
+    with write_atomically(path) as temporary, open(temporary, "wb") as file:
         np.savez(
             file,
             features=values.numpy(),
@@ -92,7 +92,7 @@ def write_safetensors(
     }
     header = {"splits": kinds, "class_names": class_names, "metadata": about}
     try:
-        with writing_whole(path) as temporary:
+        with write_atomically(path) as temporary:
             save_file(tensors, temporary, metadata={key: json.dumps(value) for key, value in header.items()})
     except SafetensorError as error:  # raised for a full disk, too
         raise StorageError(f"cannot write {path}: {error}") from error

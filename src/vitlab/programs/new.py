@@ -9,7 +9,7 @@ from rich.console import Console
 
 from vitlab.atomic_files import write_whole
 from vitlab.errors import ConfigError
-from vitlab.invocation import path_from_here, typed
+from vitlab.invocation import format_command, shorten_path
 from vitlab.run.storage.output import output_folder
 
 MODULE = '''"""Parts of my own for vitlab."""
@@ -59,7 +59,7 @@ def new(cfg: DictConfig) -> Path:
     name = Path(cfg.output).absolute().name
     check_module_name(name)
     output = output_folder(cfg.output, "new", Path(), overwrite=cfg.overwrite)
-    words = {"name": name, **{command: typed(command) for command in ("train", "evaluate")}}
+    words = {"name": name, **{command: format_command(command) for command in ("train", "evaluate")}}
     files = {f"{name}.py": MODULE, "conf/loss/poly.yaml": LOSS, f"test_{name}.py": TEST, "README.md": README}
     with output.made() as folder:
         for file, text in files.items():
@@ -67,8 +67,10 @@ def new(cfg: DictConfig) -> Path:
             write_whole(folder / file, (text if text is MODULE else text.format(**words)).encode())
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for file in files:
-        console.print(f"{path_from_here(folder / file)}")
-    console.print(f"train with it: cd {folder} && {typed('train')} --config-dir=conf loss=poly trainer.max_epochs=2")
+        console.print(f"{shorten_path(folder / file)}")
+    console.print(
+        f"train with it: cd {folder} && {format_command('train')} --config-dir=conf loss=poly trainer.max_epochs=2"
+    )
     return folder
 
 

@@ -18,7 +18,7 @@ from vitlab.data.pools.file_content import content
 from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
 from vitlab.errors import ConfigError, DataError
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.storage.output import RUNS, output_folder
 
@@ -32,7 +32,9 @@ def pack(cfg: DictConfig) -> Path:
     check_pack(cfg)
     if cfg.index is not None:
         folder, index = index_only(cfg)
-        console.print(f"train from it: {typed('train')} data=shards {format_override('data.source.root', str(folder))}")
+        console.print(
+            f"train from it: {format_command('train')} data=shards {format_override('data.source.root', str(folder))}"
+        )
         check_whole(index)
         return folder
     check_images(cfg.data)
@@ -133,4 +135,4 @@ def training(output: Path) -> str:
         f"+data.source={{_target_:vitlab.data.Shards,root:{format_value(escape_references(str(output.absolute())))}}}"
     )
     words = [f"data={job.choices['data']}", *data, "~data.source", source]
-    return " ".join([typed("train"), *map(shlex.quote, words)])
+    return " ".join([format_command("train"), *map(shlex.quote, words)])

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
 from rich.table import Column, Table
 
-from vitlab.atomic_files import as_json, digest_of
+from vitlab.atomic_files import compute_digest, format_json
 from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import TextView, View
@@ -116,7 +116,7 @@ def share(files: PackedNames, part: str | None) -> Sequence[str]:
 
 
 def list_digest(files: PackedNames) -> str:
-    return digest_of(files.block.tobytes() + files.offsets.tobytes())
+    return compute_digest(files.block.tobytes() + files.offsets.tobytes())
 
 
 def request_of(cfg: DictConfig, saved: SavedRun, inputs: str) -> dict[str, Any]:
@@ -169,7 +169,9 @@ def predict_of_texts(
     """Write what is written of each text."""
     texts = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
     task = asked(cfg, saved.task().to(device).eval())
-    with prediction_file(output, request_of(cfg, saved, digest_of(as_json(texts))), overwrite=cfg.overwrite) as file:
+    with prediction_file(
+        output, request_of(cfg, saved, compute_digest(format_json(texts))), overwrite=cfg.overwrite
+    ) as file:
         table = Shown("read")
         for start in track(range(file.done, len(texts), cfg.batch_size), description="predicting", transient=True):
             part = texts[start : start + cfg.batch_size]

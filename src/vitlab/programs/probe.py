@@ -24,7 +24,7 @@ from vitlab.reports.intervals import half_width, wilson_interval
 from vitlab.run.inference.frozen_model import FrozenModel
 from vitlab.run.printing import console
 from vitlab.run.storage.output import RUNS, output_file
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 
 
 def probe(cfg: DictConfig) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def probes(
     for shots in cfg.shots:
         draws = []
         for draw in range(cfg.draws):
-            few = choose_of_each_class(train.target, shots, counted_seed("draw", cfg.seed, draw))
+            few = choose_of_each_class(train.target, shots, make_seed("draw", cfg.seed, draw))
             regression = ridge(train.values[few], train.target[few], num_classes=num_classes, l2=l2)
             draws.append({split: regression.classes(some.values) for split, some in asked.items()})
         short = num_classes - int((train.target.bincount(minlength=num_classes) >= shots).sum())

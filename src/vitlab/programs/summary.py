@@ -26,7 +26,7 @@ from vitlab.counting import (
 )
 from vitlab.counting.memory import GIB, format_bytes
 from vitlab.errors import ConfigError
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.hardware.precision import is_bf16
@@ -63,7 +63,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     memory = training_memory(model, *trained)
     if cfg.activation_checkpointing:
         num_blocks = recompute_activations(model)
-        memory = training_memory(model, *trained).with_one_block(memory, num_blocks)
+        memory = training_memory(model, *trained).recompute_blocks(memory, num_blocks)
     batch = memory.largest_batch(int(cfg.memory_gib * GIB))
     print_memory(console, memory, batch, cfg, optimization.algorithm)
     if isinstance(model, VisionTransformer):
@@ -79,7 +79,7 @@ def check_kind(model: DictConfig) -> None:
         name = model["_target_"].split(".")[-1]
         raise ConfigError(
             f"a summary is of models that tell classes of images, and {name} writes texts, in as many tokens as its "
-            f"data has; {typed('check')} with the words of the training tells its parameters, disk and time"
+            f"data has; {format_command('check')} with the words of the training tells its parameters, disk and time"
         )
 
 

@@ -19,7 +19,7 @@ from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
-from vitlab.invocation import path_from_here
+from vitlab.invocation import shorten_path
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.curves import draw_curves
 from vitlab.reports.run import RESULT
@@ -53,7 +53,7 @@ def train(cfg: DictConfig) -> Path:
     job = Job.current()
     with claim_folder(cfg, job) as place:
         if place.ended:
-            print(f"{path_from_here(Path(place.folder))} has come to its end: nothing is left to do")
+            print(f"{shorten_path(Path(place.folder))} has come to its end: nothing is left to do")
             return Path(place.folder)
         start = start_or_resume(cfg, job, place)
         try_callbacks_and_loggers(start)

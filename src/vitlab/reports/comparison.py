@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from vitlab.errors import ConfigError, DataError
-from vitlab.monitors import better, format_metric, metric_of
+from vitlab.monitors import better, find_metric, format_metric
 from vitlab.reports.differences import LEVEL, bootstrap_interval, holm, least_p, mcnemar_p, sign_flip_p
 from vitlab.reports.finished import FinishedRun
 from vitlab.reports.intervals import bca_interval, half_width, spread_of_test_set, student_interval
@@ -121,7 +121,7 @@ class Pair:
 
     @property
     def unit(self) -> str:
-        return " points" if metric_of(self.metric).unit == "percent" else ""
+        return " points" if find_metric(self.metric).unit == "percent" else ""
 
     def amount(self, value: float, *, sign: bool = False) -> str:
         """Write a difference: points for shares, else the number."""

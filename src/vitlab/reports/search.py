@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import writing_whole
+from vitlab.atomic_files import write_atomically
 from vitlab.errors import ConfigError
 from vitlab.monitors import better
 from vitlab.reports.parallel import draw_parallel
@@ -57,7 +57,7 @@ def draw_sweep(folder: Path, outcomes: list[dict[str, Any]], scales: dict[str, b
     lines = draw_parallel({**columns, monitor: scores}, log, goodness)
     written = {folder / "importance.png": importance.figure, folder / "parallel.png": lines}
     for path, figure in written.items():
-        with writing_whole(path) as temporary:
+        with write_atomically(path) as temporary:
             figure.savefig(temporary, format="png", bbox_inches="tight")
     return list(written)
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vitlab.atomic_files import write_csv
-from vitlab.monitors import better, format_metric, metric_of
+from vitlab.monitors import better, find_metric, format_metric
 from vitlab.reports.seeds import COLUMNS, write_seed_table
 
 UNBROKEN = ("metric", "runs", "mean", "±", "seconds", "#", "starts")
@@ -34,7 +34,7 @@ def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, 
         )
     if seeds:
         print(f"\nmeans over seeds and their 95 % intervals, in {sweep / 'seeds.csv'}")
-        means = drop_constant_columns([row for row in seeds if metric_of(row["metric"]).leads] or seeds)
+        means = drop_constant_columns([row for row in seeds if find_metric(row["metric"]).leads] or seeds)
         figures = [{name: format_score(row["metric"], row[name]) for name in ("mean", "±")} for row in means]
         rows = [{**row, **texts} for row, texts in zip(means, figures, strict=True)]
         print_rows([{name: value for name, value in row.items() if name != "values"} for row in rows])

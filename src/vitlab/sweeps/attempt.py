@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vitlab.checkpoints.run_lock import holder_of, in_use, leave, take
-from vitlab.errors import CheckpointError, in_one_line
+from vitlab.checkpoints.run_lock import is_in_use, leave, read_holder, take
+from vitlab.errors import CheckpointError, format_error
 from vitlab.reports.run import read_result
 from vitlab.sweeps.folder import HEARTBEAT, LOG, State, SweepFolder
 
@@ -43,7 +43,7 @@ class Attempt:
             take(self.home, break_lock=True)  # its supervisor is gone
         except CheckpointError:
             return False
-        return not in_use(self.folder)
+        return not is_in_use(self.folder)
 
     def begin(self) -> list[str] | None:
         """Record the start and return the command to run; None if an earlier start succeeded and was not recorded."""
@@ -67,7 +67,7 @@ class Attempt:
                 reason=None,
             )
         )
-        broken = holder_of(self.folder).get("host", self.state.host) != self.state.host
+        broken = read_holder(self.folder).get("host", self.state.host) != self.state.host
         return [*self.command, f"resume={self.folder}", *(["break_lock=true"] if broken else [])]
 
     def write_heartbeat(self) -> None:
@@ -107,7 +107,7 @@ class Attempt:
             log.seek(max(self.log_start, self.log.stat().st_size - LOG_TAIL))
             lines = log.read().decode("utf-8", "replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
-        return in_one_line(last)[:LONGEST_REASON]
+        return format_error(last)[:LONGEST_REASON]
 
 
 def read_exit_status(pid: int) -> int | None:

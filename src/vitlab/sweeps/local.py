@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vitlab.errors import ConfigError, VitlabError
-from vitlab.machine import allowed_cores
+from vitlab.machine import find_cores
 from vitlab.ranges import Count, Natural
 from vitlab.sweeps.engine import Work
 from vitlab.sweeps.folder import SERVER_LOG
@@ -47,7 +47,7 @@ class Local:
                 f"engine.slots is {slots}, but the GPUs suffice for {most}; engine.gpus_per_slot=0 shares them"
             )
         self.slots = slots or most or 1
-        shared = max(1, len(allowed_cores()) // self.slots)
+        shared = max(1, len(find_cores()) // self.slots)
         self.threads = threads or os.environ.get("OMP_NUM_THREADS") or shared
         self.claims = GpuClaims(gpus)
         self.next_gpus: list[str] = []  # claimed for the next job

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vitlab.checkpoints.run_folder import made_folders
+from vitlab.checkpoints.run_folder import make_folders
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.errors import VitlabError
 from vitlab.reports.run import read_result
@@ -22,7 +22,7 @@ def lock_sweep(folder: Path, *, new: bool, break_lock: bool) -> Iterator[SweepFo
     """Yield a sweep's folder, locked against other processes; `new` if it must not exist yet. Raises CheckpointError
     for a folder that is in use or holds other files, and StorageError."""
     SweepFolder(folder).check_new()
-    with made_folders() as make:
+    with make_folders() as make:
         folder = make(folder, new)
         take(folder, break_lock=break_lock)
         try:

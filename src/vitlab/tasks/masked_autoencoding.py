@@ -15,7 +15,7 @@ from vitlab.layers import hidden_patches, num_hidden, random_keep
 from vitlab.losses import denormalize_patches, masked_reconstruction
 from vitlab.models import MaskedAutoencoder
 from vitlab.ranges import Rate
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -68,7 +68,7 @@ class MaskedAutoencoding(Task):
         """Draw noise as a function of the seed and the place of each image in its split. -> (B, N)"""
         index = batch.index.cpu()
         counters = torch.stack([torch.full_like(index, self.seed), index], dim=1).numpy()
-        noise = counted_numbers("mask", counters, batch.view.inputs.shape[1])
+        noise = draw_numbers("mask", counters, batch.view.inputs.shape[1])
         return torch.from_numpy(noise).float().to(batch.view.inputs.device)
 
     def reconstructed(self, batch: Batch) -> tuple[Tensor, Tensor]:

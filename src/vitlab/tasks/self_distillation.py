@@ -15,7 +15,7 @@ from torchmetrics import MeanMetric, MetricCollection
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.images.multi_crop import MultiCrop
-from vitlab.distributed.sharding import own_parameters
+from vitlab.distributed.sharding import get_own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets
 from vitlab.models import SelfDistilled
@@ -104,7 +104,7 @@ class SelfDistillation(Task):
         done = self.global_step / max(self.num_steps, 1)
         rest = (1 - self.momentum) * (1 + math.cos(math.pi * min(done, 1))) / 2  # 1 - m
         with torch.no_grad():
-            teacher, student = (own_parameters(model).values() for model in (self.teacher, self.model))
+            teacher, student = (get_own_parameters(model).values() for model in (self.teacher, self.model))
             torch._foreach_lerp_([*teacher], [*student], rest)
 
 

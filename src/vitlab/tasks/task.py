@@ -19,12 +19,12 @@ from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
 from vitlab.distributed.fully_sharded import FullySharded, reshard_weights, unshard_weights
-from vitlab.distributed.sharding import own_parameters
+from vitlab.distributed.sharding import get_own_parameters
 from vitlab.errors import ConfigError, DataError
 from vitlab.models import head_names, parameter_kinds
 from vitlab.optim import Optimization, Schedule
 from vitlab.ranges import Seed
-from vitlab.seeding import counted_seed, seed_device
+from vitlab.seeding import make_seed, seed_device
 from vitlab.tasks.loop_state import build_loop_state
 from vitlab.tasks.training_data import TrainingData
 
@@ -179,7 +179,7 @@ class Task(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         self.unfreeze_due_groups()
         micro_batch = batch_idx % self.trainer.accumulate_grad_batches
-        seed_device(self.device, counted_seed("device", self.seed, self.global_step, micro_batch, self.global_rank))
+        seed_device(self.device, make_seed("device", self.seed, self.global_step, micro_batch, self.global_rank))
         loss = self.training_losses(batch)
         self.losses["fit"].update(loss.detach())
         return loss.mean()
@@ -299,7 +299,7 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Take the parameters by name: a strategy may have put others, of a part of each tensor, in their place."""
-        own = own_parameters(self)
+        own = get_own_parameters(self)
         for group, names in zip(self.groups, self.learning, strict=True):
             group["params"] = [own[name] for name in names]
         optimizer = self.optimization.optimizer(self.groups)

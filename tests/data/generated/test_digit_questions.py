@@ -9,7 +9,7 @@ from PIL import Image
 
 from vitlab.data import DigitQuestions, Digits
 from vitlab.data.pools.splits import divide
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 
 STEPS = {"left": (0, -1), "right": (0, 1), "above": (-1, 0), "below": (1, 0)}
 
@@ -68,7 +68,7 @@ def test_a_split_has_only_its_own_pictures(pools):
 
 def test_a_scene_shows_digits_where_it_is_told(pools):
     pool = pools["train"]
-    numbers = counted_numbers("some", np.arange(50)[:, None], pool.draws)
+    numbers = draw_numbers("some", np.arange(50)[:, None], pool.draws)
     for i, image in enumerate(pool.compose(range(50), numbers)):
         assert image.shape == (32, 32)
         cells = image.reshape(2, 16, 2, 16).swapaxes(1, 2).reshape(4, 256)

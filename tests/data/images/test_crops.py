@@ -18,7 +18,7 @@ from vitlab.data.loading.dataset import ImageSplit, evaluated_image
 from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 
 METHODS = ("torchvision", "inception")
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
@@ -41,7 +41,7 @@ def budget(**changes):
 
 def drawn(crop, size, count, stream="test"):
     """Crops of `count` images of one size."""
-    numbers = counted_numbers(stream, np.arange(count)[:, None], crop.draws)
+    numbers = draw_numbers(stream, np.arange(count)[:, None], crop.draws)
     return crop(np.tile(np.array(size), (count, 1)), numbers)
 
 

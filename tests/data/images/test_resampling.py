@@ -11,7 +11,7 @@ from vitlab.data import RandomResizedCrop
 from vitlab.data.images.decoding import opened
 from vitlab.data.images.resampling import resampled
 from vitlab.data.loading.dataset import crop_image
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 
 SIZES = [
     ((37, 61), (16, 16)),
@@ -114,7 +114,7 @@ def test_from_file_to_crop_is_close_to_the_full_decode_resized_by_pillow(method,
         content = stored(photo(*size, seed), "JPEG", quality=90)
         full = np.asarray(opened(content, "RGB").pixels()[0])
         sizes = np.tile(np.array(size), (12, 1))
-        crops = crop(sizes, counted_numbers("test", np.arange(12)[:, None] + 100 * seed, crop.draws))
+        crops = crop(sizes, draw_numbers("test", np.arange(12)[:, None] + 100 * seed, crop.draws))
         for k, (box, flip) in enumerate(zip(crops.boxes, crops.flips, strict=True)):
             found = crop_image(opened(content, "RGB"), sizes[k], [(crop, crops)], k)[0]
             expected = by_pillow(full, box, (image_size, image_size), interpolation)

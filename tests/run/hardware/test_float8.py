@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 from vitlab.checkpoints import file
 from vitlab.distributed.fully_sharded import units
-from vitlab.distributed.sharding import own_parameters
+from vitlab.distributed.sharding import get_own_parameters
 from vitlab.errors import ConfigError
 from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.models.activation_checkpointing import checkpoint_activations
@@ -193,7 +193,7 @@ def test_sharded_weights_are_multiplied_alike(torchao, narrow):
         fully_shard(twin, mesh=mesh)
         assert twin.state_dict().keys() == model.state_dict().keys()
         twin(x).square().sum().backward()
-        found = {name: parameter.grad.full_tensor() for name, parameter in own_parameters(twin).items()}
+        found = {name: parameter.grad.full_tensor() for name, parameter in get_own_parameters(twin).items()}
     gradients(model, x)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(found[name], parameter.grad)

@@ -15,7 +15,7 @@ from conftest import SRC, refuses
 from omegaconf import OmegaConf
 from PIL import Image
 
-from vitlab.atomic_files import remove_leftovers, writing_folder
+from vitlab.atomic_files import remove_leftovers, write_folder_atomically
 from vitlab.config.command import check_output
 from vitlab.config.refusals import translate_refusal
 from vitlab.errors import ConfigError, StorageError
@@ -61,7 +61,7 @@ def test_a_link_to_a_folder_is_that_folder(run):
         folder("nowhere")
     (run.parent / "empty").mkdir()
     (run.parent / "link").symlink_to("empty")
-    with writing_folder(folder("link").make()) as temporary:
+    with write_folder_atomically(folder("link").make()) as temporary:
         (temporary / "new").touch()
     assert (run.parent / "empty" / "new").exists()
 
@@ -161,15 +161,15 @@ def test_what_a_disk_refuses_later_is_a_sentence_too(number):
 
 
 def test_a_folder_is_there_whole_or_not_at_all(tmp_path):
-    with suppress(RuntimeError), writing_folder(tmp_path / "out") as folder:
+    with suppress(RuntimeError), write_folder_atomically(tmp_path / "out") as folder:
         (folder / "a").write_text("half")
         raise RuntimeError
     assert not list(tmp_path.iterdir())
-    with writing_folder(tmp_path / "out") as folder:
+    with write_folder_atomically(tmp_path / "out") as folder:
         (folder / "a").write_text("new")
         assert not (tmp_path / "out").exists()
     (tmp_path / "out" / "other").write_text("theirs")
-    with writing_folder(tmp_path / "out") as folder:
+    with write_folder_atomically(tmp_path / "out") as folder:
         (folder / "a").write_text("newer")
     assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {"a": "newer", "other": "theirs"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

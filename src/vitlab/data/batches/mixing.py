@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from vitlab.ranges import Positive, Share
-from vitlab.seeding import seeded_cpu
+from vitlab.seeding import seed_cpu
 
 
 class Mixing:
@@ -28,7 +28,7 @@ class Mixing:
         self.cutmix = v2.CutMix(alpha=cutmix_alpha)
 
     def __call__(self, images: Tensor, shares: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        with seeded_cpu(seed):  # torchvision draws on the CPU: nothing waits for the device
+        with seed_cpu(seed):  # torchvision draws on the CPU: nothing waits for the device
             mixes, cuts = torch.rand(2).tolist()
             if mixes >= self.rate:
                 return images, shares

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vitlab.atomic_files import as_json, digest_of, flush_folder, write_whole
+from vitlab.atomic_files import compute_digest, flush_folder, format_json, write_whole
 from vitlab.errors import DataError, StorageError
 
 KEY = "key.json"
@@ -24,7 +24,7 @@ def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Pat
     to `build` again; if another process is building, this one waits. Raises DataError for a folder with another key,
     StorageError when the disk is full.
     """
-    place = root / f"{key['cache']}-{digest_of(as_json(key))}"
+    place = root / f"{key['cache']}-{compute_digest(format_json(key))}"
     if is_whole(place, key):
         return place
     root.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Pat
         building.mkdir(exist_ok=True)
         try:
             build(building)
-            write_whole(building / KEY, as_json(key))
+            write_whole(building / KEY, format_json(key))
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -56,7 +56,7 @@ def is_whole(place: Path, key: dict[str, Any]) -> bool:
         found = json.loads((place / KEY).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{place} is a damaged cache; remove it, and it is built again") from error
-    if found != json.loads(as_json(key)):
+    if found != json.loads(format_json(key)):
         raise DataError(f"{place} is the cache of something else; remove it, and it is built again")
     return True
 

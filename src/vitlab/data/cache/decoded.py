@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
-from vitlab.atomic_files import as_json, write_whole, writing_whole
+from vitlab.atomic_files import format_json, write_atomically, write_whole
 from vitlab.data.cache.building import FULL, built
 from vitlab.data.images.decoding import DamagedImage, opened
 from vitlab.data.loading.parallel import cut, in_order
@@ -108,9 +108,9 @@ def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
     for start in sorted(done):
         sizes[start : start + len(done[start]["sizes"])] = done[start]["sizes"]
         unreadable |= done[start]["unreadable"]
-    with writing_whole(place / SIZES) as temporary, open(temporary, "wb") as sizes_file:
+    with write_atomically(place / SIZES) as temporary, open(temporary, "wb") as sizes_file:
         np.save(sizes_file, sizes)
-    write_whole(place / UNREADABLE, as_json(unreadable))
+    write_whole(place / UNREADABLE, format_json(unreadable))
     (place / DONE).unlink()
 
 

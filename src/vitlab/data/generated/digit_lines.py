@@ -16,7 +16,7 @@ from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Texts
 from vitlab.ranges import Count, Range
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
 Height = Annotated[int, Range(least=8, most=1024)]  # a digit has 8 pixels
@@ -117,7 +117,7 @@ class LinePool(Pool):
         self.groups = np.argsort(by_length, kind="stable") // ALIKE
 
     def load(self, i: int) -> np.ndarray:
-        return line_of(self.laid_out(i, counted_numbers("fixed line", np.array([[i]]), self.most)[0]), self.height)
+        return line_of(self.laid_out(i, draw_numbers("fixed line", np.array([[i]]), self.most)[0]), self.height)
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
         lines = [self.laid_out(i, row) for i, row in zip(indices, numbers[:, : self.most], strict=True)]

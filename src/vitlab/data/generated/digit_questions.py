@@ -15,7 +15,7 @@ from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Answers
 from vitlab.ranges import Count
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 from vitlab.vocabulary import CharacterVocabulary
 
 ACROSS, CELL, EMPTY = 2, 16, -1  # cells in a row, pixels of a cell, and what stands in one without a digit
@@ -121,7 +121,7 @@ class QuestionPool(Pool):
         self.draws = CELLS * (OF_A_GLYPH + OF_A_HAND) if varied else 0
 
     def load(self, i: int) -> np.ndarray:
-        numbers = counted_numbers("fixed question", np.array([[i]]), CELLS * OF_A_GLYPH)
+        numbers = draw_numbers("fixed question", np.array([[i]]), CELLS * OF_A_GLYPH)
         return cast(np.ndarray, self.drawn([i], numbers.reshape(1, CELLS, -1), None)[0])
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:

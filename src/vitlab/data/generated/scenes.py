@@ -17,7 +17,7 @@ from vitlab.data.pools.splits import divide
 from vitlab.data.targets import Captions, OneClass
 from vitlab.errors import ConfigError, DataError
 from vitlab.ranges import Count, Share
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 from vitlab.vocabulary import WordVocabulary
 
 COUNTS = {2: "two times", 3: "three times", 4: "four times"}
@@ -169,7 +169,7 @@ class ScenePool(Pool):
         if not self.draws and i < len(self.pictures):
             picture: np.ndarray = self.pictures[i]
             return picture
-        return self.scene(i, counted_numbers("fixed scene", np.array([[i]]), DRAWN)[0])
+        return self.scene(i, draw_numbers("fixed scene", np.array([[i]]), DRAWN)[0])
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
         return [self.scene(i, row) for i, row in zip(indices, numbers, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.pools.splits import divide
 from vitlab.data.sources.digits import Digits
-from vitlab.seeding import counted_numbers
+from vitlab.seeding import draw_numbers
 
 VAL, TEST = 0.1, 0.2  # shares of the digits and of the things, so that no split has one of another's
 
@@ -26,11 +26,11 @@ def digits_of_splits() -> Iterator[tuple[str, list[np.ndarray]]]:
 def fixed_numbers(purpose: str, split: str, n: int, count: int) -> np.ndarray:
     """Return random numbers (n, count) in [0, 1), the same for each call with this purpose and split."""
     counters = np.stack([np.full(n, SPLITS.index(split)), np.arange(n)], axis=1)
-    return counted_numbers(purpose, counters, count)
+    return draw_numbers(purpose, counters, count)
 
 
 def belongs_to(split: str, purpose: str, things: np.ndarray) -> np.ndarray:
     """Tell which of some things, rows of whole numbers (k, ...), a split has, (k,) bool: each belongs to one split."""
-    number = counted_numbers(purpose, things, 1)[:, 0]
+    number = draw_numbers(purpose, things, 1)[:, 0]
     own: np.ndarray = np.digitize(number, (VAL, VAL + TEST)) == ("val", "test", "train").index(split)
     return own

@@ -8,7 +8,7 @@ import torch
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.targets import Classes, OneClass, SeveralClasses
 from vitlab.ranges import Count, Deviation, Pixels
-from vitlab.seeding import counted_numbers, counted_seed
+from vitlab.seeding import draw_numbers, make_seed
 
 MOST_WAVES = 3  # in an image of several
 
@@ -42,7 +42,7 @@ class SyntheticMultilabel(Synthetic):
     def open(self) -> dict[str, Pool]:
         num_classes = len(self.class_names)
         counters = np.arange(self.num_samples)[:, None]
-        numbers = counted_numbers("synthetic classes", counters, 1 + num_classes)
+        numbers = draw_numbers("synthetic classes", counters, 1 + num_classes)
         waves = (numbers[:, :1] * (1 + min(MOST_WAVES, num_classes))).astype(int)  # how many an image has
         ranks = numbers[:, 1:].argsort(axis=1).argsort(axis=1)
         return {"train": WavePool(self, SeveralClasses((ranks < waves).astype(np.uint8)))}
@@ -64,7 +64,7 @@ class WavePool(Pool):
         self.noise = source.noise
 
     def load(self, i: int) -> np.ndarray:
-        generator = torch.Generator().manual_seed(counted_seed("synthetic", i))
+        generator = torch.Generator().manual_seed(make_seed("synthetic", i))
         y, x = torch.meshgrid(*[torch.linspace(0, 1, self.shape[-1])] * 2, indexing="ij")
         waves = [torch.zeros_like(x)]
         for k in self.targets.classes_at(i):

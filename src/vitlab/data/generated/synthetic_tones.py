@@ -14,7 +14,7 @@ from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Deviation, Pixels
-from vitlab.seeding import counted_numbers, counted_seed
+from vitlab.seeding import draw_numbers, make_seed
 
 NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 CHORDS = {"alone": (0,), "major": (0, 4, 7), "minor": (0, 3, 7), "diminished": (0, 3, 6)}  # semitones above the root
@@ -65,9 +65,9 @@ class TonePool(Pool):
 
     def load(self, i: int) -> np.ndarray:
         root, chord = divmod(int(self.targets.values[i]), len(CHORDS))
-        numbers = counted_numbers("tones", np.array([[i]]), DRAWS)[0]
+        numbers = draw_numbers("tones", np.array([[i]]), DRAWS)[0]
         sound = sound_of(root, tuple(CHORDS.values())[chord], numbers, WINDOW + HOP * (self.image_size - 1))
-        random = np.random.RandomState(counted_seed("noise of tones", i) % 2**32)
+        random = np.random.RandomState(make_seed("noise of tones", i) % 2**32)
         return spectrogram(sound + self.noise * random.standard_normal(len(sound)), self.image_size)
 
     def name(self, i: int) -> str:

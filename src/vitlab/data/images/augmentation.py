@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as F
 
 from vitlab.errors import ConfigError
 from vitlab.ranges import Positive, Real, Share
-from vitlab.seeding import seeded_cpu
+from vitlab.seeding import seed_cpu
 
 
 class RandomErasing(v2.RandomErasing):
@@ -89,7 +89,7 @@ def check_augmentation(key: str, augmentation: Callable[[Any], Any], in_chans: i
     image = Image.fromarray(pillow) if in_chans in (1, 3, 4) else torch.from_numpy(blank).permute(2, 0, 1)
     for draw in range(1 if usual else 64):
         try:
-            with seeded_cpu(draw):
+            with seed_cpu(draw):
                 augmentation(image)
         except (TypeError, ValueError, OSError) as error:
             if usual:

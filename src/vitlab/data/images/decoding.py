@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vitlab.data.pools.pool import Stored
-from vitlab.errors import in_one_line
+from vitlab.errors import format_error
 
 MOST_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's bound: more is taken for a decompression bomb
 ORIENTATION = 0x0112  # EXIF: how the camera was held
@@ -70,7 +70,7 @@ def opened(stored: Stored, image_mode: str | None) -> Picture:
 def damaged(error: Exception) -> DamagedImage:
     if isinstance(error, DamagedImage):
         return error
-    words = in_one_line(error)
+    words = format_error(error)
     return DamagedImage("no image that Pillow knows" if isinstance(error, UnidentifiedImageError) else words)
 
 

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 from vitlab.distributed.gathering import gather_from_all_ranks
-from vitlab.machine import allowed_cores
+from vitlab.machine import find_cores
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
@@ -18,7 +18,7 @@ def share_of_cores(processes: int) -> float:
     equal part, and one that binds by socket an equal part of the socket. A quota of the container is shared equally.
     The processes tell each other their cores, where they have begun to work together: every one of them calls this.
     """
-    own = allowed_cores()
+    own = find_cores()
     told = gather_from_all_ranks([(socket.gethostname(), own)])
     beside = [cores for host, cores in told if host == socket.gethostname()]
     if len(beside) != processes:  # they have not begun: those that are to be started here will be bound like this one

@@ -24,7 +24,7 @@ from vitlab.data.pools.packed_names import readable
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.targets import Targets
 from vitlab.errors import DataError
-from vitlab.seeding import counted_numbers, counted_seed, seeded_cpu
+from vitlab.seeding import draw_numbers, make_seed, seed_cpu
 
 Views = list[tuple[Crop, Crops]]  # a crop, and what it draws for each image of a batch
 
@@ -120,7 +120,7 @@ class ImageSplit(Split):
     def numbers(self, keys: Sequence[Key], draws: int, view: int = 0, num_views: int = 1) -> np.ndarray:
         """Return the random numbers that the crops of a view are made from, (B, draws)."""
         counters = np.array([(self.seed, key.epoch, key.index, key.view * num_views + view) for key in keys])
-        return counted_numbers("crop", counters, draws)
+        return draw_numbers("crop", counters, draws)
 
     def pictures(self, keys: Sequence[Key]) -> list[Picture | Exception]:
         """Open the images of a batch and read their headers; an exception stands for one that cannot be read."""
@@ -138,7 +138,7 @@ class ImageSplit(Split):
         if not self.pool.draws:
             return self.pool.load_many(places)
         counters = np.array([(self.seed, key.epoch, key.index) for key in keys])
-        return self.pool.compose(places, counted_numbers("composition", counters, self.pool.draws))
+        return self.pool.compose(places, draw_numbers("composition", counters, self.pool.draws))
 
     def source_size(self, key: Key, picture: Picture | Exception) -> tuple[int, int]:
         """Return height and width in the source, which a cache may hold smaller; (1, 1) for an unreadable image."""
@@ -167,7 +167,7 @@ class ImageSplit(Split):
     def transformed(self, image: Tensor, key: Key, view: int) -> Tensor:
         assert self.transform is not None
         counters = (key.epoch, key.index, view) if view else (key.epoch, key.index)
-        with seeded_cpu(counted_seed("augmentation", self.seed, *counters)):
+        with seed_cpu(make_seed("augmentation", self.seed, *counters)):
             given = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
             changed = self.transform(given)
         changed = F.pil_to_tensor(changed) if isinstance(changed, Image.Image) else changed

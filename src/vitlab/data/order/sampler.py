@@ -11,7 +11,7 @@ import numpy as np
 
 from vitlab.errors import ConfigError
 from vitlab.ranges import Count, Share
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 
 
 class Key(NamedTuple):
@@ -90,7 +90,7 @@ class TrainingOrder:
 
     def permutation(self, epoch: int) -> np.ndarray:
         """Give the order of an epoch, (n,): all samples once, unless classes are balanced."""
-        random = np.random.default_rng(counted_seed("order", self.seed, epoch))
+        random = np.random.default_rng(make_seed("order", self.seed, epoch))
         order = random.permutation(self.num_samples)
         if self.class_balance and self.classes is not None:
             return balanced(order, self.classes, self.class_balance, random)

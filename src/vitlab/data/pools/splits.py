@@ -9,7 +9,7 @@ from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Classes, OneClass, Targets
 from vitlab.errors import ConfigError, DataError
 from vitlab.ranges import Count, Rate
-from vitlab.seeding import counted_seed
+from vitlab.seeding import make_seed
 
 SPLIT_SEED = 0  # fixed: a split does not change with the seed of a run
 
@@ -120,7 +120,7 @@ def few_of_each(
             f"data.split.labels_per_class is {labels_per_class}, and '{class_names[k]}' has {counts[k]} training "
             "image(s)"
         )
-    shuffled = np.random.RandomState(counted_seed("labels", seed) % 2**32).permutation(indices)
+    shuffled = np.random.RandomState(make_seed("labels", seed) % 2**32).permutation(indices)
     grouped = shuffled[np.argsort(targets.values[shuffled], kind="stable")]  # class after class, each in random order
     begins = np.cumsum(counts) - counts
     return np.sort(grouped[(begins[:, None] + np.arange(labels_per_class)).ravel()])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from vitlab.data.pools.file_content import content
-from vitlab.errors import DataError, in_one_line
+from vitlab.errors import DataError, format_error
 
 DELAYS = (0.0, 0.5, 2.0, 8.0)  # seconds before each attempt at a remote file
 FINAL = (FileNotFoundError, PermissionError)  # another attempt would end as this one did
@@ -53,7 +53,7 @@ def files_below(root: str) -> Files:
 def unreachable(place: str, error: Exception) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"there is no file {place}")
-    reason = in_one_line(error)
+    reason = format_error(error)
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         reason = os.strerror(error.errno)
     return DataError(f"cannot read {place}: {reason}")

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from vitlab.atomic_files import digest_of
+from vitlab.atomic_files import compute_digest
 from vitlab.data.pools.columns import map_columns, write_columns
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.errors import DataError
@@ -116,13 +116,13 @@ def index_split(
     columns["name_end"] = columns["name_end"] + starts
     unreadable = {int(i): reason for _, metadata in parts for i, reason in json.loads(metadata["unreadable"]).items()}
     if columns["height"].any():
-        fingerprint = digest_of(f"{fingerprint} as {encoding}".encode())
+        fingerprint = compute_digest(f"{fingerprint} as {encoding}".encode())
     entry: dict[str, Any] = {"fingerprint": fingerprint}
     if keep_unreadable:
         entry["unreadable"] = {str(i): reason for i, reason in unreadable.items()}
     elif unreadable:
         entry["skipped"] = {name_of(columns, i): reason for i, reason in unreadable.items()}
-        entry["fingerprint"] = digest_of(f"{fingerprint} without {sorted(unreadable)}".encode())
+        entry["fingerprint"] = compute_digest(f"{fingerprint} without {sorted(unreadable)}".encode())
         columns = leave_out(columns, np.array(list(unreadable)))
     return entry | save_index(folder, split, columns, [(shard.name, shard.stat().st_size) for shard in shards])
 
@@ -147,7 +147,7 @@ def save_index(
     return {
         "num_samples": len(columns["length"]),
         "index": path.name,
-        "digest": digest_of(np.memmap(path, mode="r").data),
+        "digest": compute_digest(np.memmap(path, mode="r").data),
         "shards": [[name, size] for name, size in shards],
     }
 

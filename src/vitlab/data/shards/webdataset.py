@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vitlab.atomic_files import as_json, digest_of, write_whole
+from vitlab.atomic_files import compute_digest, format_json, write_whole
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.data.pools.labels import MOST_CLASSES
 from vitlab.data.pools.packed_names import readable
 from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, save_index
 from vitlab.data.targets import multi_hot
-from vitlab.errors import ConfigError, DataError, in_one_line
+from vitlab.errors import ConfigError, DataError, format_error
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp"}
 PARTS = IMAGES | {"cls", "json"}  # members of a sample
@@ -70,7 +70,7 @@ class Walk:
                 check_end(tar, file, place, rows)
                 return Walked(rows, labels, file.seek(0, 2), skipped)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
-            raise DataError(f"{place} is no whole, uncompressed tar: {in_one_line(error)}") from error
+            raise DataError(f"{place} is no whole, uncompressed tar: {format_error(error)}") from error
 
 
 class Walked(NamedTuple):
@@ -205,13 +205,13 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
             for (name, _), tar in zip(shards, parts, strict=True)
             for member, why in tar.skipped.items()
         }
-        fingerprint = digest_of(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
+        fingerprint = compute_digest(b"".join(columns[name].tobytes() for name in ("target", "crc32", "length")))
         index["splits"][split] = (
             {"fingerprint": fingerprint}
             | ({"skipped": skipped} if skipped else {})
             | save_index(output, split, columns, shards)
         )
-    write_whole(output / INDEX, as_json(index))
+    write_whole(output / INDEX, format_json(index))
     return index
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from filelock import FileLock, Timeout
 
-from vitlab.atomic_files import as_json, write_whole
+from vitlab.atomic_files import format_json, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.loading.parallel import cut, in_order
 from vitlab.data.pools.pool import Pool, Stored
@@ -240,7 +240,7 @@ def write_shards(
                 for split, pool in pools.items()
             }
             index = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": splits}
-            write_whole(folder / INDEX, as_json(index))
+            write_whole(folder / INDEX, format_json(index))
             for rest in (*folder.glob("*.part"), *folder.glob("*.tmp")):
                 rest.unlink()
             return index
@@ -251,7 +251,7 @@ def write_shards(
 def check_plan(folder: Path, plan: dict[str, Any]) -> None:
     """Raise ConfigError when a folder holds anything but a beginning of this plan."""
     if not any(path.name != LOCK for path in folder.iterdir()):
-        return write_whole(folder / PLAN, as_json(plan))
+        return write_whole(folder / PLAN, format_json(plan))
     if not (folder / PLAN).is_file():
         raise ConfigError(f"{folder} is not empty, and what is in it is no unfinished packing; give a new folder")
     found = json.loads((folder / PLAN).read_text(encoding="utf-8"))

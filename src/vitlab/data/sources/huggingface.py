@@ -14,7 +14,7 @@ from vitlab.data.pools.labels import numbered
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.pools.split_names import check_splits
 from vitlab.data.targets import OneClass, Targets, multi_hot, stray
-from vitlab.errors import ConfigError, DataError, in_one_line
+from vitlab.errors import ConfigError, DataError, format_error
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
 
@@ -108,7 +108,7 @@ class HuggingFace(Source):
             else:
                 loaded = datasets.load_dataset(self.name, self.config, revision=self.revision)
         except Exception as error:  # no network, no such name, a damaged file: datasets raises many kinds
-            reason = in_one_line(error)
+            reason = format_error(error)
             raise DataError(
                 f"data.source.name: {self.name} cannot be loaded ({reason}); give a data set of huggingface.co, which "
                 "needs the network or its cache, or a folder"
@@ -135,7 +135,7 @@ class HuggingFace(Source):
             table = table.select_columns(list(columns.values()))
             return table.cast_column(self.image_column, datasets.Image(decode=False))
         except Exception as error:  # pyarrow and datasets raise many kinds
-            reason = in_one_line(error)
+            reason = format_error(error)
             raise DataError(
                 f"data.source.image_column: the column {self.image_column} of {self.name} holds no images ({reason})"
             ) from error

@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from vitlab.data.pools.pool import Pool
 from vitlab.data.sources.folder import Folder
-from vitlab.errors import DataError, in_one_line
+from vitlab.errors import DataError, format_error
 
 
 class ImageNet(Folder):
@@ -38,7 +38,7 @@ class ImageNet(Folder):
                     self._unpack("train", imagenet.parse_train_archive)
                     self._unpack("val", imagenet.parse_val_archive)
         except Exception as error:  # a checksum, a damaged archive, a full disk: torchvision raises many kinds
-            reason = in_one_line(error)
+            reason = format_error(error)
             raise DataError(
                 f"ImageNet is not complete in {self.root} ({reason}); put the three archives of image-net.org there, "
                 "or point data=imagenet_folder data.source.root=... at images in train/<class>/* and val/<class>/*"

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.atomic_files import digest_of, write_whole
+from vitlab.atomic_files import compute_digest, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
 from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
 from vitlab.data.targets import classes_in
 from vitlab.errors import DataError
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.machine import make_cache_folder
 
 
@@ -48,8 +48,8 @@ class Shards(Source):
             content = files.whole(INDEX)
         except DataError as error:
             raise DataError(
-                f"data.source.root: {error}; {typed('pack')} output=DIR packs a data set, and "
-                f"{typed('pack')} {shlex.quote(f'index={self.root}')} makes the index of tars that are there"
+                f"data.source.root: {error}; {format_command('pack')} output=DIR packs a data set, and "
+                f"{format_command('pack')} {shlex.quote(f'index={self.root}')} makes the index of tars that are there"
             ) from error
         return read_index(content, place)
 
@@ -77,7 +77,7 @@ class Shards(Source):
                 write_whole(path, files.whole(entry["index"]))
         if not path.is_file():
             raise DataError(f"there is no file {path}, the index of a split; pack the data set again")
-        if not path.stat().st_size or digest_of(np.memmap(path, mode="r").data) != entry["digest"]:
+        if not path.stat().st_size or compute_digest(np.memmap(path, mode="r").data) != entry["digest"]:
             raise DataError(f"{path}, the index of a split, is damaged; restore it, or remove it if it is a copy")
         return path
 

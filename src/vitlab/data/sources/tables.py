@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.errors import ConfigError, DataError, in_one_line
+from vitlab.errors import ConfigError, DataError, format_error
 
 MOST_LETTERS = 2**20  # of a line
 NO_TEXT = re.compile("[\udc80-\udcff]")  # bytes that stand for themselves
@@ -45,7 +45,7 @@ def read_table(
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {in_one_line(error)}") from error
+        raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {format_error(error)}") from error
 
 
 def place_of(file: Path, row: int, layout: Layout = NAMED) -> str:

@@ -16,7 +16,7 @@ from vitlab.data.pools.pool import ArrayPool, Pool, Source
 from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
 from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.data.targets import OneClass
-from vitlab.errors import ConfigError, DataError, in_one_line
+from vitlab.errors import ConfigError, DataError, format_error
 
 Files = tuple[list[Any], list[int]]  # paths and classes (n,)
 
@@ -161,7 +161,7 @@ class TorchvisionSource(Source):
             dataset = getattr(datasets, self.torchvision_name)
             return dataset(str(self.root), **self.layout.splits[split], download=download)
         except Exception as error:  # a download, a checksum or a damaged file: torchvision raises many kinds
-            reason = in_one_line(error)
+            reason = format_error(error)
             raise DataError(
                 f"{self.dataset} is not complete in {self.root} and could not be downloaded ({reason}); put its files "
                 "there, or point data=folder data.source.root=... at images in train/<class>/*"

@@ -74,9 +74,9 @@ def build_trainer(
 
 
 def watch_ranks(trainer: pl.Trainer) -> AbstractContextManager[None]:
-    """Watch the other processes of a run of several, as `Launcher.watching` does."""
+    """Watch the other processes of a run of several, as `Launcher.watch` does."""
     launcher = trainer.strategy.launcher
-    return launcher.watching() if isinstance(launcher, Launcher) else nullcontext()
+    return launcher.watch() if isinstance(launcher, Launcher) else nullcontext()
 
 
 class Devices(NamedTuple):

@@ -21,7 +21,7 @@ from vitlab.data.order.sampler import Key
 from vitlab.data.pools.file_content import content
 from vitlab.data.pools.pool import Stored
 from vitlab.data.sources.named_files import find_images
-from vitlab.errors import DataError, in_one_line
+from vitlab.errors import DataError, format_error
 
 
 def list_images(images: Any) -> list[Any]:
@@ -94,7 +94,7 @@ def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
     try:
         pixels = evaluated_image(stored(image, mode), datamodule.images.eval_crop, mode)
     except DAMAGE as error:
-        raise DataError(f"cannot read {told(image)}: {in_one_line(error)}") from error
+        raise DataError(f"cannot read {told(image)}: {format_error(error)}") from error
     if len(pixels) != datamodule.in_chans:
         raise DataError(f"{told(image)} has {len(pixels)} channel(s), and the model takes {datamodule.in_chans}")
     return pixels

@@ -12,7 +12,7 @@ from vitlab.data import ImageDataModule
 from vitlab.data.duplicates import Overlap, Place, overlap
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.targets import Classes
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.run.building.autoconfig import find_preprocessing
 from vitlab.run.building.model import weights_of
 
@@ -85,7 +85,7 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
 def sentence(found: Overlap, surveyed: bool) -> str:
     """Say what was found, and what to do about it; `surveyed`: a survey takes such images."""
     if found.unchecked:
-        looks = f"; {typed('survey')} with the same data= looks" if surveyed else ""
+        looks = f"; {format_command('survey')} with the same data= looks" if surveyed else ""
         return f"not checked: {found.unchecked}{looks}"
     if not found.groups:
         return f"none: no image of {found.num_images:,} stands in two splits"

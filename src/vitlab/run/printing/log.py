@@ -8,7 +8,7 @@ from vitlab.callbacks.interruption import Interrupted
 from vitlab.checkpoints.run_folder import has_state
 from vitlab.config.arguments import format_override
 from vitlab.config.refusals import translate_refusal
-from vitlab.invocation import path_from_here, typed
+from vitlab.invocation import format_command, shorten_path
 from vitlab.run.storage.start import Start
 
 LOG = logging.getLogger(__name__)
@@ -31,9 +31,8 @@ def say_how_to_resume(start: Start) -> str:
     """Return the line that ends a run which a signal has stopped."""
     if not has_state(start.folder):
         return "stopped, and no state is saved"
-    return (
-        f"stopped, state saved; go on: {typed('train')} {format_override('resume', str(path_from_here(start.folder)))}"
-    )
+    resume = format_override("resume", str(shorten_path(start.folder)))
+    return f"stopped, state saved; go on: {format_command('train')} {resume}"
 
 
 @contextmanager

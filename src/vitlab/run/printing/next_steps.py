@@ -22,7 +22,7 @@ from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.errors import CheckpointError
-from vitlab.invocation import path_from_here, typed
+from vitlab.invocation import format_command, shorten_path
 from vitlab.models import Transformer
 from vitlab.run.building.parts import Parts
 from vitlab.run.storage.start import Start
@@ -38,26 +38,26 @@ OF_THE_MACHINE = ("loading", "cache", "order", "global_batch_size", "device_batc
 
 def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
-    folder, task, run = start.folder, parts.task, str(path_from_here(start.folder))
+    folder, task, run = start.folder, parts.task, str(shorten_path(start.folder))
     packages = packages_of(resolve_config(start.cfg))
     trust = [f"trust=[{','.join(packages)}]"] if packages else []
     told = {"folder": run}
     if (folder / "pictures").is_dir():
-        told["pictures"] = str(path_from_here(folder / "pictures"))
+        told["pictures"] = str(shorten_path(folder / "pictures"))
     try:
         find_model(folder)
     except CheckpointError:
         return told
-    told["evaluate"] = " ".join([typed("evaluate"), format_override("run", run), *trust])
+    told["evaluate"] = " ".join([format_command("evaluate"), format_override("run", run), *trust])
     if isinstance(task, Supervised | TextGeneration | Contrastive):
         words = [format_override("run", run), *words_to_predict(parts.datamodule, task, folder)]
-        told["predict"] = " ".join([typed("predict"), *words, *trust])
+        told["predict"] = " ".join([format_command("predict"), *words, *trust])
     else:
         words = [*words_to_fine_tune(start, parts), format_override("model.pretrained", run)]
-        told["fine-tune"] = " ".join([typed("train"), *words, *trust])
+        told["fine-tune"] = " ".join([format_command("train"), *words, *trust])
     if has_state(folder):
         words = [format_override("resume", run), twice_as_long(start.cfg.trainer)]
-        told["go on"] = " ".join([typed("train"), *words, *trust])
+        told["go on"] = " ".join([format_command("train"), *words, *trust])
     return told
 
 
@@ -101,7 +101,7 @@ def written_file(split: Any, places: list[int], folder: Path) -> str | None:
     except (*DAMAGE, TypeError, IndexError):
         return None
     write_whole(file, content.getvalue())
-    return str(path_from_here(file))
+    return str(shorten_path(file))
 
 
 def labels_of(split: Any, places: list[int], task: Contrastive) -> Iterator[str]:

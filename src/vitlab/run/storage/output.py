@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vitlab.atomic_files import remove_leftovers
 from vitlab.checkpoints.run_folder import RUNS as RUNS
-from vitlab.checkpoints.run_folder import is_run, made_folders, make_new
+from vitlab.checkpoints.run_folder import is_run, make_folders, make_new
 from vitlab.errors import ConfigError, StorageError
-from vitlab.invocation import path_from_here
+from vitlab.invocation import shorten_path
 
 DEVICES = Path("/dev")  # where a link, as stdout, may lead to an ordinary file
 
@@ -31,7 +31,7 @@ class Output:
         if self.home is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return self.path
-        return path_from_here(make_new(self.home) / self.path.relative_to(self.home))
+        return shorten_path(make_new(self.home) / self.path.relative_to(self.home))
 
     def check_apart(self, files: Iterable[Path]) -> None:
         """Raise ConfigError for a place that is one of the files the command reads, or the folder of one."""
@@ -51,8 +51,8 @@ class Output:
     @contextmanager
     def made(self) -> Iterator[Path]:
         """Make the folder, and remove it again if it is empty in the end."""
-        with made_folders() as make:
-            yield path_from_here(make(self.path, self.home is not None))
+        with make_folders() as make:
+            yield shorten_path(make(self.path, self.home is not None))
 
 
 def output_file(given: str | None, command: str, home: Path, name: str, *, overwrite: bool) -> Output:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitlab.atomic_files import as_json, digest_of, writing_whole
+from vitlab.atomic_files import compute_digest, format_json, write_atomically
 from vitlab.errors import ConfigError, StorageError
 from vitlab.run.storage.output import Output
 
@@ -64,7 +64,7 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
     """Open the file for what a command is asked to predict, or continue the one that an earlier start of the same
     command has begun. A start that adds nothing leaves nothing. Raises ConfigError where the beginning of another
     prediction is in the way, and StorageError while another command writes the same file."""
-    digest = digest_of(as_json(request))
+    digest = compute_digest(format_json(request))
     path = find_begun(output, digest) or output.make()
     partial = path.with_name(f"{path.name}.partial")
     with open(partial, "a+b") as stream:
@@ -138,7 +138,7 @@ def check_ending(path: Path) -> None:
 def write_rows(path: Path, rows: Iterable[Row], kind: str) -> int:
     """Write rows with the same columns as CSV, JSON lines or Parquet; return their number."""
     write = {".jsonl": write_jsonl, ".parquet": write_parquet}.get(path.suffix, write_csv)
-    with writing_whole(path) as temporary:
+    with write_atomically(path) as temporary:
         return write(temporary, rows, kind)
 
 

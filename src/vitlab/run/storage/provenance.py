@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import digest_of, set_aside, write_json, write_whole
+from vitlab.atomic_files import compute_digest, set_aside, write_json, write_whole
 from vitlab.checkpoints.run_folder import CONFIG, read_marks, write_marks
 from vitlab.checkpoints.run_identity import RunIdentity
 from vitlab.config.home import ROOT
-from vitlab.invocation import typed
+from vitlab.invocation import format_command
 from vitlab.machine import cpu_capabilities
 
 PACKAGES = (
@@ -68,7 +68,7 @@ def record_config(folder: Path, own: RunIdentity, config: bytes) -> None:
     """Write config.yaml, and before it its digest and the run's identity: a kill between the two leaves a file whose
     digest is known."""
     before = read_marks(folder).get("config_yaml", [])
-    write_marks(folder, run=asdict(own), config_yaml=[*before[-1:], digest_of(config)])
+    write_marks(folder, run=asdict(own), config_yaml=[*before[-1:], compute_digest(config)])
     write_whole(folder / CONFIG, config)
 
 
@@ -81,7 +81,7 @@ def record_start(folder: Path, overrides: list[str], step: int, last: int) -> No
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "from_step": step,
             "to_step": last,
-            "command": " ".join([typed("train"), *map(shlex.quote, overrides)]),
+            "command": " ".join([format_command("train"), *map(shlex.quote, overrides)]),
             "device": device_name(),
             "git": git_state(),
             "versions": versions(),

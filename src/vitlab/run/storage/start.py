@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from vitlab.checkpoints.run_folder import check_unused, frozen_job, made_folders, not_begun, run_folder
-from vitlab.checkpoints.run_identity import RunIdentity, check_folder, identity_in, parse_identity
+from vitlab.checkpoints.run_folder import check_unused, find_sweep_job, find_unstarted_job, make_folders, run_folder
+from vitlab.checkpoints.run_identity import RunIdentity, check_folder, parse_identity, read_identity
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.config.frozen import read_frozen_run
 from vitlab.config.identity import AUTO, find_own_run, select_machine_overrides
@@ -52,7 +52,7 @@ class Start:
     @property
     def sweep(self) -> Path | None:
         """The folder of the sweep that the run is a job of."""
-        return self.folder.parent if frozen_job(self.folder) else None
+        return self.folder.parent if find_sweep_job(self.folder) else None
 
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
@@ -89,7 +89,7 @@ def claim_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
     if PLACE in os.environ and is_other_rank():
         yield Place(*json.loads(os.environ[PLACE]))
         return
-    with made_folders() as make:
+    with make_folders() as make:
         if has_other_launched_processes():
             place = Place(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
         else:
@@ -129,7 +129,7 @@ def start_or_resume(cfg: DictConfig, job: Job, place: Place) -> Start:
     checkpoint: dict[str, Any] = {}
     composed = cfg
     if place.resume is not None:
-        if home := not_begun(place.resume):
+        if home := find_unstarted_job(place.resume):
             checkpoint = read_frozen_run(home)
             saved = read_saved_config(checkpoint, str(home), begun=False)
         else:
@@ -166,7 +166,7 @@ def find_identity(cfg: DictConfig, before: dict[str, Any], folder: Path, kept: R
     saved no state yet, or a new one."""
     if own := parse_identity(before.get("identity"), folder) if before else None:
         return own
-    if before and (own := identity_in(folder)) and before.get("id") in (None, own.id):
+    if before and (own := read_identity(folder)) and before.get("id") in (None, own.id):
         return own
     name = kept.text(f"{cfg.name}/{folder.absolute().name}")
     return RunIdentity(before.get("id") or secrets.token_hex(4), name, config_digest(cfg))
