@@ -1,7 +1,7 @@
 """A reader of digit lines, one of numbers in words, one of images beside texts, and two that are asked, small enough
 for a test."""
 
-from vitlab.data.generated.number_words import in_words
+from vitlab.data.generated.number_words import spell_number
 
 SIZES = ["model.encoder.embed_dim=32", "model.encoder.depth=1", "model.encoder.num_heads=2", "model.decoder.depth=1"]
 SIZES += ["model.decoder.embed_dim=32", "model.decoder.num_heads=2"]
@@ -23,6 +23,6 @@ ASKED = {
 
 def write_numbers(file, count=1000):
     """Write a table of numbers in words and in digits, and give its name."""
-    rows = [("input", "target"), *((in_words(number), str(number)) for number in range(count))]
+    rows = [("input", "target"), *((spell_number(number), str(number)) for number in range(count))]
     file.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return str(file)

@@ -39,6 +39,6 @@ def test_every_iteration_copies_on_the_same_stream_of_a_device(monkeypatch):
     batches = [RawBatch((torch.tensor([k]),), torch.tensor([k]), torch.tensor([k])) for k in range(3)]
     first, second = torch.device("cuda", 0), torch.device("cuda", 1)
     for device in (first, first, second, first):
-        assert [batch.view.item() for batch in loader.copied_ahead(batches, device)] == [0, 1, 2]
+        assert [batch.view.item() for batch in loader.copy_ahead(batches, device)] == [0, 1, 2]
     assert [stream.device for stream in streams] == [first, second]
     loader.copy_stream.cache_clear()

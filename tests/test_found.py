@@ -20,7 +20,7 @@ from vitlab.config.resume import build_resumed_config
 from vitlab.config.stored_config import make_portable, parse_saved_config
 from vitlab.data import Digits
 from vitlab.data.colours import measure_colours
-from vitlab.data.images.moments import mean_and_std, moments_of
+from vitlab.data.images.moments import compute_moments, mean_and_std
 
 FOLDER = ["data=folder", "data.source.root=images", "data.source.index_root=index", "data.image_size=16"]
 FOLDER += ["data.mean=null", "data.std=null", "mixing=mixup", "global_batch_size=16", "data.in_chans=1"]
@@ -127,7 +127,7 @@ def test_measure_colours_are_those_of_the_pixels():
     for workers in (0, 1):
         np.testing.assert_allclose(measure_colours(split, workers), expected, atol=1e-4)
     one = split[0, 0].image
-    np.testing.assert_allclose(mean_and_std(moments_of(one))[0], one.double().mean(dim=(1, 2)) / 255)
+    np.testing.assert_allclose(mean_and_std(compute_moments(one))[0], one.double().mean(dim=(1, 2)) / 255)
 
 
 ODD = ["abc", "a b", "0123", "7", "1e3", "null", "true", 'say "hi"', "it's", "'q'", '"q"', "a,b=c[d]", "${oc.env:HOME}"]

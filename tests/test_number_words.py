@@ -11,7 +11,7 @@ from reading import WRITER
 
 import vitlab
 from vitlab.data import NumberWords
-from vitlab.data.generated.number_words import in_words
+from vitlab.data.generated.number_words import spell_number
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import WordVocabulary, restore_vocabulary
 
@@ -49,7 +49,7 @@ def rows(path):
     ],
 )
 def test_numbers_are_said_as_one_says_them(number, words):
-    assert in_words(number) == words
+    assert spell_number(number) == words
 
 
 def test_every_number_has_words_of_its_own_and_is_read_by_them():
@@ -75,7 +75,7 @@ def test_a_vocabulary_of_words_comes_back_and_knows_no_others():
 def test_a_run_splits_by_number_and_evaluation_is_the_runs_own(cli, writer):
     said = rows(writer / "test_predictions.csv")
     assert len(said) == 200 == len({row["name"] for row in said})
-    assert all(in_words(int(row["true"])) == row["name"] for row in said)
+    assert all(spell_number(int(row["true"])) == row["name"] for row in said)
     test = json.loads((writer / "result.json").read_text())["test"]
     again = cli("evaluate", f"run={writer}")
     assert again.status == 0, again.err

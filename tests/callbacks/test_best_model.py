@@ -88,7 +88,7 @@ def test_training_goes_on_while_the_best_model_is_written_as_it_was(run, monkeyp
 
 def test_the_best_model_is_not_written_before_the_state_of_its_step_is_copied(run, monkeypatch):
     """Also where the state before is still being written."""
-    seen, save, of = [], torch.save, Snapshot.of
+    seen, save, copy_state = [], torch.save, Snapshot.copy_state
 
     def kind(state):
         return ("best", state["global_step"]) if "score" in state else ("latest", state["best"])
@@ -100,12 +100,12 @@ def test_the_best_model_is_not_written_before_the_state_of_its_step_is_copied(ru
 
     def slow_copy(snapshot, state):
         time.sleep(0.1)
-        copy = of(snapshot, state)
+        copy = copy_state(snapshot, state)
         seen.append(("copied", *kind(state)))
         return copy
 
     monkeypatch.setattr(torch, "save", slow_save)
-    monkeypatch.setattr(Snapshot, "of", slow_copy)
+    monkeypatch.setattr(Snapshot, "copy_state", slow_copy)
     run.steps(2)
     for step in (1, 2):
         assert seen.index(("copied", "latest", step)) < seen.index(("written", "best", step))

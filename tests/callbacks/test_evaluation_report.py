@@ -26,7 +26,7 @@ class Split:
     def name(self, index):
         return f"image {index}"
 
-    def asked(self, index):
+    def get_question(self, index):
         return ""
 
     def __getitem__(self, key):

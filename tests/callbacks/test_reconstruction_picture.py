@@ -13,7 +13,7 @@ from vitlab.data.batches.preprocessing import Preprocessing
 def test_hidden_patches_are_gray_and_the_rest_is_the_image():
     preprocessing = Preprocessing(mean=[0.4, 0.5], std=[0.2, 0.3], in_chans=2, patch_size=4)
     images = torch.randint(0, 256, (3, 2, 8, 12), dtype=torch.uint8)
-    batch = preprocessing.finished(RawBatch((images,), torch.zeros(3), torch.arange(3)))
+    batch = preprocessing.finish_batch(RawBatch((images,), torch.zeros(3), torch.arange(3)))
     mask = torch.zeros(3, 6, dtype=torch.bool)
     mask[0, 4] = mask[2, 0] = True  # the second row's middle, and the first row's left
     predicted = torch.where(mask[..., None], 1000.0, batch.view.inputs)

@@ -124,8 +124,8 @@ def test_jobs_of_different_overrides_share_one_table(tmp_path):
 
 def test_a_saved_config_is_read_where_hydra_has_not_started():
     code = """
-from vitlab.config.stored_config import from_saved
-print(from_saved({"mode": "${better:val/loss}"}, "a checkpoint").mode)
+from vitlab.config.stored_config import parse_saved_config
+print(parse_saved_config({"mode": "${better:val/loss}"}, "a checkpoint").mode)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "min\n", done.stderr

@@ -148,8 +148,8 @@ def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_si
         ({"on_bad_image": "ignore"}, r"data\.loading\.on_bad_image 'ignore'.*error, skip"),
         ({"global_batch_size": 141}, "global_batch_size 141 .*140 images"),
         ({"train_transform": v2.Pad(1)}, r"train crop and transform .*10x10, and data\.image_size is 8"),
-        ({"train_crop": WHOLE.at(9)}, r"train crop and transform .*9x9, and data\.image_size is 8"),
-        ({"eval_crop": WHOLE.at(6)}, r"val crop and transform .*6x6, and data\.image_size is 8"),
+        ({"train_crop": WHOLE.resize(9)}, r"train crop and transform .*9x9, and data\.image_size is 8"),
+        ({"eval_crop": WHOLE.resize(6)}, r"val crop and transform .*6x6, and data\.image_size is 8"),
         ({"cache": "ram"}, r"data\.cache\.kind 'ram' is not one of: none, encoded, decoded, device"),
         ({"train_crop": budget(patch_size=2)}, r"crop\.train\.patch_size is 2, and the model's is 4"),
         ({"eval_crop": budget(patch_size=2)}, r"crop\.eval\.patch_size is 2, and the model's is 4"),
@@ -174,7 +174,7 @@ def test_steps_are_counted_from_the_training_split():
     assert module.steps_per_epoch == 4
     for limit, steps in ((1.0, 4), (0.5, 2), (5, 2), (100, 4)):
         module.trainer = stand_in(accumulate_grad_batches=4, limit_train_batches=limit)
-        assert module.trained_steps_per_epoch() == steps
+        assert module.count_steps_per_epoch() == steps
 
 
 # -- splits
@@ -210,7 +210,7 @@ def test_only_training_uses_the_training_crop():
     module = ready(train_crop=SHIFTED)
     assert any((module.splits["train"][0, i].image[:, :, 0] == 0).all() for i in range(20))
     for split in ("val", "test", "train"):
-        evaluated = module.evaluated(split)
+        evaluated = module.get_evaluation_split(split)
         pixels = [evaluated.pool.load(int(i))[:, :, 0] for i in evaluated.indices]
         images = [evaluated[epoch, i].image[0].numpy() for epoch in (0, 1) for i in range(len(evaluated))]
         assert np.array_equal(images, pixels + pixels)
@@ -465,7 +465,7 @@ def test_a_model_sees_each_image_of_a_mixed_batch_as_alone():
     torch.manual_seed(0)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    split = module.evaluated("val")
+    split = module.get_evaluation_split("val")
     batch = finished(module, split.__getitems__([Key(0, index) for index in range(len(split))]))
     logits = model(*batch.view.arguments())
     for index in range(len(split)):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from vitlab.data import duplicates
-from vitlab.data.duplicates import examined, overlap, repeated, together
+from vitlab.data.duplicates import examine_images, group_equal, join_findings, overlap
 from vitlab.data.images.moments import mean_and_std
 from vitlab.data.images.squares import CenterCrop
 from vitlab.data.loading.dataset import ImageSplit
@@ -106,8 +106,8 @@ def test_the_start_names_the_first_images(copied, capsys):
 
 def test_repeated_content_is_grouped_in_the_order_of_the_splits():
     digests = {"train": np.array([5, 7, 0, 5, 9], np.uint64), "test": np.array([7, 0, 3], np.uint64)}
-    assert repeated(digests) == [[("train", 0), ("train", 3)], [("train", 1), ("test", 0)]]
-    assert repeated({"train": np.array([0], np.uint64)}) == []
+    assert group_equal(digests) == [[("train", 0), ("train", 3)], [("train", 1), ("test", 0)]]
+    assert group_equal({"train": np.array([0], np.uint64)}) == []
 
 
 def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
@@ -123,7 +123,7 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
     pool = FilePool([str(tmp_path / f"{k}.png") for k in range(7)], OneClass(np.zeros(7, np.int64)), "")
     for k, content_of in enumerate(stored):  # the seventh is missing
         (tmp_path / f"{k}.png").write_bytes(content_of)
-    found = together([examined(split_of(pool), CROP, piece) for piece in (range(4), range(4, 7))])
+    found = join_findings([examine_images(split_of(pool), CROP, piece) for piece in (range(4), range(4, 7))])
     assert found.sizes.tolist() == [[8, 8], [8, 16], [0, 0], [16, 8], [0, 0], [8, 8], [0, 0]]
     assert found.modes == ["RGB", "L", "?", "RGB", "?", "RGB", "?"]
     assert found.unreadable.keys() == {2, 4, 6}
@@ -132,7 +132,7 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
     values = np.array([0, 20, 40, 60]) / 255
     assert mean == pytest.approx([values.mean()] * 3)
     assert std == pytest.approx([values.std()] * 3)
-    odd = examined(split_of(in_memory(NOISE[..., 0]), image_mode=None), CROP, range(2))
+    odd = examine_images(split_of(in_memory(NOISE[..., 0]), image_mode=None), CROP, range(2))
     assert odd.unreadable[0] == "it has 1 channels, and data.in_chans is 3"
 
 

@@ -64,7 +64,7 @@ def test_training_images_are_cropped_and_normalised_as_in_evaluation(digits):
     (batch,) = evaluation_batches(digits, "train", batch_size=8, device=CPU, places=range(8))
     again = next(iter(evaluation_batches(digits, "train", batch_size=8, device=CPU)))
     assert torch.equal(batch.view.inputs, again.view.inputs)
-    split = digits.evaluated("train")
+    split = digits.get_evaluation_split("train")
     images = torch.stack([split[(0, place)].image for place in range(8)])
     pixels = (images / 255 - digits.preprocessing.mean) / digits.preprocessing.std
     model = VisionTransformer(**vit_options()).eval()

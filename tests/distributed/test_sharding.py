@@ -106,7 +106,7 @@ from torch.distributed.fsdp import fully_shard
 from types import SimpleNamespace
 from vitlab.callbacks import EMA
 from vitlab.callbacks.latest_state import check_finite
-from vitlab.distributed.sharding import own_parameters, unshard_tensor
+from vitlab.distributed.sharding import get_own_parameters, unshard_tensor
 from vitlab.errors import NonFiniteError
 
 rank = int(sys.argv[2])
@@ -139,7 +139,7 @@ ema.on_validation_end(trainer, model)
 with torch.no_grad():
     own = float(model(torch.ones(1, 5)))
 check_finite(model, 3)
-own_parts = own_parameters(model)["0.weight"].detach()
+own_parts = get_own_parameters(model)["0.weight"].detach()
 part = unshard_tensor(own_parts) if rank < 0 else own_parts.to_local()
 part[: 1 if rank < 1 else 0] = float("nan")  # in the first's part
 try:

@@ -107,7 +107,7 @@ def test_names_are_learned_and_a_resumed_run_is_the_uninterrupted_one(tmp_path, 
 def test_the_names_of_unseen_digits_are_written(tmp_path):
     task, module = parts()
     trained(task, module, tmp_path, 400)
-    batches = (module.preprocessing.finished(batch) for batch in module.val_dataloader())
+    batches = (module.preprocessing.finish_batch(batch) for batch in module.val_dataloader())
     with torch.no_grad():
         wrong = torch.cat([task.eval().evaluated(batch, "val")[0] for batch in batches])
     assert wrong.mean() < 0.3

@@ -62,7 +62,7 @@ class EvaluationReport(Callback):
         datamodule, kind = trainer.datamodule, label_table_of(trainer)
         names, name = datamodule.class_names, datamodule.test_split
         split = datamodule.splits[name]
-        asked = [[question] if (question := split.asked(i)) else [] for i in index.tolist()]
+        asked = [[question] if (question := split.get_question(i)) else [] for i in index.tolist()]
         heads = ["index", "name", *(["question"] if any(asked) else []), *kind.heads(names), "loss", *further]
         numbers = [[round(float(value), DIGITS) for value in row] for row in np.column_stack([loss, more])]
         rows = [

@@ -56,7 +56,7 @@ class ReconstructionPicture(Callback):
         if not samples:
             print("no picture of reconstructions: none of the images chosen can be read")
             return
-        batch = datamodule.preprocessing.finished(collate(samples, None).to(task.device))
+        batch = datamodule.preprocessing.finish_batch(collate(samples, None).to(task.device))
         with evaluating(task.model):
             predicted, mask = task.reconstructed(batch)
         pictures = triples(predicted, mask, batch, datamodule.preprocessing)

@@ -73,7 +73,7 @@ class StepLog(Callback):
             "train/images_per_second": images / max(seconds, 1e-9),
             "train/seconds": self.before + now - self.fit_started,
             "train/peak_memory_mib": peak_memory_mib(pl_module.device),
-            "epoch": trainer.global_step / trainer.datamodule.trained_steps_per_epoch(),
+            "epoch": trainer.global_step / trainer.datamodule.count_steps_per_epoch(),
         }
         self.latest = values
         self.step, self.seconds, self.started = trainer.global_step, 0.0, now

@@ -6,11 +6,12 @@ The path of a training batch:
 2. `delivery.py`: `loader` prepares worker processes, which write into shared memory, or none
 3. `order/sampler.py`: `__iter__` of `TrainingOrder` yields the keys of each micro-batch, a function of (seed, step)
 4. `loading/dataset.py`: `__getitems__` of `ImageSplit` reads, crops and augments the images of a batch
-5. `images/decoding.py`: `opened` reads an image's header, `pixels` decodes it
+5. `images/decoding.py`: `open_image` reads an image's header, `pixels` decodes it
 6. `images/random_crop.py`: `__call__` draws the boxes of a batch from counted random numbers
-7. `images/resampling.py`: `resampled` resizes a box of an image
+7. `images/resampling.py`: `resample` resizes a box of an image
 8. `batches/batch.py`: `collate` stacks them to a `RawBatch`, which is copied to the device
-9. `batches/preprocessing.py`: `finished` turns it into the `Batch` that the model takes: normalised, cut into patches
+9. `batches/preprocessing.py`: `finish_batch` turns it into the `Batch` that the model takes: normalised, cut into
+   patches
 
 Before that come `sources/`, `generated/` and `shards/`, where images and targets lie, `targets/`, what images are
 labelled with, `pools/`, the samples of each split, and `cache/`, the same decoded or made smaller once.

@@ -7,7 +7,7 @@ from vitlab.data.images.images import Images
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.pool import Pool
 from vitlab.data.pools.split_names import SPLITS
-from vitlab.data.targets import Classes, OneClass, SeveralClasses, Targets, Texts, stray
+from vitlab.data.targets import Classes, OneClass, SeveralClasses, Targets, Texts, find_stray
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import physical_memory
 
@@ -73,14 +73,14 @@ def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes
             raise DataError(
                 f"the targets of {split} are {values.shape}, and there are {num_classes} classes; give each a column"
             )
-        if isinstance(pool.targets, OneClass) and (i := stray(values, num_classes)) is not None:
+        if isinstance(pool.targets, OneClass) and (i := find_stray(values, num_classes)) is not None:
             raise DataError(
                 f"{pool.name(i)} has the label {values[i]}, and the {num_classes} classes count from 0 to "
                 f"{num_classes - 1}; correct it"
             )
 
 
-def longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -> int:
+def find_longest_text(targets: Iterable[Targets], max_length: int | None, key: str) -> int:
     """The most tokens that a text has, its end among them. Raises DataError, which names it, for one with more than
     `max_length`, which stands at the `key`, and for a character that the vocabulary does not know."""
     longest, most = "", 0

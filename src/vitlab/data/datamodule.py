@@ -6,11 +6,11 @@ from typing import Any, ClassVar, cast
 
 import pytorch_lightning as pl
 
-from vitlab.data.batches.batch_size import divide_batch, largest_share
-from vitlab.data.checks import longest_text
+from vitlab.data.batches.batch_size import divide_batch, find_largest_share
+from vitlab.data.checks import find_longest_text
 from vitlab.data.loading.loader import Loader
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
-from vitlab.data.pools.packed_names import readable
+from vitlab.data.pools.packed_names import format_name
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import Targets, Texts
 from vitlab.errors import ConfigError
@@ -51,7 +51,7 @@ class DataModule(pl.LightningDataModule):
         """
         self.trainer, self.test_split = trainer, test_split
         if at_most is not None:
-            self.device_batch_size = largest_share(self.global_batch_size, at_most, trainer.world_size)
+            self.device_batch_size = find_largest_share(self.global_batch_size, at_most, trainer.world_size)
         size, trainer.accumulate_grad_batches = divide_batch(
             self.global_batch_size, self.device_batch_size, trainer.world_size
         )
@@ -59,14 +59,14 @@ class DataModule(pl.LightningDataModule):
 
     def plan(self) -> int:
         """Take the number of optimizer steps of the whole run from the trainer, and return it."""
-        self.num_steps = planned_steps(self._trainer(), self.trained_steps_per_epoch())
+        self.num_steps = count_planned_steps(self._trainer(), self.count_steps_per_epoch())
         return self.num_steps
 
     # -- what there is
 
     @property
     def class_names(self) -> list[str]:
-        return [readable(name) for name in self.source.class_names]
+        return [format_name(name) for name in self.source.class_names]
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -93,7 +93,7 @@ class DataModule(pl.LightningDataModule):
         """Count the optimizer steps of an epoch; the tail that does not fill a global batch is left out."""
         return len(self.splits["train"]) // self.global_batch_size
 
-    def trained_steps_per_epoch(self) -> int:
+    def count_steps_per_epoch(self) -> int:
         """Count the optimizer steps in one of the trainer's epochs, which trainer.limit_train_batches may shorten."""
         trainer = self._trainer()
         batches = self.steps_per_epoch * trainer.accumulate_grad_batches
@@ -116,7 +116,9 @@ class DataModule(pl.LightningDataModule):
         that are null."""
         if vocabulary is not None:
             given = {key: getattr(self, key) for key in keys}
-            counted = zip(keys, (len(vocabulary), longest_text(texts, given[keys[1]], f"data.{keys[1]}")), strict=True)
+            counted = zip(
+                keys, (len(vocabulary), find_longest_text(texts, given[keys[1]], f"data.{keys[1]}")), strict=True
+            )
             self.found |= {key: count for key, count in counted if given[key] is None}
 
     def _check_batches(self) -> None:
@@ -163,7 +165,7 @@ class DataModule(pl.LightningDataModule):
         )
         return order, size
 
-    def _split_in_use(self) -> str:
+    def _choose_split(self) -> str:
         trainer = self._trainer()
         if trainer.validating or trainer.sanity_checking:
             return "val"
@@ -174,7 +176,7 @@ class DataModule(pl.LightningDataModule):
         return self.trainer
 
 
-def planned_steps(trainer: Any, steps_per_epoch: int) -> int:
+def count_planned_steps(trainer: Any, steps_per_epoch: int) -> int:
     """Count the optimizer steps of the whole run, from trainer.max_epochs and trainer.max_steps. Raises ConfigError for
     a run without an end or without a step, and for one that max_epochs ends before max_steps."""
     limits = []

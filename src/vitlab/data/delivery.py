@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from vitlab.data.cache import CropsOnly
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.loading.loader import Loader, batches_ahead, workers_for
+from vitlab.data.loading.loader import Loader, choose_num_workers, choose_prefetch
 from vitlab.data.loading.ring import BatchesInRing
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.errors import ConfigError, DataError
@@ -55,11 +55,11 @@ class Loading:
     ) -> Loader:
         """Load the batches of a split in this order, for one of `processes` on this machine; with `from_device`, they
         are cut out of images on the device."""
-        workers = 0 if in_this_process else workers_for(self.num_workers, processes)
-        if from_device and (isinstance(order, TrainingOrder) or CropsOnly.exact(split)):
-            split, workers = CropsOnly.of(split), 0
+        workers = 0 if in_this_process else choose_num_workers(self.num_workers, processes)
+        if from_device and (isinstance(order, TrainingOrder) or CropsOnly.is_exact(split)):
+            split, workers = CropsOnly.from_split(split), 0
         batch_bytes = batch_size * split.in_chans * sum(crop.image_size**2 for crop in split.crop.views())
-        ready, fits = batches_ahead(self.prefetch_batches, workers, processes, batch_bytes)
+        ready, fits = choose_prefetch(self.prefetch_batches, workers, processes, batch_bytes)
         dataset: Dataset[Any] = split
         if workers and fits:
             dataset = BatchesInRing(split, num_workers=workers, ready=ready, batch_bytes=batch_bytes)

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from vitlab.data.images.crop import Crop
-from vitlab.data.images.decoding import DAMAGE, MODES, opened
-from vitlab.data.images.moments import moments_of
-from vitlab.data.loading.dataset import ImageSplit, evaluated_image
+from vitlab.data.images.decoding import DAMAGE, MODES, open_image
+from vitlab.data.images.moments import compute_moments
+from vitlab.data.loading.dataset import ImageSplit, crop_for_evaluation
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import Pool, Stored
 
@@ -41,7 +41,7 @@ def digest(stored: Stored) -> np.uint64:
     return np.uint64(int.from_bytes(hasher.digest(), "big"))
 
 
-def repeated(digests: Mapping[str, np.ndarray]) -> list[list[Place]]:
+def group_equal(digests: Mapping[str, np.ndarray]) -> list[list[Place]]:
     """Group images of equal content by their digests (n,), in the order of the splits."""
     everything = np.concatenate(list(digests.values()))
     order = np.argsort(everything, kind="stable")
@@ -80,7 +80,7 @@ class Overlap(NamedTuple):
         return counts
 
 
-def across(groups: Iterable[list[Place]]) -> list[list[Place]]:
+def find_shared(groups: Iterable[list[Place]]) -> list[list[Place]]:
     """Keep the groups that lie in more than one split."""
     return [group for group in groups if len({split for split, _ in group}) > 1]
 
@@ -93,7 +93,7 @@ def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> 
     count = sum(split.targets.num_images for split in splits.values())
     deadline = time.monotonic() + seconds
     pools = {id(split.pool): split.pool for split in splits.values()}
-    if reason := too_much(list(pools.values())):
+    if reason := find_obstacle(list(pools.values())):
         return Overlap([], count, reason)
     keys = {}
     for place, pool in pools.items():
@@ -109,11 +109,11 @@ def overlap(splits: Mapping[str, ImageSplit], seconds: float = MOST_SECONDS) -> 
         for index in np.flatnonzero(np.isin(seen[name], values[times > 1])):
             if split.pool.pixels is None and time.monotonic() > deadline:
                 return Overlap([], count, f"{count:,} files were not compared within {seconds:g} s")
-            digests[name][index] = digest_at(split.pool, int(split.indices[index]))
-    return Overlap(across(repeated(digests)), count)
+            digests[name][index] = digest_image(split.pool, int(split.indices[index]))
+    return Overlap(find_shared(group_equal(digests)), count)
 
 
-def too_much(pools: list[Pool]) -> str:
+def find_obstacle(pools: list[Pool]) -> str:
     """Say why these pools are not compared; empty if they are."""
     if any(pool.computed for pool in pools):
         return "the images are computed when they are asked for"
@@ -143,7 +143,7 @@ def quick_keys(pool: Pool, deadline: float) -> np.ndarray | None:
     return keys
 
 
-def digest_at(pool: Pool, i: int) -> np.uint64:
+def digest_image(pool: Pool, i: int) -> np.uint64:
     try:
         return digest(pool.load(i))
     except DAMAGE:
@@ -166,7 +166,7 @@ class Findings(NamedTuple):
     moments: np.ndarray
 
 
-def examined(split: ImageSplit, crop: Crop, piece: range) -> Findings:
+def examine_images(split: ImageSplit, crop: Crop, piece: range) -> Findings:
     """Examine the images at these places of a split; their moments are taken as seen through `crop`."""
     digests, sizes = np.full(len(piece), UNKNOWN), np.zeros((len(piece), 2), np.int64)
     modes, unreadable = ["?"] * len(piece), {}
@@ -177,18 +177,18 @@ def examined(split: ImageSplit, crop: Crop, piece: range) -> Findings:
             if isinstance(stored, Exception):
                 raise stored
             digests[k] = digest(stored)
-            sizes[k] = split.pool.size(positions[k]) or opened(stored, split.image_mode).size
-            modes[k] = mode_of(stored)
-            image = evaluated_image(stored, crop, split.image_mode)
+            sizes[k] = split.pool.size(positions[k]) or open_image(stored, split.image_mode).size
+            modes[k] = get_mode(stored)
+            image = crop_for_evaluation(stored, crop, split.image_mode)
             if len(image) != split.in_chans:
                 raise ValueError(f"it has {len(image)} channels, and data.in_chans is {split.in_chans}")
-            moments += moments_of(image)
+            moments += compute_moments(image)
         except DAMAGE as error:
             unreadable[piece[k]] = str(error) or type(error).__name__
     return Findings(digests, sizes, modes, unreadable, moments)
 
 
-def together(findings: list[Findings]) -> Findings:
+def join_findings(findings: list[Findings]) -> Findings:
     """Join the findings of pieces that follow each other."""
     return Findings(
         digests=np.concatenate([f.digests for f in findings]),
@@ -199,7 +199,7 @@ def together(findings: list[Findings]) -> Findings:
     )
 
 
-def mode_of(stored: Stored) -> str:
+def get_mode(stored: Stored) -> str:
     """Give Pillow's name for how an image is stored."""
     if isinstance(stored, np.ndarray):
         channels = stored.shape[2] if stored.ndim == 3 else 1

@@ -23,10 +23,10 @@ def evaluation_batches(
     """Yield every sample of a split once, or of its `places`, this rank's share of them, on `device` as the model takes
     them. Images that cannot be read are left out, or raise DataError, as data.loading.on_bad_image says; a batch
     without any image is left out. `processes` of this machine share its cores."""
-    images = datamodule.evaluated(split)
+    images = datamodule.get_evaluation_split(split)
     order = EvaluationOrder(len(images), batch_size=batch_size, rank=rank, world_size=world_size, places=places)
     loader = datamodule.loading.loader(images, order, batch_size=batch_size, processes=processes, device=device)
     for batch in loader:
         datamodule.loading.check_readable(batch)
         if len(batch.index):
-            yield datamodule.preprocessing.finished(batch.to(device))
+            yield datamodule.preprocessing.finish_batch(batch.to(device))

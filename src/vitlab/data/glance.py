@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vitlab.data.images.decoding import DAMAGE, opened
+from vitlab.data.images.decoding import DAMAGE, open_image
 from vitlab.data.images.squares import WholeImage
-from vitlab.data.loading.dataset import evaluated_image
+from vitlab.data.loading.dataset import crop_for_evaluation
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.errors import DataError
 
@@ -31,10 +31,10 @@ class Glance(NamedTuple):
 def glance(pool: Pool, indices: np.ndarray) -> Glance:
     """Read the headers of at most `MOST` images. Raises DataError where no image can be read."""
     sides, gray, bad = [], True, []
-    for i in spaced(indices, MOST):
+    for i in choose_spaced(indices, MOST):
         try:
             stored = pool.load(int(i))
-            sides.append(min(opened(stored, None).size))
+            sides.append(min(open_image(stored, None).size))
             gray = gray and is_gray(stored)
         except DAMAGE as error:
             bad.append(f"{pool.name(int(i))}: {error}")
@@ -49,18 +49,18 @@ def is_gray(stored: Stored) -> bool:
     return Image.open(BytesIO(stored)).mode in GRAY
 
 
-def in_small(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.ndarray]:
+def shrink_images(pool: Pool, indices: np.ndarray, side: int) -> tuple[Tensor, np.ndarray]:
     """Squeeze images into gray squares (n, S, S), and give the places in the pool of those that can be read."""
     crop, images, places = WholeImage(image_size=side, interpolation="bilinear"), [], []
     for i in indices.tolist():
         try:
-            images.append(evaluated_image(pool.load(i), crop, "L")[0])
+            images.append(crop_for_evaluation(pool.load(i), crop, "L")[0])
             places.append(i)
         except DAMAGE:
             continue
     return torch.stack(images) if images else torch.empty(0, side, side), np.array(places, dtype=int)
 
 
-def spaced(indices: np.ndarray, most: int) -> np.ndarray:
+def choose_spaced(indices: np.ndarray, most: int) -> np.ndarray:
     """Choose up to that many of the indices, evenly spaced."""
     return cast(np.ndarray, indices[np.unique(np.linspace(0, len(indices) - 1, most).round().astype(int))])

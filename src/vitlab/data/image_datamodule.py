@@ -21,7 +21,7 @@ from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import check_augmentation
 from vitlab.data.images.images import Images, Transform
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.loading.loader import Loader, workers_for
+from vitlab.data.loading.loader import Loader, choose_num_workers
 from vitlab.data.order.sampler import EvaluationOrder, Order, TrainingOrder, class_shares
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
@@ -101,10 +101,10 @@ class ImageDataModule(DataModule):
         self._find()
         if self.mixing is not None:
             self._shares(self.targets[:1].collate())  # refuses what cannot be mixed
-        workers = workers_for(self.loading.num_workers, processes=1)
+        workers = choose_num_workers(self.loading.num_workers, processes=1)
         train = self.splits["train"]
-        self.training = train.from_pool(
-            self.cache.cached(train.pool, mode=self.images.mode, in_chans=self.in_chans, num_workers=workers)
+        self.training = train.replace_pool(
+            self.cache.cache_pool(train.pool, mode=self.images.mode, in_chans=self.in_chans, num_workers=workers)
         )
         if self.order.shuffle_window is not None and self.training.groups is None:
             raise ConfigError(
@@ -125,8 +125,8 @@ class ImageDataModule(DataModule):
         if questions := [own.questions for own in targets if isinstance(own, Answers)]:
             self._find_tokens(questions, self.vocabulary, ("vocab_size", "input_max_length"))
         if not hasattr(self, "preprocessing"):
-            workers = workers_for(self.loading.num_workers, processes=1)
-            mean, std = measure_colours(self.evaluated("train"), workers)
+            workers = choose_num_workers(self.loading.num_workers, processes=1)
+            mean, std = measure_colours(self.get_evaluation_split("train"), workers)
             self.found |= {"mean": mean, "std": std}
             self._set_preprocessing(mean, std)
 
@@ -163,9 +163,9 @@ class ImageDataModule(DataModule):
         counts = self.class_counts()
         return class_shares(counts, self.order.class_balance) if self.order.class_balance else counts
 
-    def evaluated(self, split: str) -> ImageSplit:
+    def get_evaluation_split(self, split: str) -> ImageSplit:
         """Return a split as evaluation sees it: the source's own images, whatever training reads."""
-        return self.splits[split].seen_through(self.images.eval_crop, None)
+        return self.splits[split].replace_crop(self.images.eval_crop, None)
 
     # -- loaders
 
@@ -178,14 +178,14 @@ class ImageDataModule(DataModule):
             repeats=self.order.repeats,
             classes=split.targets.values if self.order.class_balance else None,
             class_balance=self.order.class_balance,
-            image_size=self._image_size_at,
+            image_size=self._find_image_size,
         )
         return self._loader(split, order, size, in_this_process)
 
     def evaluation_loader(self, split: str) -> Loader:
         """Load every sample of a split once, with the evaluation crop; this rank's share of them."""
         order, size = self.evaluation_order(split)
-        return self._loader(self.evaluated(split), order, size)
+        return self._loader(self.get_evaluation_split(split), order, size)
 
     def _loader(
         self, split: ImageSplit, order: TrainingOrder | EvaluationOrder, batch_size: int, in_this_process: bool = False
@@ -201,7 +201,7 @@ class ImageDataModule(DataModule):
             in_this_process=in_this_process,
         )
 
-    def _image_size_at(self, step: int) -> int:
+    def _find_image_size(self, step: int) -> int:
         return self.resolution.image_size(step, self.num_steps) if self.resolution else 0
 
     # -- batches
@@ -212,17 +212,17 @@ class ImageDataModule(DataModule):
         if batch.unreadable:
             if not len(batch.index) and self._trainer().training:
                 raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
-            self.skipped[self._split_in_use()].update({bad.index: str(bad) for bad in batch.unreadable})
+            self.skipped[self._choose_split()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
 
     def on_after_batch_transfer(self, batch: WorkerBatch, dataloader_idx: int) -> Batch:
         """Finish a batch on the device: cut it out of the images there, normalise, mix, cut into patches."""
         trainer = self._trainer()
         if isinstance(batch, CropBatch):
-            split = self.training if trainer.training else self.splits[self._split_in_use()]
+            split = self.training if trainer.training else self.splits[self._choose_split()]
             batch = self.device_images.cut(split, batch)
         if not trainer.training or self.mixing is None:
-            return self.preprocessing.finished(batch)
+            return self.preprocessing.finish_batch(batch)
         micro_batch = (trainer.fit_loop.epoch_loop.batch_idx + 1) % trainer.accumulate_grad_batches
         seed = make_seed("mixing", self.seed, trainer.global_step, micro_batch, trainer.global_rank)
-        return self.preprocessing.mixed(batch, self._shares(batch.target), self.mixing, seed)
+        return self.preprocessing.mix_batch(batch, self._shares(batch.target), self.mixing, seed)

@@ -82,7 +82,7 @@ class TextDataModule(DataModule):
         return Loader(self.splits[split], order, num_workers=0, prefetch_batches=None, stall_timeout=0, device=device)
 
     def on_after_batch_transfer(self, batch: RawBatch, dataloader_idx: int) -> Batch:
-        return finished(batch)
+        return finish_texts(batch)
 
 
 class TextSplit(Split):
@@ -96,15 +96,17 @@ class TextSplit(Split):
 
     def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
         index = np.array([key.index for key in keys], dtype=int)
-        return collated(self.pool.read[self.indices[index]], self.pool.targets[self.indices[index]].collate(), index)
+        return collate_texts(
+            self.pool.read[self.indices[index]], self.pool.targets[self.indices[index]].collate(), index
+        )
 
 
-def collated(read: Texts, target: TextBatch | None, index: np.ndarray) -> RawBatch:
+def collate_texts(read: Texts, target: TextBatch | None, index: np.ndarray) -> RawBatch:
     """Collate texts to be read, with the texts to be written where these are known."""
     return RawBatch((read.collate(),), target, torch.from_numpy(index))
 
 
-def finished(batch: RawBatch) -> Batch:
+def finish_texts(batch: RawBatch) -> Batch:
     """Return what a model takes: tokens, and which of them are not padding."""
     codes, lengths = batch.view
     present = torch.arange(codes.shape[1], device=codes.device) < lengths[:, None]

@@ -132,9 +132,9 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
     images = isinstance(datamodule, ImageDataModule)
     workers = max(datamodule.loading.num_workers or 0, 1) if images else 1
     reading, learning = speed.reading / workers, speed.learning
-    samples = datamodule.trained_steps_per_epoch() * datamodule.global_batch_size // trainer.world_size
-    epoch = samples * max(reading, learning) + datamodule.trained_steps_per_epoch() * speed.updating
-    epochs = task.num_steps / datamodule.trained_steps_per_epoch()
+    samples = datamodule.count_steps_per_epoch() * datamodule.global_batch_size // trainer.world_size
+    epoch = samples * max(reading, learning) + datamodule.count_steps_per_epoch() * speed.updating
+    epochs = task.num_steps / datamodule.count_steps_per_epoch()
     show(
         "speed",
         f"{1 / learning:,.0f} {datamodule.things}/s of each device, {1 / speed.reading:,.0f} read by each process",

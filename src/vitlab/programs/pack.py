@@ -13,7 +13,7 @@ from vitlab.config.job import Job
 from vitlab.config.nodes import escape_references
 from vitlab.config.values import format_value
 from vitlab.data.cache.reencoding import Reencoding, refuse_channels
-from vitlab.data.loading.loader import workers_for
+from vitlab.data.loading.loader import choose_num_workers
 from vitlab.data.pools.file_content import content
 from vitlab.data.shards.webdataset import index_tars
 from vitlab.data.shards.writing import MEGABYTE, write_shards
@@ -51,7 +51,7 @@ def pack(cfg: DictConfig) -> Path:
         output,
         Reencoding(cfg.data.images.mode, cfg.shorter_side, cfg.longest_side),
         shard_bytes=round(cfg.shard_size * MEGABYTE),
-        num_workers=workers_for(loading.num_workers, processes=1),
+        num_workers=choose_num_workers(loading.num_workers, processes=1),
         on_bad_image=loading.on_bad_image,
     )
     for line in told(index, output):
@@ -106,7 +106,7 @@ def index_only(cfg: DictConfig) -> tuple[Path, dict[str, Any]]:
     if cfg.output is None and not folder.is_dir():
         raise DataError(f"index={root}: there is no such folder")
     index = index_tars(
-        root, folder, class_names=names, num_workers=workers_for(cfg.data.loading.num_workers, processes=1)
+        root, folder, class_names=names, num_workers=choose_num_workers(cfg.data.loading.num_workers, processes=1)
     )
     for line in told(index, folder):
         print(line)

@@ -19,9 +19,9 @@ from vitlab.atomic_files import compute_digest, format_json
 from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import TextView, View
-from vitlab.data.loading.loader import Loader, workers_for
+from vitlab.data.loading.loader import Loader, choose_num_workers
 from vitlab.data.order.sampler import EvaluationOrder
-from vitlab.data.pools.packed_names import PackedNames, readable
+from vitlab.data.pools.packed_names import PackedNames, format_name
 from vitlab.data.sources.named_files import find_image_names
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import choose_device
@@ -91,7 +91,7 @@ def predict(cfg: DictConfig) -> Path:
             paths = [Path(files[place]) for place in read.places if place not in read.reasons]
             said = describe(prepared(read.pixels, datamodule, device), paths) if paths else []
             for path, one in zip(paths, said, strict=True):
-                table.add(readable(str(path)), one)
+                table.add(format_name(str(path)), one)
                 if sorting is not None:
                     sorting.copy(path, one.class_name)
             file.add(lines_of(read, files, iter(said), cfg.on_bad_image))
@@ -130,7 +130,7 @@ def read_files(
     files: Sequence[str], datamodule: ImageDataModule, cfg: DictConfig, done: int, device: torch.device
 ) -> Iterator[Read]:
     """Read the files that are not `done`, batch by batch, in worker processes if there are many."""
-    workers = workers_for(cfg.num_workers, processes=1) if len(files) - done > cfg.batch_size else 0
+    workers = choose_num_workers(cfg.num_workers, processes=1) if len(files) - done > cfg.batch_size else 0
     places = range(done, len(files))
     order = EvaluationOrder(len(files), batch_size=cfg.batch_size, rank=0, world_size=1, places=places)
     loader = Loader(
@@ -153,7 +153,7 @@ def lines_of(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_imag
     the command."""
     lines: Lines = []
     for place in read.places:
-        name = readable(files[place])
+        name = format_name(files[place])
         if place not in read.reasons:
             lines.append((ROW, {"image": name, **next(said).columns()}))
         elif on_bad_image == "error":

@@ -17,7 +17,7 @@ from vitlab.callbacks.figures import image_grid, write_figure
 from vitlab.config.job import Job
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Batch, Sample
-from vitlab.data.images.resampling import as_tensor
+from vitlab.data.images.resampling import make_tensor
 from vitlab.data.order.sampler import Key
 from vitlab.errors import ConfigError
 from vitlab.run.building.autoconfig import find_values
@@ -87,7 +87,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
     for index in indices:
         picture = split.pictures([Key(0, index)])[0]
         assert not isinstance(picture, Exception), "it is in the batch: it can be read"
-        stored = as_tensor(picture.pixels()[0])
+        stored = make_tensor(picture.pixels()[0])
         images.append(stored / 255)
         titles.append(f"{split.words(index, datamodule.class_names)}\n{stored.shape[2]}x{stored.shape[1]}")
         for epoch in range(COLUMNS - 1):

@@ -17,13 +17,13 @@ from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.job import Job
 from vitlab.data.batches.batch import Sample
-from vitlab.data.duplicates import Findings, Overlap, Place, across, examined, repeated, together
+from vitlab.data.duplicates import Findings, Overlap, Place, examine_images, find_shared, group_equal, join_findings
 from vitlab.data.glance import GRAY
 from vitlab.data.images.decoding import MODES
 from vitlab.data.images.moments import mean_and_std
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.loading.loader import workers_for
-from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.loading.loader import choose_num_workers
+from vitlab.data.loading.parallel import cut, map_in_order
 from vitlab.data.order.sampler import Key
 from vitlab.data.targets import Classes
 from vitlab.errors import ConfigError
@@ -49,9 +49,9 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     datamodule: Any = options.datamodule
     splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
     classes = counts(splits, datamodule.class_names)
-    workers = workers_for(datamodule.loading.num_workers, processes=1)
+    workers = choose_num_workers(datamodule.loading.num_workers, processes=1)
     found = {name: survey_split(name, split, workers) for name, split in splits.items()}
-    groups = repeated({name: f.digests for name, f in found.items()})
+    groups = group_equal({name: f.digests for name, f in found.items()})
     mean, std = mean_and_std(found["train"].moments)
     gray = {mode for f in found.values() for mode in f.modes} <= GRAY | {"?"}
     channels = 1 if gray else datamodule.in_chans  # gray images as RGB have the same values in each
@@ -79,9 +79,9 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
 def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
     """Examine every image of a split."""
     pieces = cut(len(split), AT_ONCE)
-    work = partial(examined, split, split.crop)
-    return together(
-        list(in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers))
+    work = partial(examine_images, split, split.crop)
+    return join_findings(
+        list(map_in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers))
     )
 
 
@@ -130,7 +130,10 @@ def tell(
     tell_some(console, [f"{name}: {splits[name].name(place)}: {reason}" for name, place, reason in damaged])
     if not groups:
         console.print(f"{'identical':<12}no two images")
-    for title, some in (("between", across(groups)), ("within", [g for g in groups if len({s for s, _ in g}) == 1])):
+    for title, some in (
+        ("between", find_shared(groups)),
+        ("within", [g for g in groups if len({s for s, _ in g}) == 1]),
+    ):
         if some:
             odd = sum(len({splits[s].words(i, names) for s, i in group}) > 1 for group in some)
             labels = f", {odd:,} of them with different labels" if odd else ""
@@ -236,7 +239,7 @@ def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable
     readable = np.ones(len(split), dtype=bool)
     readable[list(found.unreadable)] = False
     places = np.flatnonzero(readable)
-    classes, firsts = classes_of(split)[places].first_places()
+    classes, firsts = classes_of(split)[places].find_first_places()
     for k in np.linspace(0, len(classes) - 1, min(LABELLED_CLASSES, len(classes))).round().astype(int):
         sample = split[Key(0, int(places[firsts[k]]))]
         if isinstance(sample, Sample):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitlab.data.batches.batch import Batch
-from vitlab.data.checks import longest_text
+from vitlab.data.checks import find_longest_text
 from vitlab.data.targets import Answers, Texts
 from vitlab.errors import ConfigError, DataError
 from vitlab.tasks.text_generation import TextGeneration
@@ -38,7 +38,7 @@ class Answering(TextGeneration):
         if not isinstance(datamodule.targets, Answers):
             raise ConfigError(f"the task answers questions, and this data has images {datamodule.targets.kind}")
         asked = [split.targets.questions for split in datamodule.splits.values()]
-        longest_text(asked, self.model.question_length, "model.question_length")
+        find_longest_text(asked, self.model.question_length, "model.question_length")
         return datamodule.targets
 
     def inputs(self, batch: Batch) -> tuple[Any, ...]:

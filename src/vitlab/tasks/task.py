@@ -341,7 +341,7 @@ class Task(pl.LightningModule):
                 for key, value in state.items():
                     setattr(metric, key, getattr(metric, key) + value.to(metric.device))
         if "loops" in checkpoint:
-            steps = self.trainer.datamodule.trained_steps_per_epoch()
+            steps = self.trainer.datamodule.count_steps_per_epoch()
             checkpoint["loops"]["fit_loop"] = build_loop_state(self.trainer, checkpoint["global_step"], steps)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vitlab.data.cache import decoded, encoded
-from vitlab.data.images.decoding import DamagedImage, opened
+from vitlab.data.cache import cache_decoded, cache_encoded
+from vitlab.data.images.decoding import DamagedImage, open_image
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.targets import OneClass
 from vitlab.errors import DataError, StorageError
@@ -50,18 +50,18 @@ class Photos(Pool):
 
 
 def encode(pool, folder, **changes):
-    return encoded(pool, folder, **{"shorter_side": 24, "image_mode": "RGB", "num_workers": 0} | changes)
+    return cache_encoded(pool, folder, **{"shorter_side": 24, "image_mode": "RGB", "num_workers": 0} | changes)
 
 
 def decode(pool, folder, **changes):
-    return decoded(pool, folder, **{"size": 24, "image_mode": "RGB", "in_chans": 3, "num_workers": 0} | changes)
+    return cache_decoded(pool, folder, **{"size": 24, "image_mode": "RGB", "in_chans": 3, "num_workers": 0} | changes)
 
 
 CACHES = pytest.mark.parametrize("cache", [encode, decode])
 
 
 def pixels(pool, i, image_mode="RGB"):
-    return np.asarray(opened(pool.load(i), image_mode).pixels()[0])
+    return np.asarray(open_image(pool.load(i), image_mode).pixels()[0])
 
 
 def contents(folder):
@@ -84,7 +84,7 @@ def test_a_cache_is_its_pool(tmp_path, cache):
     assert np.array_equal(found.groups, pool.groups)
     assert [found.name(i) for i in range(10)] == [pool.name(i) for i in range(10)]
     for i in range(10):
-        assert (found.size(i) or opened(found.load(i), None).size) == opened(pool.load(i), None).size
+        assert (found.size(i) or open_image(found.load(i), None).size) == open_image(pool.load(i), None).size
     copy = pickle.loads(pickle.dumps(found))
     assert np.array_equal(pixels(copy, 7), pixels(found, 7))
 
@@ -93,7 +93,7 @@ def test_encoded_images_are_small_and_alike(tmp_path):
     pool = Photos()
     found = encode(pool, tmp_path)
     for i in range(10):
-        height, width = opened(pool.load(i), None).size
+        height, width = open_image(pool.load(i), None).size
         image = Image.open(io.BytesIO(found.load(i)))
         assert min(image.size) == min(24, height, width)
         assert abs(image.width / image.height - width / height) < 0.1

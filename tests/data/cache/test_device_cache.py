@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 
 from vitlab.data import CenterCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
 from vitlab.data.batches.batch import RawBatch
-from vitlab.data.cache import CACHES, CropsOnly, cut_out, held_on, holds_pixels
+from vitlab.data.cache import CACHES, CropsOnly, copy_to_device, cut_out, holds_pixels
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.pool import ArrayPool, Pool
@@ -54,7 +54,7 @@ def epoch_of(split, image_size=0):
 
 def both(split, image_size=0):
     """Each batch as workers cut it, and as the device does."""
-    crops, held = CropsOnly.of(split), held_on(torch.device("cpu"), split)
+    crops, held = CropsOnly.from_split(split), copy_to_device(torch.device("cpu"), split)
     for keys in epoch_of(split, image_size):
         asked = crops.__getitems__(keys)
         yield (
@@ -63,7 +63,7 @@ def both(split, image_size=0):
         )
 
 
-@pytest.mark.parametrize("crop", [SHIFTED, WHOLE, SHIFTED.at(16)], ids=["shifted", "whole", "at its own size"])
+@pytest.mark.parametrize("crop", [SHIFTED, WHOLE, SHIFTED.resize(16)], ids=["shifted", "whole", "at its own size"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_shifts_and_flips_are_the_same_bits(crop, channels):
     split, seen = split_of(crop, channels=channels), set()
@@ -94,13 +94,15 @@ def test_resized_boxes_are_those_of_workers_and_their_pixels_close(method, image
         differences += (found.view - expected.view.float()).abs().mean(dim=(1, 2, 3)).tolist()
     assert np.mean(differences) < 2
     assert max(differences) < 4
-    asked = CropsOnly.of(split).__getitems__(keys := [Key(1, index) for index in range(30)])
+    asked = CropsOnly.from_split(split).__getitems__(keys := [Key(1, index) for index in range(30)])
     crops = crop(np.full((30, 2), 48), split.numbers(keys, crop.draws))
     assert np.array_equal(asked.views[0].boxes, crops.boxes.astype(np.float32))
     assert np.array_equal(asked.views[0].flips, crops.flips)
 
 
-@pytest.mark.parametrize("crop", [WHOLE.at(24), CenterCrop(image_size=12, resize_size=14, interpolation="bilinear")])
+@pytest.mark.parametrize(
+    "crop", [WHOLE.resize(24), CenterCrop(image_size=12, resize_size=14, interpolation="bilinear")]
+)
 def test_crops_without_chance_are_close_too(crop):
     for expected, found in both(split_of(crop, ArrayPool(pictures(side=48), OneClass(np.arange(40) % 7), "pictures"))):
         assert (found.view - expected.view.float()).abs().mean() < 4
@@ -120,7 +122,7 @@ def test_boxes_are_drawn_on_the_size_in_the_source():
 
 
 def test_nothing_of_it_is_pixels():
-    batch = CropsOnly.of(split_of(SHIFTED)).__getitems__([Key(0, index) for index in range(30)])
+    batch = CropsOnly.from_split(split_of(SHIFTED)).__getitems__([Key(0, index) for index in range(30)])
     (view,) = batch.views
     assert (view.shifts.shape, view.flips.shape, view.boxes) == ((30, 2), (30,), None)
     assert view.size == (16, 16)
@@ -129,11 +131,11 @@ def test_nothing_of_it_is_pixels():
 def test_images_that_cannot_be_read_are_named_and_not_trained_on():
     pool = ArrayPool(pictures(), OneClass(np.arange(40) % 7), "pictures")
     pool.unreadable = {39: "torn", 37: "empty"}  # places 0 and 2 of the split
-    asked = CropsOnly.of(split_of(SHIFTED, pool)).__getitems__([Key(0, index) for index in range(4)])
+    asked = CropsOnly.from_split(split_of(SHIFTED, pool)).__getitems__([Key(0, index) for index in range(4)])
     assert asked.index.tolist() == [1, 3]
     assert [str(bad) for bad in asked.unreadable] == ["pictures image 39: torn", "pictures image 37: empty"]
     assert [bad.index for bad in asked.unreadable] == [0, 2]
-    none = CropsOnly.of(split_of(SHIFTED, pool)).__getitems__([Key(0, 2)])
+    none = CropsOnly.from_split(split_of(SHIFTED, pool)).__getitems__([Key(0, 2)])
     assert (len(none.target), len(none.unreadable)) == (0, 1)
 
 
@@ -145,14 +147,17 @@ def test_pixels_in_another_mode_are_converted_once(tmp_path, channels, image_mod
     held = CACHES["device"](pool, tmp_path, **settings)
     assert holds_pixels(held, in_chans)
     split = split_of(SHIFTED, pool, image_mode=image_mode, in_chans=in_chans)
-    crops, images = CropsOnly.of(split.from_pool(held)), held_on(torch.device("cpu"), split.from_pool(held))
+    crops, images = (
+        CropsOnly.from_split(split.replace_pool(held)),
+        copy_to_device(torch.device("cpu"), split.replace_pool(held)),
+    )
     for keys in epoch_of(split):
         asked = crops.__getitems__(keys)
         found = cut_out(images[asked.index], asked.views[0])
         assert torch.equal(found, split.__getitems__(keys).view)
-    whole = split.seen_through(WHOLE, None)
-    assert not CropsOnly.exact(whole)
-    assert CropsOnly.exact(whole.from_pool(held))
+    whole = split.replace_crop(WHOLE, None)
+    assert not CropsOnly.is_exact(whole)
+    assert CropsOnly.is_exact(whole.replace_pool(held))
 
 
 # -- refusals
@@ -162,7 +167,7 @@ def test_a_split_that_is_transformed_is_refused():
     with pytest.raises(
         ConfigError, match=r"set augmentation=none and data\.images\.train_transform=null, or data\.cache\.kind=decoded"
     ):
-        CropsOnly.of(split_of(SHIFTED, transform=v2.RandomGrayscale()))
+        CropsOnly.from_split(split_of(SHIFTED, transform=v2.RandomGrayscale()))
 
 
 def test_images_of_different_sizes_are_refused():
@@ -170,7 +175,7 @@ def test_images_of_different_sizes_are_refused():
     files = Pool(OneClass(np.arange(40) % 7), "files")
     for split in (split_of(budget), split_of(SHIFTED, files)):
         with pytest.raises(ConfigError, match="images of one size"):
-            CropsOnly.of(split)
+            CropsOnly.from_split(split)
 
 
 # -- in the datamodule

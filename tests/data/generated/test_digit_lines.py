@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vitlab.data import DigitLines, Digits, DigitSums
-from vitlab.data.generated.digit_lines import line_of
+from vitlab.data.generated.digit_lines import draw_line
 from vitlab.data.images.native_shape import LineCrop
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.sampler import Key
@@ -70,7 +70,7 @@ def test_training_lines_are_a_function_of_seed_epoch_and_index_and_the_others_ar
 def test_a_training_line_is_laid_out_as_any_other_and_written_in_another_hand():
     pool = lines(min_length=8).open()["train"]
     numbers = np.full((2, pool.draws), 0.5)
-    plain = line_of(pool.laid_out(3, numbers[0, : pool.most]), 16).astype(int)
+    plain = draw_line(pool.lay_out(3, numbers[0, : pool.most]), 16).astype(int)
     numbers[1, pool.most :] = np.linspace(0.1, 0.9, pool.draws - pool.most)
     same, other = (line.astype(int) for line in pool.compose([3, 3], numbers))
     softer, bent = (np.abs(line - plain).mean() for line in (same, other))

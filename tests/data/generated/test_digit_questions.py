@@ -84,4 +84,4 @@ def test_it_is_always_the_same(pools):
     assert [pool.fingerprint for pool in again.values()] == [pool.fingerprint for pool in pools.values()]
     assert Image.fromarray(again["test"].load(0)).size == (32, 32)
     assert again["test"].name(1) == "scene 1"
-    assert again["test"].targets.asked(1) == again["test"].targets.questions.values[1]
+    assert again["test"].targets.get_question(1) == again["test"].targets.questions.values[1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vitlab.data.generated.handwriting import OF_A_HAND, in_another_hand
+from vitlab.data.generated.handwriting import OF_A_HAND, warp_glyphs
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def changed(glyph, **numbers):
     row = np.full(OF_A_HAND, 0.5)
     for name, value in numbers.items():
         row[{"pen": 0, "spotted": 1, "spot": slice(2, 4), "down": slice(4, 13), "right": slice(13, 22)}[name]] = value
-    return in_another_hand(glyph[None], row[None])[0].astype(float)
+    return warp_glyphs(glyph[None], row[None])[0].astype(float)
 
 
 def test_nothing_is_changed_by_numbers_in_the_middle(glyph):
@@ -56,7 +56,7 @@ def test_a_spot_of_two_pixels_is_left_out(glyph):
 
 def test_each_glyph_has_a_hand_of_its_own(glyph):
     numbers = np.random.default_rng(1).random((3, OF_A_HAND))
-    together = in_another_hand(np.stack([glyph] * 3), numbers)
+    together = warp_glyphs(np.stack([glyph] * 3), numbers)
     for one, row in zip(together, numbers, strict=True):
-        assert np.array_equal(one, in_another_hand(glyph[None], row[None])[0])
+        assert np.array_equal(one, warp_glyphs(glyph[None], row[None])[0])
     assert len({one.tobytes() for one in together}) == 3

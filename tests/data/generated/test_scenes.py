@@ -5,7 +5,7 @@ import pytest
 from test_digit_lines import split_of
 
 from vitlab.data import Digits, Scenes, Synthetic
-from vitlab.data.generated.scenes import compositions, filled
+from vitlab.data.generated.scenes import compositions, fill_template
 from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
@@ -113,17 +113,17 @@ def test_evaluation_shows_each_picture_alone_and_training_as_many_as_it_is_told(
 def test_a_sample_for_training_says_the_same_in_each_epoch_and_shows_it_anew():
     pool = scenes(source=Digits()).open()["train"]
     split = split_of(pool)
-    epochs = [[split.stored([Key(epoch, i)])[0] for i in range(30)] for epoch in (0, 0, 1)]
+    epochs = [[split.load_stored([Key(epoch, i)])[0] for i in range(30)] for epoch in (0, 0, 1)]
     assert all(np.array_equal(a, b) for a, b in zip(*epochs[:2], strict=True))
     assert sum(np.array_equal(a, b) for a, b in zip(*epochs[1:], strict=True)) < 5
-    batch = split_of(scenes(source=Digits()).open()["train"], seed=1).stored([Key(0, i) for i in range(30)])
+    batch = split_of(scenes(source=Digits()).open()["train"], seed=1).load_stored([Key(0, i) for i in range(30)])
     assert sum(np.array_equal(a, b) for a, b in zip(epochs[0], batch, strict=True)) < 5
 
 
 def test_a_word_gets_its_article():
-    assert filled("a picture of a {}", "eight") == "a picture of an eight"
-    assert filled("a {}", "one") == "a one"
-    assert filled("the {}", "eight") == "the eight"
+    assert fill_template("a picture of a {}", "eight") == "a picture of an eight"
+    assert fill_template("a {}", "one") == "a one"
+    assert fill_template("the {}", "eight") == "the eight"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from vitlab.config.home import CONF
 from vitlab.data.images.augmentation import GaussianBlur, RandomErasing, check_augmentation
 from vitlab.data.images.random_crop import RandomResizedCrop
 from vitlab.data.loading.dataset import ImageSplit
-from vitlab.data.loading.loader import as_it_is
+from vitlab.data.loading.loader import return_batch
 from vitlab.data.order.sampler import Key, TrainingOrder
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
@@ -74,7 +74,9 @@ def test_an_augmentation_is_a_function_of_seed_epoch_and_index(name, channels):
 def test_the_number_of_workers_changes_no_augmentation(name):
     def epoch(num_workers):
         order = TrainingOrder(16, global_batch_size=8, accumulation=2, rank=0, world_size=1, seed=0, position=lambda: 0)
-        loader = DataLoader(split_of(built(name)), batch_sampler=order, num_workers=num_workers, collate_fn=as_it_is)
+        loader = DataLoader(
+            split_of(built(name)), batch_sampler=order, num_workers=num_workers, collate_fn=return_batch
+        )
         return [(batch.index.tolist(), batch.view.numpy().tobytes()) for batch in loader]
 
     assert epoch(0) == epoch(2)
@@ -166,7 +168,7 @@ def test_views_and_crops_of_several_sizes_are_drawn_apart():
 
     augmentation = built("three_augment")
     split = split_of(augmentation, crop=crop(24, [0.4, 1.0]))
-    local = split.seen_through(crop(12, [0.05, 0.4]), augmentation)
+    local = split.replace_crop(crop(12, [0.05, 0.4]), augmentation)
 
     def views(epoch):
         large = [split.__getitems__([Key(epoch, i, view) for i in range(16)]) for view in range(2)]

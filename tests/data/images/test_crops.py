@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from vitlab.data import CenterCrop, LineCrop, RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.loading.dataset import ImageSplit, evaluated_image
+from vitlab.data.loading.dataset import ImageSplit, crop_for_evaluation
 from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
@@ -62,7 +62,7 @@ def test_a_central_crop_is_torchvisions_resize_and_center_crop(
     crop = CenterCrop(image_size=image_size, resize_size=resize_size, interpolation=interpolation)
     resize = v2.Resize(resize_size, interpolation=v2.InterpolationMode(interpolation))
     expected = v2.CenterCrop(image_size)(resize(Image.fromarray(pixels)))
-    assert torch.equal(evaluated_image(pixels, crop, None), as_tensor(expected))
+    assert torch.equal(crop_for_evaluation(pixels, crop, None), as_tensor(expected))
 
 
 @pytest.mark.parametrize("size", [(375, 500), (500, 333), (481, 321), (224, 224), (255, 257), (1200, 300), (97, 640)])
@@ -73,13 +73,13 @@ def test_a_central_crop_of_a_photos_size_is_torchvisions(size, interpolation, im
     crop = CenterCrop(image_size=image_size, resize_size=resize_size, interpolation=interpolation)
     resize = v2.Resize(resize_size, interpolation=v2.InterpolationMode(interpolation))
     expected = v2.CenterCrop(image_size)(resize(Image.fromarray(pixels)))
-    assert torch.equal(evaluated_image(pixels, crop, None), as_tensor(expected))
+    assert torch.equal(crop_for_evaluation(pixels, crop, None), as_tensor(expected))
 
 
 @pytest.mark.parametrize("size", [(3, 2000), (2000, 3), (1, 1), (1, 500)])
 def test_a_central_crop_of_a_long_strip_is_its_middle(size):
     pixels = np.broadcast_to(np.linspace(0, 255, max(size)).reshape([-1, 1] if size[0] > size[1] else [1, -1]), size)
-    image = evaluated_image(
+    image = crop_for_evaluation(
         pixels.astype(np.uint8), CenterCrop(image_size=32, resize_size=36, interpolation="bicubic"), None
     )
     assert image.shape == (1, 32, 32)
@@ -92,21 +92,21 @@ def test_the_whole_image_is_torchvisions_resize_to_a_square(height, width, image
     pixels = noise(height, width, *channels)
     crop = WholeImage(image_size=image_size, interpolation=interpolation)
     resize = v2.Resize([image_size, image_size], interpolation=v2.InterpolationMode(interpolation))
-    assert torch.equal(evaluated_image(pixels, crop, None), as_tensor(resize(Image.fromarray(pixels))))
+    assert torch.equal(crop_for_evaluation(pixels, crop, None), as_tensor(resize(Image.fromarray(pixels))))
 
 
 def test_at_another_size_everything_is_in_proportion():
     crop = CenterCrop(image_size=224, resize_size=256, interpolation="bicubic")
-    smaller = crop.at(112)
+    smaller = crop.resize(112)
     assert (smaller.image_size, smaller.resize_size, smaller.interpolation) == (112, 128, "bicubic")
     assert (crop.image_size, crop.resize_size) == (224, 256)
     boxes, others = (each(np.array([[300, 500]]), None).boxes for each in (crop, smaller))
     assert abs(boxes - others).max() < 500 / 128 / 2  # half a pixel of the smaller result
     other = random_crop(image_size=16)
     for k, box in enumerate(drawn(other, (60, 80), 50).boxes):
-        assert np.array_equal(box, drawn(other.at(4), (60, 80), 50).boxes[k])
-    assert set(drawn(other.at(4), (60, 80), 50).sizes.ravel()) == {4}
-    assert budget(patch_size=4, max_tokens=16).at(8).max_tokens == 4
+        assert np.array_equal(box, drawn(other.resize(4), (60, 80), 50).boxes[k])
+    assert set(drawn(other.resize(4), (60, 80), 50).sizes.ravel()) == {4}
+    assert budget(patch_size=4, max_tokens=16).resize(8).max_tokens == 4
 
 
 # -- shifts
@@ -136,7 +136,7 @@ def test_a_shifted_crop_is_torchvisions_crop_of_the_padded_image(padding):
 
 def test_a_shift_is_in_proportion():
     crop = ShiftedCrop(image_size=32, padding=4, flip_rate=0.0, interpolation="bilinear")
-    assert (crop.at(16).padding, crop.at(2).padding, crop.padding) == (2, 0, 4)
+    assert (crop.resize(16).padding, crop.resize(2).padding, crop.padding) == (2, 0, 4)
 
 
 def test_all_shifts_are_equally_likely_and_half_is_flipped():
@@ -329,7 +329,7 @@ def test_an_image_within_the_budget_is_cut_to_whole_patches_and_enlarged_only_if
 
 def test_a_budgets_image_is_pillows_resize():
     pixels = noise(37, 61, 3)
-    image = evaluated_image(pixels, budget(), None)
+    image = crop_for_evaluation(pixels, budget(), None)
     height, width = image.shape[1:]
     assert torch.equal(image, as_tensor(Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)))
 

@@ -11,7 +11,7 @@ from pictures import photo, stored
 from PIL import Image, ImageOps
 
 from vitlab.data.images import decoding
-from vitlab.data.images.decoding import DamagedImage, FastJPEG, PillowFile, exif_block, opened
+from vitlab.data.images.decoding import DamagedImage, FastJPEG, PillowFile, exif_block, open_image
 
 ORIENTATION = 0x0112
 COMMENT = b"\xff\xfe" + struct.pack(">H", 60_002) + b"\xff\xda" * 30_000  # 60 kB that look like the start of pixels
@@ -26,7 +26,7 @@ def library(request, monkeypatch):
 
 
 def decoded(content, image_mode=None, wanted=None):
-    return np.asarray(opened(content, image_mode).pixels(wanted)[0])
+    return np.asarray(open_image(content, image_mode).pixels(wanted)[0])
 
 
 # -- modes
@@ -198,7 +198,7 @@ BEST = {"PNG": {}, "TIFF": {}, "WEBP": {"lossless": True}, "JPEG": {"quality": 9
 def test_exif_orientation_is_undone(library, file_format, orientation):
     upright = photo(24, 40)
     content = stored(turned(upright, orientation), file_format, exif=exif(orientation), **BEST[file_format])
-    picture = opened(content, "RGB")
+    picture = open_image(content, "RGB")
     assert picture.size == (24, 40)
     found = np.asarray(picture.pixels()[0]).astype(int)
     assert abs(found - upright).max() <= (40 if file_format == "JPEG" else 0)
@@ -213,7 +213,7 @@ def test_exif_orientation_is_found_wherever_it_stands_in_a_jpeg(library, orienta
     plain = stored(turned(upright, orientation), "JPEG", quality=95, subsampling=0, exif=exif(orientation))
     content = plain[:2] + 2 * COMMENT + plain[2:] if "comments" in place else plain
     assert len(content) > 65_536 or place == "behind the header"
-    picture = opened(content, "RGB")
+    picture = open_image(content, "RGB")
     assert picture.size == (height, width)
     found = np.asarray(picture.pixels()[0])
     assert abs(found.astype(int) - upright).mean() < 3
@@ -224,7 +224,7 @@ def test_exif_orientation_is_found_wherever_it_stands_in_a_jpeg(library, orienta
 def test_a_turned_jpeg_is_decoded_small_in_its_own_direction(library, orientation):
     upright = photo(640, 320)
     content = stored(turned(upright, orientation), "JPEG", quality=95, exif=exif(orientation))
-    pixels, scale = opened(content, "RGB").pixels((160, 80))
+    pixels, scale = open_image(content, "RGB").pixels((160, 80))
     assert (np.asarray(pixels).shape, scale) == ((160, 80, 3), 4)
     expected = np.asarray(Image.fromarray(upright).resize((80, 160), Image.Resampling.BOX))
     assert abs(np.asarray(pixels).astype(int) - expected).mean() < 2
@@ -268,7 +268,7 @@ def test_a_jpeg_decoded_at_a_lower_resolution_looks_like_the_whole_one_resized(l
     pixels = photo(*size)
     content = stored(pixels, "JPEG", quality=92)
     height, width = (wanted * side for side in size)
-    smaller, scale = opened(content, "RGB").pixels((height, width))
+    smaller, scale = open_image(content, "RGB").pixels((height, width))
     smaller = np.asarray(smaller)
     assert smaller.shape[:2] == tuple(-(-side // scale) for side in size)
     assert scale in (1, 2, 4, 8)
@@ -290,7 +290,7 @@ def test_simplejpeg_gives_pillows_pixels_bit_for_bit_at_every_scale(monkeypatch,
     for image_mode in (None, "RGB", "L"):
         for divisor in (None, 1, 2, 3, 4, 7.5, 8, 16, 100):
             wanted = None if divisor is None else (size[0] / divisor, size[1] / divisor)
-            picture, reference = opened(content, image_mode), PillowFile(content, image_mode)
+            picture, reference = open_image(content, image_mode), PillowFile(content, image_mode)
             assert isinstance(picture, FastJPEG) or (image_mode == "L" and not gray)
             assert picture.size == reference.size
             (pixels, scale), (expected, other) = picture.pixels(wanted), reference.pixels(wanted)
@@ -302,7 +302,7 @@ def test_a_jpeg_of_several_pictures_is_its_first(library):
     frames = [Image.fromarray(photo(40, 60, seed)) for seed in (0, 1)]
     content = stored(frames[0], "MPO", save_all=True, append_images=frames[1:])
     for wanted in (None, (10, 15)):
-        pixels, scale = opened(content, "RGB").pixels(wanted)
+        pixels, scale = open_image(content, "RGB").pixels(wanted)
         small = frames[0].resize((60 // scale, 40 // scale), Image.Resampling.BOX)
         assert abs(np.asarray(pixels).astype(int) - np.asarray(small)).mean() < 5
 
@@ -311,7 +311,7 @@ def test_without_simplejpeg_there_is_none(monkeypatch):
     monkeypatch.setattr(decoding, "find_spec", lambda name: None)
     decoding.simplejpeg.cache_clear()
     assert decoding.simplejpeg() is None
-    assert isinstance(opened(stored(photo(60, 80), "JPEG"), "RGB"), PillowFile)
+    assert isinstance(open_image(stored(photo(60, 80), "JPEG"), "RGB"), PillowFile)
     decoding.simplejpeg.cache_clear()
 
 
@@ -340,7 +340,7 @@ def test_a_bomb_is_refused_by_a_sentence_before_it_is_decoded(library, file_form
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         with pytest.raises(DamagedImage, match=r"pixels are more than the 89,478,485|exceeds limit"):
-            opened(content, image_mode)
+            open_image(content, image_mode)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])

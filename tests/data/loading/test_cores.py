@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from vitlab.data.loading import cores
-from vitlab.data.loading.loader import workers_for
+from vitlab.data.loading.loader import choose_num_workers
 
 ALL = set(range(112))
 SOCKETS = [set(range(56))] * 4 + [set(range(56, 112))] * 4
@@ -40,17 +40,17 @@ def bound(monkeypatch, tmp_path):
 )
 def test_each_core_is_shared_by_those_that_may_run_on_it(bound, masks, expected):
     bound(masks)
-    assert workers_for(None, len(masks)) == expected
+    assert choose_num_workers(None, len(masks)) == expected
 
 
 def test_before_the_processes_have_begun_they_are_taken_to_have_the_same_cores(bound):
     bound([range(16)] * 4, told=False)
-    assert workers_for(None, 4) == 4
+    assert choose_num_workers(None, 4) == 4
 
 
 def test_processes_of_other_machines_have_other_cores(bound):
     bound([range(8)] * 4, host="elsewhere")
-    assert workers_for(None, 1) == 8
+    assert choose_num_workers(None, 1) == 8
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_quota_of_the_container_is_a_limit(bound, monkeypatch, tmp_path, group
         (tmp_path / "groups" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name / "cpu.max").write_text(words + "\n")
     monkeypatch.setattr(cores, "CGROUPS", tmp_path / "groups")
-    assert workers_for(None, 1) == expected
+    assert choose_num_workers(None, 1) == expected
 
 
 def test_a_quota_is_shared(bound, monkeypatch):
     bound([range(12)] * 2)
     monkeypatch.setattr(cores, "quota", lambda: 6.0)
-    assert workers_for(None, 2) == 3
+    assert choose_num_workers(None, 2) == 3

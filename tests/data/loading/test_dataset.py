@@ -110,7 +110,7 @@ def test_a_batch_may_have_another_image_size():
     split = noise_split(crop=crop, transform=None)
     batch = split.__getitems__([Key(0, index, 0, 5) for index in range(6)])
     assert batch.view.shape == (6, 3, 5, 5)
-    smaller = split.seen_through(crop.at(5), None)
+    smaller = split.replace_crop(crop.resize(5), None)
     assert torch.equal(batch.view, torch.stack([smaller[0, index].image for index in range(6)]))
 
 

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from vitlab.config.command import translate_refusal
 from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
-from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, batches_ahead, workers_for
+from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, choose_num_workers, choose_prefetch
 from vitlab.errors import ConfigError, DataError, StorageError
 from vitlab.lost_worker import explain_lost_worker
 
@@ -88,7 +88,7 @@ PROGRAM = """
     import torch
     from test_loader import hang, kill_itself, make
     from vitlab.config.command import leave
-    from vitlab.config.refusals import as_refusal
+    from vitlab.config.refusals import translate_refusal
 
     def killed_in_a_step():
         for step, batch in enumerate(make()):
@@ -115,7 +115,7 @@ PROGRAM = """
             try:
                 task()
             except Exception as error:
-                leave(as_refusal(error))
+                leave(translate_refusal(error))
             sys.exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         results.append((name, status, time.monotonic() - start))
@@ -236,7 +236,7 @@ def machine(monkeypatch):
 )
 def test_workers_share_the_cores(machine, cores, num_workers, processes, expected):
     machine(cores, GIGABYTE)
-    assert workers_for(num_workers, processes) == expected
+    assert choose_num_workers(num_workers, processes) == expected
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_workers_share_the_cores(machine, cores, num_workers, processes, expecte
 def test_batches_that_are_ready_fit_the_shared_memory(machine, free, asked, expected):
     machine(8, free)
     settings = {"prefetch": None, "num_workers": 8, "processes": 1, "batch_bytes": 3 * 2**20}
-    ready, fits = batches_ahead(**settings | asked)
+    ready, fits = choose_prefetch(**settings | asked)
     assert (ready, fits) == expected
     if fits:  # half of what is free holds the rings of all
         size = settings | asked
@@ -265,4 +265,4 @@ def test_batches_that_are_ready_fit_the_shared_memory(machine, free, asked, expe
 def test_without_shared_memory_nothing_limits_the_batches(machine, monkeypatch, tmp_path):
     machine(4, 0)
     monkeypatch.setattr(loader, "SHARED_MEMORY", tmp_path / "none")
-    assert batches_ahead(None, 4, 1, 2**30) == (2, True)
+    assert choose_prefetch(None, 4, 1, 2**30) == (2, True)

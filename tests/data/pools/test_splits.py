@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitlab.data import Digits
-from vitlab.data.pools.splits import carve, few_of_each
+from vitlab.data.pools.splits import carve, choose_few
 from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError
 
@@ -123,7 +123,7 @@ def test_so_many_of_each_class_out_of_those_that_there_are(class_sizes, seed):
     targets = np.concatenate([targets, np.zeros(50, np.int64)])
     indices = np.flatnonzero(np.arange(len(targets)) < sum(class_sizes))  # the rest belongs to another split
     names = [f"class {k}" for k in range(len(class_sizes))]
-    taken = [few_of_each(OneClass(targets), indices, k, seed, names) for k in range(1, min(class_sizes) + 1)]
+    taken = [choose_few(OneClass(targets), indices, k, seed, names) for k in range(1, min(class_sizes) + 1)]
     for k, some in enumerate(taken, start=1):
         assert (np.diff(some) > 0).all()
         assert np.isin(some, indices).all()
@@ -133,19 +133,19 @@ def test_so_many_of_each_class_out_of_those_that_there_are(class_sizes, seed):
 
 def test_the_seed_draws_the_few():
     targets, indices = np.arange(400) % 4, np.arange(400)
-    drawn = [tuple(few_of_each(OneClass(targets), indices, 5, seed, list("abcd"))) for seed in (0, 0, 1, 2)]
+    drawn = [tuple(choose_few(OneClass(targets), indices, 5, seed, list("abcd"))) for seed in (0, 0, 1, 2)]
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 3
     often = np.bincount(
-        np.concatenate([few_of_each(OneClass(targets), indices, 50, seed, list("abcd")) for seed in range(200)])
+        np.concatenate([choose_few(OneClass(targets), indices, 50, seed, list("abcd")) for seed in range(200)])
     )
     assert 60 < often.min() < often.max() < 140  # of 100
 
 
 def test_more_labels_than_there_are_images_of_a_class_are_refused():
     with pytest.raises(ConfigError, match=r"data\.split\.labels_per_class is 3, and 'b' has 2 training image"):
-        few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 3, 0, ["a", "b"])
+        choose_few(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 3, 0, ["a", "b"])
     with pytest.raises(ConfigError, match="'c' has 0"):
-        few_of_each(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 1, 0, ["a", "b", "c"])
+        choose_few(OneClass(np.array([0, 1, 1, 0, 0])), np.arange(5), 1, 0, ["a", "b", "c"])
     with pytest.raises(ConfigError, match="one class each"):
-        few_of_each(SeveralClasses(np.eye(3, dtype=np.uint8)), np.arange(3), 1, 0, ["a", "b", "c"])
+        choose_few(SeveralClasses(np.eye(3, dtype=np.uint8)), np.arange(3), 1, 0, ["a", "b", "c"])

@@ -19,9 +19,9 @@ from vitlab.data import Shards
 from vitlab.data.cache.reencoding import Reencoding
 from vitlab.data.pools.pool import ArrayPool, Pool
 from vitlab.data.shards.file_ranges import ByteRange, RemoteFiles
-from vitlab.data.shards.index import INDEX, name_of
+from vitlab.data.shards.index import INDEX, get_name
 from vitlab.data.shards.webdataset import index_tars
-from vitlab.data.shards.writing import short, write_shards
+from vitlab.data.shards.writing import shorten_name, write_shards
 from vitlab.data.targets import OneClass, SeveralClasses
 from vitlab.errors import ConfigError, DataError
 
@@ -172,8 +172,8 @@ def test_unreadable_images_can_be_left_out(tmp_path):
     found = opened(tmp_path)["train"]
     assert found.load_many(range(6)) == [pool.contents[i] for i in kept]
     assert found.targets.tolist() == pool.targets.values[kept].tolist()
-    assert [found.name(k).split(" in ")[0] for k in range(6)] == [short(pool.name(i)) for i in kept]
-    assert list(index["splits"]["train"]["skipped"]) == [short(pool.name(i)) for i in (2, 5)]
+    assert [found.name(k).split(" in ")[0] for k in range(6)] == [shorten_name(pool.name(i)) for i in kept]
+    assert list(index["splits"]["train"]["skipped"]) == [shorten_name(pool.name(i)) for i in (2, 5)]
     assert found.fingerprint != pool.fingerprint
 
 
@@ -344,12 +344,12 @@ class Unsteady:
     """A file system whose first answers are errors."""
 
     def __init__(self, errors):
-        self.errors, self.asked = errors, 0
+        self.errors, self.get_question = errors, 0
 
     def cat_ranges(self, paths, starts, ends, on_error):
         answers = []
         for path, start, end in zip(paths, starts, ends, strict=True):
-            self.asked += 1
+            self.get_question += 1
             answers.append(self.errors.pop(path) if path in self.errors else b"x" * (end - start))
         return answers
 
@@ -358,7 +358,7 @@ def test_what_fails_is_asked_for_again(no_waiting):
     remote = RemoteFiles("memory://bucket")
     remote._opened = (os.getpid(), unsteady := Unsteady({"bucket/b": TimeoutError("slow down")}), "bucket")
     assert remote.ranges([ByteRange("a", 0, 2), ByteRange("b", 5, 3)]) == [b"xx", b"xxx"]
-    assert unsteady.asked == 3
+    assert unsteady.get_question == 3
     unsteady.errors = {"bucket/b": PermissionError(13, "no")}
     with pytest.raises(DataError, match="cannot read memory://bucket/b: Permission denied"):
         remote.ranges([ByteRange("a", 0, 2), ByteRange("b", 5, 3)])
@@ -489,7 +489,7 @@ def test_what_is_no_whole_tar_is_refused(tmp_path):
 def test_names_stand_one_after_another():
     letters = np.frombuffer("aéb".encode(), dtype=np.uint8)
     columns = {"names": letters, "name_end": np.array([1, 1, 4])}
-    assert [name_of(columns, i) for i in range(3)] == ["a", "", "éb"]
+    assert [get_name(columns, i) for i in range(3)] == ["a", "", "éb"]
 
 
 # -- several classes an image

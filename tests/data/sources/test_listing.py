@@ -344,7 +344,7 @@ def test_each_image_is_asked_what_stands_beside_it(table, refused):
     source = listing(table(**columns), **told)
     targets = source.open()["train"].targets
     assert targets.tolist() == ["a", "b", "c", "a"]
-    assert [targets.asked(i) for i in range(4)] == columns["q"]
+    assert [targets.get_question(i) for i in range(4)] == columns["q"]
     assert targets.images.tolist() == [0, 1, 0, 0]
     assert targets.num_images == 2
     assert targets[2:].collate().groups.shape == (2, 0)

@@ -17,15 +17,15 @@ def test_a_multi_hot_row_tells_its_classes(labels):
     hot = multi_hot(labels, 7)
     assert hot.values.shape == (len(labels), 7)
     assert hot.values.dtype == np.uint8
-    assert [hot.classes_at(i) for i in range(len(hot))] == [sorted(set(classes)) for classes in labels]
+    assert [hot.get_classes(i) for i in range(len(hot))] == [sorted(set(classes)) for classes in labels]
 
 
 def test_counts_and_first_images():
     assert ONE.counts(5).tolist() == [1, 0, 2, 1, 0]
     assert SEVERAL.counts(5).tolist() == [2, 0, 1, 1, 0]
     assert SeveralClasses(np.ones((300, 2), np.uint8)).counts(2).tolist() == [300, 300]  # more than a byte counts
-    assert [a.tolist() for a in ONE.first_places()] == [[0, 2, 3], [1, 0, 3]]
-    assert [a.tolist() for a in SEVERAL.first_places()] == [[0, 2, 3], [0, 0, 2]]
+    assert [a.tolist() for a in ONE.find_first_places()] == [[0, 2, 3], [1, 0, 3]]
+    assert [a.tolist() for a in SEVERAL.find_first_places()] == [[0, 2, 3], [0, 0, 2]]
 
 
 def test_what_a_reader_is_told():

@@ -11,8 +11,8 @@ from PIL import Image
 
 from vitlab.config.found import fill_in, is_open
 from vitlab.data import Digits
-from vitlab.data.batches.batch_size import fitting_batch
-from vitlab.data.glance import glance, in_small
+from vitlab.data.batches.batch_size import choose_batch_size
+from vitlab.data.glance import glance, shrink_images
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import Nothing
 from vitlab.run.building.autoconfig import choose_size
@@ -117,11 +117,11 @@ def test_a_survey_needs_no_count_and_advises_the_channels_that_are_there(cli, tm
 
 def test_a_batch_leaves_out_less_than_a_tenth():
     for n in (*range(2, 700), 5040, 10**6):
-        size = fitting_batch(n, None, 1)
+        size = choose_batch_size(n, None, 1)
         assert 1 <= size <= 64
         assert n % size < n / 10
-        assert fitting_batch(n, None, 4) % 4 == 0
-        assert fitting_batch(n, 8, 2) % 16 == 0
+        assert choose_batch_size(n, None, 4) % 4 == 0
+        assert choose_batch_size(n, 8, 2) % 16 == 0
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_pixels_in_memory_are_looked_at_as_files_are():
     for array, is_gray in ((pixels, False), (pixels[..., :1], True), (pixels[..., 0], True)):
         pool = ArrayPool(array, Nothing.times(5), "noise")
         assert glance(pool, np.arange(5)) == (12, is_gray)
-        small, places = in_small(pool, np.array([3, 1]), 4)
+        small, places = shrink_images(pool, np.array([3, 1]), 4)
         assert small.shape == (2, 4, 4)
         assert places.tolist() == [3, 1]
 

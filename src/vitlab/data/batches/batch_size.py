@@ -22,13 +22,13 @@ def divide_batch(global_batch_size: int, device_batch_size: int | None, world_si
     return size, share // size
 
 
-def largest_share(global_batch_size: int, at_most: int, world_size: int) -> int | None:
+def find_largest_share(global_batch_size: int, at_most: int, world_size: int) -> int | None:
     """Give the largest number of images, up to `at_most`, that divides a device's share; None if there is none."""
     share = global_batch_size // world_size
     return next((size for size in range(min(at_most, share), 0, -1) if share % size == 0), None)
 
 
-def fitting_batch(num_images: int, device_batch_size: int | None, world_size: int) -> int:
+def choose_batch_size(num_images: int, device_batch_size: int | None, world_size: int) -> int:
     """A global batch for a training split: 64, of few images a tenth, so that an epoch leaves out less than a tenth of
     them; a multiple of what the devices take at once, and at least that."""
     unit = world_size * (device_batch_size or 1)

@@ -31,19 +31,19 @@ class Preprocessing(nn.Module):
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
-    def finished(self, batch: RawBatch) -> Batch:
+    def finish_batch(self, batch: RawBatch) -> Batch:
         """Turn what a worker has handed over into what a model takes."""
         self.to(batch.index.device)
-        return Batch(tuple(self.finished_view(view) for view in batch.views), batch.target, batch.index)
+        return Batch(tuple(self.finish_view(view) for view in batch.views), batch.target, batch.index)
 
-    def finished_view(self, view: Tensor | View) -> View:
+    def finish_view(self, view: Tensor | View) -> View:
         if isinstance(view, View):
             return View(self.normalize_patches(view.inputs), view.grid)
         inputs, grid = self.cut(view)
         normalize = self.normalize if grid is None else self.normalize_patches
         return View(normalize(inputs), grid)
 
-    def mixed(self, batch: RawBatch, shares: Tensor, mixing: Mixing, seed: int) -> Batch:
+    def mix_batch(self, batch: RawBatch, shares: Tensor, mixing: Mixing, seed: int) -> Batch:
         """Finish a batch of one view, mixing its images and their `shares` (B, K) of classes in between."""
         self.to(batch.index.device)
         images, target = mixing(self.normalize(batch.view), shares, seed)

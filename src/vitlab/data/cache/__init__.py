@@ -1,9 +1,9 @@
 """Caches: training images kept so that they need not be read and decoded in each epoch."""
 
 from vitlab.data.cache.cache import CACHES, Cache
-from vitlab.data.cache.decoded import decoded
-from vitlab.data.cache.device import CropBatch, CropsOnly, DeviceImages, cut_out, held_on, holds_pixels
-from vitlab.data.cache.encoded import encoded
+from vitlab.data.cache.decoded import cache_decoded
+from vitlab.data.cache.device import CropBatch, CropsOnly, DeviceImages, copy_to_device, cut_out, holds_pixels
+from vitlab.data.cache.encoded import cache_encoded
 
 __all__ = [
     "CACHES",
@@ -11,9 +11,9 @@ __all__ = [
     "CropBatch",
     "CropsOnly",
     "DeviceImages",
+    "cache_decoded",
+    "cache_encoded",
+    "copy_to_device",
     "cut_out",
-    "decoded",
-    "encoded",
-    "held_on",
     "holds_pixels",
 ]

@@ -17,7 +17,7 @@ KEY = "key.json"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Path:
+def build_once(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Path:
     """Give the folder below `root` with what `build(folder)` writes for `key`, plain values that identify it.
 
     It is built under another name, and renamed only once it is complete and on the disk. An interrupted build is handed
@@ -28,7 +28,7 @@ def built(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -> Pat
     if is_whole(place, key):
         return place
     root.mkdir(parents=True, exist_ok=True)
-    with waited_for(root / f".{place.name}.lock", place):
+    with wait_for_lock(root / f".{place.name}.lock", place):
         if is_whole(place, key):
             return place
         building = root / f"{place.name}.building"
@@ -62,7 +62,7 @@ def is_whole(place: Path, key: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def waited_for(path: Path, place: Path) -> Iterator[None]:
+def wait_for_lock(path: Path, place: Path) -> Iterator[None]:
     """Take the lock; say so if another process holds it and we have to wait."""
     lock = FileLock(path)
     try:

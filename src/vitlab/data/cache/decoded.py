@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from vitlab.atomic_files import format_json, write_atomically, write_whole
-from vitlab.data.cache.building import FULL, built
-from vitlab.data.images.decoding import DamagedImage, opened
-from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.cache.building import FULL, build_once
+from vitlab.data.images.decoding import DamagedImage, open_image
+from vitlab.data.loading.parallel import cut, map_in_order
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.errors import DataError, StorageError
 
@@ -26,7 +26,7 @@ AT_ONCE = 128  # images between two marks of what is done
 GIGABYTE = 10**9
 
 
-def decoded(
+def cache_decoded(
     pool: Pool, folder: Path, *, size: int, image_mode: str | None, in_chans: int, num_workers: int
 ) -> "DecodedPool":
     """Give the same images, each resized whole to `size` x `size` pixels (bicubic, antialiased) in `in_chans` channels,
@@ -45,7 +45,7 @@ def decoded(
     def build(place: Path) -> None:
         decode_all(Decoder(pool, place / PIXELS, size, image_mode, in_chans), place, num_workers)
 
-    return DecodedPool(pool, built(Path(folder), key, build), size, in_chans)
+    return DecodedPool(pool, build_once(Path(folder), key, build), size, in_chans)
 
 
 class DecodedPool(Pool):
@@ -92,15 +92,15 @@ def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
     """Fill the file of pixels, and write the sizes (n, 2) that the images had. Chunks that an earlier call finished
     (marked once they were on the disk) are not done again."""
     total = len(decoder.pool)
-    done = earlier(place / DONE) if reserved(decoder.path, total * decoder.image_bytes) else {}
-    write_whole(place / DONE, b"".join(as_line(chunk) for chunk in done.values()))  # without a line that broke off
+    done = read_marked_chunks(place / DONE) if reserve_file(decoder.path, total * decoder.image_bytes) else {}
+    write_whole(place / DONE, b"".join(format_chunk(chunk) for chunk in done.values()))  # without a line that broke off
     pieces = [piece for piece in cut(total, AT_ONCE) if piece.start not in done]
     before = total - sum(len(piece) for piece in pieces)
     title = f"pixels → {place}"
     with open(place / DONE, "ab") as file:
-        for chunk in in_order(decoder, pieces, done=before, title=title, unit="images", num_workers=num_workers):
+        for chunk in map_in_order(decoder, pieces, done=before, title=title, unit="images", num_workers=num_workers):
             done[chunk["start"]] = chunk
-            file.write(as_line(chunk))
+            file.write(format_chunk(chunk))
             file.flush()
             os.fsync(file.fileno())
     sizes = np.zeros((total, 2), dtype=np.int32)
@@ -114,18 +114,18 @@ def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
     (place / DONE).unlink()
 
 
-def earlier(path: Path) -> dict[int, dict[str, Any]]:
+def read_marked_chunks(path: Path) -> dict[int, dict[str, Any]]:
     """Read which chunks are marked as done, by their first image."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     chunks = [json.loads(line) for line in lines]
     return {chunk["start"]: chunk for chunk in chunks}
 
 
-def as_line(chunk: dict[str, Any]) -> bytes:
+def format_chunk(chunk: dict[str, Any]) -> bytes:
     return json.dumps(chunk).encode() + b"\n"
 
 
-def reserved(path: Path, needed: int) -> bool:
+def reserve_file(path: Path, needed: int) -> bool:
     """Make a file of `needed` bytes, all reserved on the disk; return whether it was there already. Raises
     StorageError."""
     if path.is_file() and path.stat().st_size == needed:
@@ -171,19 +171,19 @@ class Decoder:
         for k, stored in enumerate(self.pool.load_many(numbers)):
             i = numbers[k]
             try:
-                block[k], sizes[k] = self.resized(stored, i)
+                block[k], sizes[k] = self.resize(stored, i)
                 sizes[k] = self.pool.size(i) or sizes[k]
             except (OSError, ValueError) as error:
                 unreadable[str(i)] = str(error) or type(error).__name__
         self.write(block, numbers.start * self.image_bytes)
         return {"start": numbers.start, "sizes": sizes, "unreadable": unreadable}
 
-    def resized(self, stored: Stored | Exception, i: int) -> tuple[np.ndarray, tuple[int, int]]:
+    def resize(self, stored: Stored | Exception, i: int) -> tuple[np.ndarray, tuple[int, int]]:
         """Give pixels (S, S, C), and the (height, width) of the image. Raises DamagedImage, and DataError for a wrong
         C."""
         if isinstance(stored, Exception):
             raise stored
-        picture = opened(stored, self.image_mode)
+        picture = open_image(stored, self.image_mode)
         pixels = np.asarray(picture.pixels((2 * self.size, 2 * self.size))[0])
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         if pixels.shape[2] != self.in_chans:

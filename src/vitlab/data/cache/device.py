@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.ops import roi_align
 
 from vitlab.data.batches.batch import RawBatch, Unreadable, on_device
-from vitlab.data.images.crop import Crops, whole
+from vitlab.data.images.crop import Crops, make_whole_boxes
 from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.sampler import Key
@@ -49,7 +49,7 @@ class CropsOnly(ImageSplit):
     transformed on the CPU, or whose images differ in size."""
 
     @classmethod
-    def of(cls, split: ImageSplit) -> "CropsOnly":
+    def from_split(cls, split: ImageSplit) -> "CropsOnly":
         if split.transform is not None:
             raise ConfigError(
                 "data.cache.kind=device crops, shifts, flips and mixes on the device, and transforms nothing else; set "
@@ -70,7 +70,7 @@ class CropsOnly(ImageSplit):
         )
 
     @staticmethod
-    def exact(split: ImageSplit) -> bool:
+    def is_exact(split: ImageSplit) -> bool:
         """Whether its crops are whole stored images, which are the same wherever they are cut."""
         if not holds_pixels(split.pool, split.in_chans) or type(split.crop) is not WholeImage:
             return False
@@ -86,7 +86,7 @@ class CropsOnly(ImageSplit):
         places = np.array([key.index for key in keys], dtype=int)
         sizes = np.array([self.pool.size(int(i)) or S for i in self.indices[places]])
         views = tuple(self.crop_view(crops, sizes) for _, crops in self.views(keys, sizes)) if keys else ()
-        return CropBatch(views, self.collated_targets(places), torch.from_numpy(places), bad)
+        return CropBatch(views, self.collate_targets(places), torch.from_numpy(places), bad)
 
     def crop_view(self, crops: Crops, sizes: np.ndarray) -> CropView:
         """Give one view of images that had these `sizes` (B, 2) before they were stored."""
@@ -94,7 +94,7 @@ class CropsOnly(ImageSplit):
         S = self.pool.pixels.shape[1:3]
         h, w = crops.sizes[0].tolist()
         boxes = None
-        if (h, w) != S or (crops.boxes != whole(sizes)).any():
+        if (h, w) != S or (crops.boxes != make_whole_boxes(sizes)).any():
             boxes = torch.from_numpy(crops.boxes * np.tile(S[::-1] / sizes[:, ::-1], 2)).float()
         return CropView(torch.from_numpy(crops.shifts), torch.from_numpy(crops.flips), boxes, (h, w))
 
@@ -116,12 +116,12 @@ class DeviceImages:
         """Cut out what a batch of `CropsOnly` asks for."""
         key = (split, batch.index.device)
         if key not in self.images:
-            self.images[key] = held_on(batch.index.device, split)
+            self.images[key] = copy_to_device(batch.index.device, split)
         images = self.images[key][batch.index]  # (B, C, S, S)
         return RawBatch(tuple(cut_out(images, view) for view in batch.views), batch.target, batch.index)
 
 
-def held_on(device: torch.device, split: ImageSplit) -> Tensor:
+def copy_to_device(device: torch.device, split: ImageSplit) -> Tensor:
     """Copy the images of a split to the device, uint8 (n, C, S, S)."""
     assert split.pool.pixels is not None
     size = len(split) * split.pool.pixels[0].nbytes / 10**9
@@ -141,11 +141,11 @@ def cut_out(images: Tensor, view: CropView) -> Tensor:
         boxes = torch.cat([number[:, None], view.boxes], dim=1)
         images = roi_align(images.float(), boxes, view.size, aligned=True)
     for dim in (2, 3):
-        images = moved(images, view.shifts[:, dim - 2], dim)
+        images = shift_images(images, view.shifts[:, dim - 2], dim)
     return torch.where(view.flips[:, None, None, None] > 0, images.flip(-1), images)
 
 
-def moved(images: Tensor, shift: Tensor, dim: int) -> Tensor:
+def shift_images(images: Tensor, shift: Tensor, dim: int) -> Tensor:
     """Move each image (B, C, H, W) along a dimension by its own number of pixels (B,); zeros move in."""
     length = images.shape[dim]
     source = torch.arange(length, device=images.device) - shift[:, None]  # (B, length)

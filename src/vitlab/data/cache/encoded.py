@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitlab.data.cache.building import built
+from vitlab.data.cache.building import build_once
 from vitlab.data.cache.reencoding import QUALITY, SUBSAMPLING, Reencoding, refuse_channels
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.shards.index import VERSION
@@ -16,7 +16,7 @@ SHARD_BYTES = 256 * MEGABYTE
 SPLIT = "images"
 
 
-def encoded(pool: Pool, folder: Path, *, shorter_side: int, image_mode: str | None, num_workers: int) -> Pool:
+def cache_encoded(pool: Pool, folder: Path, *, shorter_side: int, image_mode: str | None, num_workers: int) -> Pool:
     """Give the same images, shrunk to `shorter_side` where their shorter side is longer, from a cache below `folder`
     that is built first if it is not there. Raises DataError for pixels in more channels than a file holds, StorageError
     when the disk is full."""
@@ -43,7 +43,7 @@ def encoded(pool: Pool, folder: Path, *, shorter_side: int, image_mode: str | No
             on_bad_image="record",
         )
 
-    place = built(Path(folder), key, build)
+    place = build_once(Path(folder), key, build)
     return EncodedPool(pool, Shards(root=str(place)).open()[SPLIT])
 
 

@@ -6,8 +6,8 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from vitlab.data.images.decoding import DamagedImage, opened
-from vitlab.data.images.resampling import as_image
+from vitlab.data.images.decoding import DamagedImage, open_image
+from vitlab.data.images.resampling import make_image
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.shards.writing import Encoded
 from vitlab.errors import ConfigError, DataError
@@ -56,7 +56,7 @@ class Reencoding:
         return min(1.0, *(bound / side for bound, side in bounds if bound is not None), 1.0)
 
     def __call__(self, stored: Stored) -> Encoded:
-        picture = opened(stored, self.image_mode)
+        picture = open_image(stored, self.image_mode)
         height, width = picture.size
         scale = self.scale(height, width)
         if scale == 1:
@@ -65,12 +65,12 @@ class Reencoding:
             return Encoded(content, extension(content), None)
         size = max(1, round(height * scale)), max(1, round(width * scale))
         pixels, _ = picture.pixels((2 * size[0], 2 * size[1]))
-        image = as_image(pixels) if isinstance(pixels, np.ndarray) else pixels
-        content = encoded_anew(image.resize(size[::-1], Image.Resampling.LANCZOS))
+        image = make_image(pixels) if isinstance(pixels, np.ndarray) else pixels
+        content = reencode(image.resize(size[::-1], Image.Resampling.LANCZOS))
         return Encoded(content, extension(content), (height, width))
 
 
-def encoded_anew(image: Image.Image) -> bytes:
+def reencode(image: Image.Image) -> bytes:
     file = BytesIO()
     if image.mode in IN_JPEG:
         image.save(file, "JPEG", quality=QUALITY, subsampling=SUBSAMPLING)
@@ -85,7 +85,7 @@ def encoded_anew(image: Image.Image) -> bytes:
 
 def png(pixels: np.ndarray) -> bytes:
     file = BytesIO()
-    as_image(pixels).save(file, "PNG")
+    make_image(pixels).save(file, "PNG")
     return file.getvalue()
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 
-from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
-from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_numbers
+from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, draw_glyph, scale_number, warp_glyphs
+from vitlab.data.generated.splitting import draw_fixed_numbers, is_in_split, load_split_digits
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Texts
 from vitlab.ranges import Count, Range
@@ -56,7 +56,7 @@ class DigitLines(Source):
     def open(self) -> dict[str, Pool]:
         vocabulary = CharacterVocabulary(self.characters)
         pools: dict[str, Pool] = {}
-        for split, digits in digits_of_splits():
+        for split, digits in load_split_digits():
             glyphs = dict(zip(DIGITS, digits, strict=True)) | signs()
             glyphs = {character: np.pad(pictures, BORDER) for character, pictures in glyphs.items()}
             shown, texts = self.lines(split)
@@ -65,7 +65,7 @@ class DigitLines(Source):
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         """Return the characters that the lines of a split show, and the texts to be written for them."""
-        numbers = fixed_numbers("digit lines", split, self.counts[split], 1 + self.max_length)
+        numbers = draw_fixed_numbers("digit lines", split, self.counts[split], 1 + self.max_length)
         lengths = self.min_length + (numbers[:, 0] * (self.max_length - self.min_length + 1)).astype(int)
         digits = (numbers[:, 1:] * 10).astype(int)
         texts = ["".join(map(str, row[:length])) for row, length in zip(digits, lengths, strict=True)]
@@ -81,21 +81,21 @@ class DigitSums(DigitLines):
     longest = 3
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
-        numbers = fixed_numbers("digit lines", split, self.counts[split], 3)
+        numbers = draw_fixed_numbers("digit lines", split, self.counts[split], 3)
         lengths = self.min_length + (numbers[:, :2] * (self.max_length - self.min_length + 1)).astype(int)
         summands = np.zeros_like(lengths)
         for a, b in np.unique(lengths, axis=0).tolist():
-            rows, own = (lengths == (a, b)).all(axis=1), sums_of(split, a, b)
+            rows, own = (lengths == (a, b)).all(axis=1), list_sums(split, a, b)
             summands[rows] = own[(numbers[rows, 2] * len(own)).astype(int)]
         shown = [f"{a}+{b}=" for a, b in summands.tolist()]
         return shown, [f"{line}{a + b}" for line, (a, b) in zip(shown, summands.tolist(), strict=True)]
 
 
-def sums_of(split: str, first: int, second: int) -> np.ndarray:
+def list_sums(split: str, first: int, second: int) -> np.ndarray:
     """List all pairs of numbers with so many digits that belong to a split. -> (pairs, 2)"""
     least, most = ([0 if digits == 1 else 10 ** (digits - 1), 10**digits] for digits in (first, second))
     pairs = np.stack(np.meshgrid(np.arange(*least), np.arange(*most), indexing="ij"), axis=-1).reshape(-1, 2)
-    return cast(np.ndarray, pairs[belongs_to(split, "digit sums", np.sort(pairs, axis=1))])
+    return cast(np.ndarray, pairs[is_in_split(split, "digit sums", np.sort(pairs, axis=1))])
 
 
 class LinePool(Pool):
@@ -117,30 +117,30 @@ class LinePool(Pool):
         self.groups = np.argsort(by_length, kind="stable") // ALIKE
 
     def load(self, i: int) -> np.ndarray:
-        return line_of(self.laid_out(i, draw_numbers("fixed line", np.array([[i]]), self.most)[0]), self.height)
+        return draw_line(self.lay_out(i, draw_numbers("fixed line", np.array([[i]]), self.most)[0]), self.height)
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
-        lines = [self.laid_out(i, row) for i, row in zip(indices, numbers[:, : self.most], strict=True)]
+        lines = [self.lay_out(i, row) for i, row in zip(indices, numbers[:, : self.most], strict=True)]
         hands = numbers[:, self.most :].reshape(len(lines), -1, OF_A_HAND)
         written = np.concatenate([own[: len(line.glyphs)] for own, line in zip(hands, lines, strict=True)])
-        glyphs = iter(in_another_hand(np.stack([glyph for line in lines for glyph in line.glyphs]), written))
-        return [line_of(line._replace(glyphs=list(islice(glyphs, len(line.glyphs)))), self.height) for line in lines]
+        glyphs = iter(warp_glyphs(np.stack([glyph for line in lines for glyph in line.glyphs]), written))
+        return [draw_line(line._replace(glyphs=list(islice(glyphs, len(line.glyphs)))), self.height) for line in lines]
 
-    def laid_out(self, i: int, numbers: np.ndarray) -> "Line":
+    def lay_out(self, i: int, numbers: np.ndarray) -> "Line":
         """Lay a line out by `most` random numbers: its slant and spacing, and for each character its picture, width,
         height, lean, angle, height above the base, and the room behind it."""
         H, (slant, spacing, *others) = self.height, numbers.tolist()
-        slant, spacing = between(slant, -0.4, 0.4), between(spacing, 0.0, 0.25)
+        slant, spacing = scale_number(slant, -0.4, 0.4), scale_number(spacing, 0.0, 0.25)
         glyphs, left = [], H / 8
         places: list[tuple[float, ...]] = []
         for k, character in enumerate(self.shown[i]):
             which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
             pictures = self.glyphs[character]
-            width, height = H * between(wide, 0.7, 0.95), H * between(high, 0.75, 1.0)
-            lean, angle = slant + between(lean, -0.15, 0.15), between(angle, -0.15, 0.15)
+            width, height = H * scale_number(wide, 0.7, 0.95), H * scale_number(high, 0.75, 1.0)
+            lean, angle = slant + scale_number(lean, -0.15, 0.15), scale_number(angle, -0.15, 0.15)
             glyphs.append(pictures[int(which * len(pictures))])
             places.append((width / 8, height / 8, lean, angle, left + width / 2, height / 2 + low * (H - height)))
-            left += width * 0.85 + H * between(room, -0.05, 0.15) + H * spacing
+            left += width * 0.85 + H * scale_number(room, -0.05, 0.15) + H * spacing
         return Line(glyphs, places, left + H / 8)
 
     def name(self, i: int) -> str:
@@ -148,20 +148,20 @@ class LinePool(Pool):
 
 
 class Line(NamedTuple):
-    """Glyphs, the arguments that each is `drawn` with, and their width together, in pixels."""
+    """Glyphs, the arguments that each is drawn with, and their width together, in pixels."""
 
     glyphs: list[np.ndarray]
     places: list[tuple[float, ...]]
     width: float
 
 
-def line_of(laid_out: Line, H: int) -> np.ndarray:
+def draw_line(laid_out: Line, H: int) -> np.ndarray:
     """-> (H, W) uint8"""
     step = H // 2
     line = np.zeros((H, step * math.ceil(laid_out.width / step)), np.uint8)
     for glyph, (across, down, lean, angle, x, y) in zip(laid_out.glyphs, laid_out.places, strict=True):
         begin, end = max(0, int(x - H)), min(line.shape[1], int(x + H) + 1)
-        part = drawn(glyph, across, down, lean, angle, x - begin, y, (end - begin, H))
+        part = draw_glyph(glyph, across, down, lean, angle, x - begin, y, (end - begin, H))
         np.maximum(line[:, begin:end], part, out=line[:, begin:end])
     return line
 

@@ -10,8 +10,8 @@ from typing import cast
 
 import numpy as np
 
-from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, between, drawn, in_another_hand
-from vitlab.data.generated.splitting import belongs_to, digits_of_splits, fixed_numbers
+from vitlab.data.generated.handwriting import BORDER, OF_A_HAND, draw_glyph, scale_number, warp_glyphs
+from vitlab.data.generated.splitting import draw_fixed_numbers, is_in_split, load_split_digits
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.targets import Answers
 from vitlab.ranges import Count
@@ -46,7 +46,7 @@ class DigitQuestions(Source):
     def open(self) -> dict[str, Pool]:
         vocabulary = CharacterVocabulary(CHARACTERS)
         pools: dict[str, Pool] = {}
-        for split, digits in digits_of_splits():
+        for split, digits in load_split_digits():
             glyphs = [np.pad(pictures, BORDER) for pictures in digits]
             scenes, held_out, numbers = self.scenes(split)
             asked = [question(scene, row) for scene, row in zip(scenes, numbers, strict=True)]
@@ -61,7 +61,7 @@ class DigitQuestions(Source):
         """Lay out the scenes of a split, always the same: the digit in each cell, row by row, or `EMPTY` (n, 4);
         whether the composition is held out (n,), and the random numbers that choose the question (n, 2)."""
         n = self.counts[split]
-        which, size, *_ = (numbers := fixed_numbers("digit questions", split, n, TOLD)).T
+        which, size, *_ = (numbers := draw_fixed_numbers("digit questions", split, n, TOLD)).T
         held_out = (np.arange(n) % 2 == 1) & (split != "train")
         least = 1 if split == "train" else 2
         sizes = least + (size * (CELLS - least + 1)).astype(int)
@@ -82,7 +82,7 @@ def compositions(split: str, count: int) -> np.ndarray:
     every = np.array(list(combinations_with_replacement(range(10), count)))
     if count == 1:
         return every
-    return cast(np.ndarray, every[belongs_to(split, "digit compositions", every)])
+    return cast(np.ndarray, every[is_in_split(split, "digit compositions", every)])
 
 
 def question(scene: np.ndarray, numbers: np.ndarray) -> tuple[str, str, str]:
@@ -122,13 +122,13 @@ class QuestionPool(Pool):
 
     def load(self, i: int) -> np.ndarray:
         numbers = draw_numbers("fixed question", np.array([[i]]), CELLS * OF_A_GLYPH)
-        return cast(np.ndarray, self.drawn([i], numbers.reshape(1, CELLS, -1), None)[0])
+        return cast(np.ndarray, self.draw_scenes([i], numbers.reshape(1, CELLS, -1), None)[0])
 
     def compose(self, indices: Sequence[int], numbers: np.ndarray) -> list[Stored | Exception]:
         numbers = numbers.reshape(len(indices), CELLS, -1)
-        return list(self.drawn(indices, numbers[..., :OF_A_GLYPH], numbers[..., OF_A_GLYPH:]))
+        return list(self.draw_scenes(indices, numbers[..., :OF_A_GLYPH], numbers[..., OF_A_GLYPH:]))
 
-    def drawn(self, indices: Sequence[int], numbers: np.ndarray, hands: np.ndarray | None) -> np.ndarray:
+    def draw_scenes(self, indices: Sequence[int], numbers: np.ndarray, hands: np.ndarray | None) -> np.ndarray:
         """Draw scenes by the random numbers of each cell (B, 4, 7), in other hands if `hands` are given.
         -> (B, H, W) uint8"""
         scenes = self.scenes[list(indices)]
@@ -138,15 +138,17 @@ class QuestionPool(Pool):
             [some[int(which * len(some))] for some, which in zip(own, numbers[filled][:, 0], strict=True)]
         )
         if hands is not None:
-            glyphs = in_another_hand(glyphs, hands[filled])
+            glyphs = warp_glyphs(glyphs, hands[filled])
         images: np.ndarray = np.zeros((len(scenes), ACROSS * CELL, ACROSS * CELL), np.uint8)
         for glyph, which, cell, row in zip(glyphs, *filled, numbers[filled].tolist(), strict=True):
             _, wide, high, lean, angle, x, y = row
-            size = between(wide, 1.3, 1.9), between(high, 1.5, 2.0)  # of 8 pixels, in a cell of 16
-            turned = between(lean, -0.4, 0.4), between(angle, -0.15, 0.15)
-            middle = CELL / 2 + between(x, -1.5, 1.5), CELL / 2 + between(y, -1.0, 1.0)
+            size = scale_number(wide, 1.3, 1.9), scale_number(high, 1.5, 2.0)  # of 8 pixels, in a cell of 16
+            turned = scale_number(lean, -0.4, 0.4), scale_number(angle, -0.15, 0.15)
+            middle = CELL / 2 + scale_number(x, -1.5, 1.5), CELL / 2 + scale_number(y, -1.0, 1.0)
             top, left = CELL * (cell // ACROSS), CELL * (cell % ACROSS)
-            images[which, top : top + CELL, left : left + CELL] = drawn(glyph, *size, *turned, *middle, (CELL, CELL))
+            images[which, top : top + CELL, left : left + CELL] = draw_glyph(
+                glyph, *size, *turned, *middle, (CELL, CELL)
+            )
         return images
 
     def name(self, i: int) -> str:

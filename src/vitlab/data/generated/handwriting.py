@@ -21,18 +21,18 @@ POINTS = np.indices((2 * SIDE, 2 * SIDE)).reshape(2, -1) / 2 - 0.25  # rows and 
 PULL = np.clip(1 - np.abs(POINTS - KNOTS[..., None]) / 4, 0, 1).prod(axis=1)  # of each knot at each point, (m, 400)
 
 
-def in_another_hand(glyphs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def warp_glyphs(glyphs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Bend glyphs (k, 10, 10) by moving knots, as elastic distortions do (Simard et al., 2003,
     doi:10.1109/ICDAR.2003.1227801), write them with a thinner or thicker pen, and leave a spot out of some: by numbers
     (k, OF_A_HAND), uniform in [0, 1). -> (k, 20, 20) uint8, twice as fine, so that no stroke is softened."""
     pen, spotted, spot, moves = np.split(2 * numbers - 1, [1, 2, 4], axis=1)
-    ink = (bent(glyphs / 255, BEND * moves.reshape(-1, 2, len(KNOTS))) ** 2 ** (PEN * pen)).clip(0, 1)
+    ink = (interpolate_glyphs(glyphs / 255, BEND * moves.reshape(-1, 2, len(KNOTS))) ** 2 ** (PEN * pen)).clip(0, 1)
     away = np.abs(POINTS - (4.5 + 3 * spot)[..., None]).max(axis=1)  # (k, 400)
     ink[(away < SPOT) & (spotted < 2 * SPOTTED - 1)] = 0
     return (255 * ink).round().astype(np.uint8).reshape(-1, 2 * SIDE, 2 * SIDE)
 
 
-def bent(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
+def interpolate_glyphs(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
     """What lies at each point once the knots have moved by (k, 2, m) pixels, between pixels bilinear.
     (k, 10, 10) -> (k, 400)"""
     y, x = np.clip(POINTS[:, None] + (moves @ PULL).swapaxes(0, 1), 0, SIDE - 1.001)
@@ -44,7 +44,7 @@ def bent(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return cast(np.ndarray, above * (1 - down) + below * down)
 
 
-def drawn(
+def draw_glyph(
     glyph: np.ndarray, across: float, down: float, lean: float, angle: float, x: float, y: float, size: tuple[int, int]
 ) -> np.ndarray:
     """A glyph (10, 10), or the same in more pixels, stretched `across` and `down`, turned by an angle in radians and
@@ -58,6 +58,6 @@ def drawn(
     return np.asarray(image.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
 
 
-def between(number: float, least: float, most: float) -> float:
+def scale_number(number: float, least: float, most: float) -> float:
     """A number in [0, 1) stretched over a range."""
     return least + number * (most - least)

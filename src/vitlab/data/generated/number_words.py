@@ -23,11 +23,11 @@ class NumberWords(Source):
     def open(self) -> dict[str, Pool]:
         words = WordVocabulary([*UNITS, *TENS[2:], "hundred", "thousand"])
         numbers = range(self.num_numbers)
-        read = Texts([in_words(number) for number in numbers], words)
+        read = Texts([spell_number(number) for number in numbers], words)
         return {"train": TextPool(read, Texts([str(number) for number in numbers], CharacterVocabulary("0123456789")))}
 
 
-def in_words(number: int) -> str:
+def spell_number(number: int) -> str:
     """Return a number below a million in words."""
     if number < 20:
         return UNITS[number]
@@ -36,4 +36,4 @@ def in_words(number: int) -> str:
         return f"{TENS[tens]}-{UNITS[ones]}" if ones else TENS[tens]
     size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
     many, rest = divmod(number, size)
-    return f"{in_words(many)} {name} {in_words(rest)}" if rest else f"{in_words(many)} {name}"
+    return f"{spell_number(many)} {name} {spell_number(rest)}" if rest else f"{spell_number(many)} {name}"

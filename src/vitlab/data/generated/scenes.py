@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitlab.data.generated.splitting import TEST, VAL, belongs_to, fixed_numbers
+from vitlab.data.generated.splitting import TEST, VAL, draw_fixed_numbers, is_in_split
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.pools.splits import divide
 from vitlab.data.targets import Captions, OneClass
@@ -83,7 +83,7 @@ class Scenes(Source):
                     f"{len(self.source.class_names)}"
                 )
             pictures, classes = pool.pixels[places], pool.targets.values[places]
-            shown = self.samples(split, classes, compositions_of(split, kinds))
+            shown = self.samples(split, classes, find_compositions(split, kinds))
             texts = [self.caption(kind, kinds, row) for kind, row in shown]
             meanings = np.array([kind for kind, _ in shown], dtype=np.int64)
             captions = Captions(texts, vocabulary, meanings)
@@ -95,7 +95,7 @@ class Scenes(Source):
         caption is chosen by, always the same. `own` are the compositions of the split."""
         alone = 0 if split == "train" else len(classes)
         count = self.num_scenes if split == "train" else alone + self.num_evaluated
-        numbers = fixed_numbers("scenes", split, count, SAID)
+        numbers = draw_fixed_numbers("scenes", split, count, SAID)
         K = len(self.words)
         kinds = K + own[(numbers[:, 1] * len(own)).astype(int)]
         kinds[:alone] = classes[:alone]
@@ -111,14 +111,14 @@ class Scenes(Source):
     def captions(self, kind: int, kinds: Sequence[Composition]) -> list[str]:
         """Return all captions of a class or a composition."""
         if kind < len(self.words):
-            return [filled(template, word) for template in self.templates for word in self.words[kind]]
+            return [fill_template(template, word) for template in self.templates for word in self.words[kind]]
         own = kinds[kind - len(self.words)]
-        names = [[with_article(word) for word in self.words[k]] for k in (own.classes[0], own.classes[-1])]
+        names = [[add_article(word) for word in self.words[k]] for k in (own.classes[0], own.classes[-1])]
         return list(dict.fromkeys(phrase.format(*pair) for phrase in own.phrases for pair in product(*names)))
 
     def vocabulary(self) -> WordVocabulary:
         """Number the words of all captions, in the order of the alphabet."""
-        texts = [filled(template, word) for template in self.templates for words in self.words for word in words]
+        texts = [fill_template(template, word) for template in self.templates for words in self.words for word in words]
         texts += [*PLACES, *(other for _, other in PLACES.values()), *COUNTS.values(), "a an"]
         return WordVocabulary(sorted(set(" ".join(texts).split())))
 
@@ -135,9 +135,9 @@ def compositions(num_classes: int) -> list[Composition]:
     return found
 
 
-def compositions_of(split: str, kinds: Sequence[Composition]) -> np.ndarray:
+def find_compositions(split: str, kinds: Sequence[Composition]) -> np.ndarray:
     """Return the places of the compositions that belong to a split. Raises DataError for none."""
-    own: np.ndarray = np.flatnonzero(belongs_to(split, "compositions", np.arange(len(kinds))[:, None]))
+    own: np.ndarray = np.flatnonzero(is_in_split(split, "compositions", np.arange(len(kinds))[:, None]))
     if not len(own):
         raise DataError(
             f"no composition of so few classes is left for the {split} split; name more in data.source.words"
@@ -197,10 +197,10 @@ class ScenePool(Pool):
         return f"scene {i}"
 
 
-def filled(template: str, word: str) -> str:
+def fill_template(template: str, word: str) -> str:
     """Put a word into a template; "a" before a vowel is "an"."""
-    return template.replace("a {}", with_article(word)).replace("{}", word)
+    return template.replace("a {}", add_article(word)).replace("{}", word)
 
 
-def with_article(word: str) -> str:
+def add_article(word: str) -> str:
     return f"an {word}" if word[0] in "aeio" and not word.startswith("one") else f"a {word}"

@@ -67,7 +67,7 @@ class WavePool(Pool):
         generator = torch.Generator().manual_seed(make_seed("synthetic", i))
         y, x = torch.meshgrid(*[torch.linspace(0, 1, self.shape[-1])] * 2, indexing="ij")
         waves = [torch.zeros_like(x)]
-        for k in self.targets.classes_at(i):
+        for k in self.targets.get_classes(i):
             phase, length = torch.rand(2, generator=generator).tolist()
             angle = math.pi * k / self.num_classes
             where = (3 + 2 * length) * (x * math.cos(angle) + y * math.sin(angle)) + phase

@@ -66,7 +66,7 @@ class TonePool(Pool):
     def load(self, i: int) -> np.ndarray:
         root, chord = divmod(int(self.targets.values[i]), len(CHORDS))
         numbers = draw_numbers("tones", np.array([[i]]), DRAWS)[0]
-        sound = sound_of(root, tuple(CHORDS.values())[chord], numbers, WINDOW + HOP * (self.image_size - 1))
+        sound = synthesize_chord(root, tuple(CHORDS.values())[chord], numbers, WINDOW + HOP * (self.image_size - 1))
         random = np.random.RandomState(make_seed("noise of tones", i) % 2**32)
         return spectrogram(sound + self.noise * random.standard_normal(len(sound)), self.image_size)
 
@@ -74,7 +74,7 @@ class TonePool(Pool):
         return f"sound {i}"
 
 
-def sound_of(root: int, chord: tuple[int, ...], numbers: np.ndarray, length: int) -> np.ndarray:
+def synthesize_chord(root: int, chord: tuple[int, ...], numbers: np.ndarray, length: int) -> np.ndarray:
     """Notes above a root, that many semitones above the middle C, which begin together and fade. -> (length,)"""
     begin, *others = numbers.tolist()
     seconds = np.arange(length) / RATE - 0.3 * begin * length / RATE

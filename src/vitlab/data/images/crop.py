@@ -46,7 +46,7 @@ class Crop:
         self.image_size = image_size
         self.interpolation = interpolation.lower()
 
-    def at(self, image_size: int) -> Self:
+    def resize(self, image_size: int) -> Self:
         """Copy the crop for another size, everything in proportion."""
         other = copy.copy(self)
         other.image_size = image_size
@@ -60,7 +60,7 @@ class Crop:
         """Give the crops that are taken of each image."""
         return (self,)
 
-    def mixed_patch_size(self) -> int | None:
+    def find_mixed_patch_size(self) -> int | None:
         """Give the patch size that a batch of different sizes is cut by; None where all images have one size."""
         return None
 
@@ -78,12 +78,12 @@ class Crop:
         )
 
 
-def whole(sizes: np.ndarray) -> np.ndarray:
+def make_whole_boxes(sizes: np.ndarray) -> np.ndarray:
     """Give the boxes (B, 4) of whole images (B, 2)."""
-    return boxes_of(np.zeros_like(sizes), sizes)
+    return make_boxes(np.zeros_like(sizes), sizes)
 
 
-def boxes_of(corner: np.ndarray, extent: np.ndarray) -> np.ndarray:
+def make_boxes(corner: np.ndarray, extent: np.ndarray) -> np.ndarray:
     """Turn top left corners (B, 2), row first, and heights and widths (B, 2) into boxes (B, 4)."""
     return np.concatenate([corner[:, ::-1], (corner + extent)[:, ::-1]], axis=1).astype(float)
 

@@ -52,7 +52,7 @@ class Picture(ABC):
         at a lower resolution where that still gives the `wanted` height and width. Raises DamagedImage."""
 
 
-def opened(stored: Stored, image_mode: str | None) -> Picture:
+def open_image(stored: Stored, image_mode: str | None) -> Picture:
     """Read an image's header. `image_mode`: Pillow's name for what it is converted to (L, RGB); None: as stored.
 
     16-bit gray loses its lower byte, a palette is looked up, transparency is laid on white, EXIF rotation undone.
@@ -64,10 +64,10 @@ def opened(stored: Stored, image_mode: str | None) -> Picture:
     try:
         return (fast_jpeg(stored, image_mode) if is_jpeg(stored) else None) or PillowFile(stored, image_mode)
     except Exception as error:  # whatever a decoder raises for a file's content: the file cannot be read
-        raise damaged(error) from error
+        raise make_damaged_image(error) from error
 
 
-def damaged(error: Exception) -> DamagedImage:
+def make_damaged_image(error: Exception) -> DamagedImage:
     if isinstance(error, DamagedImage):
         return error
     words = format_error(error)
@@ -90,7 +90,7 @@ class PixelArray(Picture):
         channels = self.array.shape[2] if self.array.ndim == 3 else 1
         if self.image_mode is None or Image.getmodebands(self.image_mode) == channels:
             return self.array, 1
-        return in_mode(Image.fromarray(self.array), self.image_mode), 1
+        return convert_mode(Image.fromarray(self.array), self.image_mode), 1
 
 
 class PillowFile(Picture):
@@ -123,15 +123,15 @@ class PillowFile(Picture):
                 drafted = self.image.draft(None, (int(np.ceil(width)), int(np.ceil(height))))
                 scale = round(before[0] / drafted[1][2]) if drafted else 1
             self.image.load()
-            image = in_mode(self.image, self.image_mode)
+            image = convert_mode(self.image, self.image_mode)
             if self.orientation in UPRIGHT:
                 image = image.transpose(UPRIGHT[self.orientation])
             return image, scale
         except Exception as error:
-            raise damaged(error) from error
+            raise make_damaged_image(error) from error
 
 
-def in_mode(image: Image.Image, image_mode: str | None) -> Image.Image:
+def convert_mode(image: Image.Image, image_mode: str | None) -> Image.Image:
     """Convert a decoded image to 8 bits and to `image_mode` (None: as stored, a palette looked up)."""
     transparent = image.has_transparency_data
     onto_white = transparent and image_mode is not None and "A" not in image_mode

@@ -49,7 +49,7 @@ class Images:
         for key, crop in {"train": self.train_crop, "eval": self.eval_crop}.items():
             if in_chans not in (1, 3, 4) and crop.interpolation not in BY_TORCH:
                 raise ConfigError(f"crop.{key}.interpolation of {in_chans} channels is one of: {', '.join(BY_TORCH)}")
-            own = crop.mixed_patch_size()
+            own = crop.find_mixed_patch_size()
             if own is not None and own != patch_size:
                 raise ConfigError(f"crop.{key}.patch_size is {own}, and the model's is {patch_size}")
         if self.train_transform is not None:

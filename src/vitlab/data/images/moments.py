@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def moments_of(image: Tensor) -> np.ndarray:
+def compute_moments(image: Tensor) -> np.ndarray:
     """Count the values of each channel, and sum them and their squares: uint8 (C, H, W) -> (3, C) int64"""
     values = image.flatten(1).to(torch.int64)  # (C, H·W)
     number = torch.full((len(values),), values.shape[1])

@@ -23,8 +23,8 @@ class MultiCrop(Crop):
     def output_size(self) -> tuple[int, int] | None:
         return self.large.output_size()
 
-    def at(self, image_size: int) -> Self:
-        other = super().at(image_size)
-        other.large = self.large.at(image_size)
-        other.small = self.small.at(round(self.small.image_size * image_size / self.image_size))
+    def resize(self, image_size: int) -> Self:
+        other = super().resize(image_size)
+        other.large = self.large.resize(image_size)
+        other.small = self.small.resize(round(self.small.image_size * image_size / self.image_size))
         return other

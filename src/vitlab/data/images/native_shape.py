@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from vitlab.data.images.crop import Crop, Crops, rate, whole
+from vitlab.data.images.crop import Crop, Crops, make_whole_boxes, rate
 from vitlab.ranges import Length, Pixels, Share
 
 
@@ -29,15 +29,15 @@ class TokenBudget(Crop):
         self.flip_rate = rate(flip_rate)
         self.exact = flip_rate == 0
 
-    def at(self, image_size: int) -> Self:
-        other = super().at(image_size)
+    def resize(self, image_size: int) -> Self:
+        other = super().resize(image_size)
         other.max_tokens = (image_size // self.patch_size) ** 2
         return other
 
     def output_size(self) -> None:
         return None
 
-    def mixed_patch_size(self) -> int:
+    def find_mixed_patch_size(self) -> int:
         return self.patch_size
 
     def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
@@ -47,7 +47,7 @@ class TokenBudget(Crop):
             factor = np.minimum(factor, 1)
         grids = np.maximum(np.floor(sides * factor + 1e-9), 1)
         grids = np.maximum(np.minimum(grids, self.max_tokens // grids[:, ::-1]), 1)  # a long strip, one patch wide
-        crops = self.crops(whole(sizes), flips=numbers[:, 0] < self.flip_rate)
+        crops = self.crops(make_whole_boxes(sizes), flips=numbers[:, 0] < self.flip_rate)
         return crops._replace(sizes=grids.astype(int) * self.patch_size)
 
 
@@ -70,11 +70,11 @@ class LineCrop(Crop):
     def output_size(self) -> None:
         return None
 
-    def mixed_patch_size(self) -> int:
+    def find_mixed_patch_size(self) -> int:
         return self.patch_size
 
     def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
-        crops = self.crops(whole(sizes))
+        crops = self.crops(make_whole_boxes(sizes))
         columns = np.round(sizes[:, 1] * self.image_size / sizes[:, 0] / self.patch_size)
         crops.sizes[:, 1] = self.patch_size * np.clip(columns, 1, self.max_width // self.patch_size)
         return crops

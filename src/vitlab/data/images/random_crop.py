@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitlab.data.images.crop import Crop, Crops, boxes_of, integers, rate
+from vitlab.data.images.crop import Crop, Crops, integers, make_boxes, rate
 from vitlab.ranges import Pixels, Positive, Share
 
 ATTEMPTS = 10  # tries to find a random crop that lies within the image
@@ -59,16 +59,16 @@ def torchvision_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, rati
     """Draw boxes as torchvision does. Sizes (B, 2) and uniform numbers (B, 2·attempts + 2) -> (B, 4)"""
     H, W = sizes.T[:, :, None]  # (B, 1) each
     first, second, place = np.split(numbers, [ATTEMPTS, 2 * ATTEMPTS], axis=1)
-    area = between(first, *scale) * H * W  # (B, attempts)
-    shape = np.exp(between(second, *np.log(ratio)))
+    area = scale_numbers(first, *scale) * H * W  # (B, attempts)
+    shape = np.exp(scale_numbers(second, *np.log(ratio)))
     height, width = np.round(np.sqrt(area / shape)), np.round(np.sqrt(area * shape))
     fits = (height > 0) & (height <= H) & (width > 0) & (width <= W)
-    extent = first_of(fits, height, width)
+    extent = choose_first(fits, height, width)
     corner = integers(place, sizes - extent + 1)
     shape = np.clip(sizes[:, 1] / sizes[:, 0], *ratio)  # shape of the central box
     central = np.round(np.minimum(sizes, np.stack([sizes[:, 1] / shape, sizes[:, 0] * shape], axis=1)))
     never = ~fits.any(axis=1, keepdims=True)
-    return boxes_of(np.where(never, (sizes - central) // 2, corner), np.where(never, central, extent))
+    return make_boxes(np.where(never, (sizes - central) // 2, corner), np.where(never, central, extent))
 
 
 def inception_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, ratio: Range) -> np.ndarray:
@@ -76,7 +76,7 @@ def inception_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, ratio:
     H, W = sizes.T[:, :, None]
     first, second, place = np.split(numbers, [ATTEMPTS, 2 * ATTEMPTS], axis=1)
     least, most = scale[0] * H * W, scale[1] * H * W
-    shape = between(first, *ratio)  # (B, attempts)
+    shape = scale_numbers(first, *ratio)  # (B, attempts)
     highest = np.minimum(np.minimum(np.round(np.sqrt(most / shape)), np.floor((W + 0.499) / shape)), H)
     lowest = np.minimum(np.round(np.sqrt(least / shape)), highest)
     height = lowest + integers(second, highest - lowest + 1)
@@ -85,17 +85,17 @@ def inception_boxes(sizes: np.ndarray, numbers: np.ndarray, scale: Range, ratio:
     width = np.round(height * shape)
     area = height * width
     fits = (least <= area) & (area <= most) & (width > 0) & (width <= W) & (height <= H)
-    extent = np.where(fits.any(axis=1, keepdims=True), first_of(fits, height, width), sizes)
-    return boxes_of(integers(place, np.maximum(sizes - extent, 1)), extent)
+    extent = np.where(fits.any(axis=1, keepdims=True), choose_first(fits, height, width), sizes)
+    return make_boxes(integers(place, np.maximum(sizes - extent, 1)), extent)
 
 
-def first_of(fits: np.ndarray, height: np.ndarray, width: np.ndarray) -> np.ndarray:
+def choose_first(fits: np.ndarray, height: np.ndarray, width: np.ndarray) -> np.ndarray:
     """Choose the first attempt that fits, of (B, attempts): its height and width (B, 2)."""
     chosen = fits.argmax(axis=1)[:, None]
     return np.concatenate([np.take_along_axis(side, chosen, axis=1) for side in (height, width)], axis=1)
 
 
-def between(numbers: np.ndarray, least: float, most: float) -> np.ndarray:
+def scale_numbers(numbers: np.ndarray, least: float, most: float) -> np.ndarray:
     """Stretch numbers in [0, 1) over a range."""
     return least + numbers * (most - least)
 

@@ -15,24 +15,24 @@ BY_TORCH = ("bilinear", "bicubic")  # a third to a seventh of Pillow's time, and
 MOST_AROUND = 64  # times the area of a window that an image may be resized to, to cut the window out
 
 
-def resampled(pixels: Pixels, box: np.ndarray, size: tuple[int, int], interpolation: str, exact: bool) -> Tensor:
+def resample(pixels: Pixels, box: np.ndarray, size: tuple[int, int], interpolation: str, exact: bool) -> Tensor:
     """Resize `box` (4,): left, top, right, bottom, to `size` (h, w). -> uint8 (C, h, w)
 
     `exact`: by Pillow, and the box is a window of the resized image. Otherwise the box is rounded to whole pixels, at
     least one, and what lies outside does not enter the result.
     """
-    if exact and by_pillow(pixels):
-        return window(as_image(pixels), box, size, interpolation)
+    if exact and is_pillow_image(pixels):
+        return window(make_image(pixels), box, size, interpolation)
     height, width = extent(pixels)
     left, top = (int(min(round(float(near)), limit - 1)) for near, limit in zip(box[:2], (width, height), strict=True))
     right = int(max(min(round(float(box[2])), width), left + 1))
     bottom = int(max(min(round(float(box[3])), height), top + 1))
-    if (bottom - top, right - left) != size and interpolation not in BY_TORCH and by_pillow(pixels):
-        return resized(as_image(pixels).crop((left, top, right, bottom)), size, interpolation)
+    if (bottom - top, right - left) != size and interpolation not in BY_TORCH and is_pillow_image(pixels):
+        return resize(make_image(pixels).crop((left, top, right, bottom)), size, interpolation)
     if isinstance(pixels, Image.Image):
-        image = as_tensor(pixels.crop((left, top, right, bottom)))
+        image = make_tensor(pixels.crop((left, top, right, bottom)))
     else:
-        image = as_tensor(pixels[top:bottom, left:right])
+        image = make_tensor(pixels[top:bottom, left:right])
     if image.shape[1:] == size:
         return image
     mode = interpolation if interpolation in BY_TORCH else "bicubic"
@@ -45,12 +45,12 @@ def window(image: Image.Image, box: np.ndarray, size: tuple[int, int], interpola
     across, down = w / (right - left), h / (bottom - top)
     height, width = round(image.height * down), round(image.width * across)
     if height * width > MOST_AROUND * h * w:  # a long strip, of which only the middle is wanted
-        return resized(image, size, interpolation, (left, top, right, bottom))
+        return resize(image, size, interpolation, (left, top, right, bottom))
     x, y = round(left * across), round(top * down)
-    return resized(image, (height, width), interpolation)[:, y : y + h, x : x + w]
+    return resize(image, (height, width), interpolation)[:, y : y + h, x : x + w]
 
 
-def resized(
+def resize(
     image: Image.Image,
     size: tuple[int, int],
     interpolation: str,
@@ -58,11 +58,11 @@ def resized(
 ) -> Tensor:
     """Resize by Pillow. -> uint8 (C, h, w)"""
     if box is None and image.size == size[::-1]:
-        return as_tensor(image)
-    return as_tensor(image.resize(size[::-1], Image.Resampling[interpolation.upper()], box=box))
+        return make_tensor(image)
+    return make_tensor(image.resize(size[::-1], Image.Resampling[interpolation.upper()], box=box))
 
 
-def by_pillow(pixels: Pixels) -> bool:
+def is_pillow_image(pixels: Pixels) -> bool:
     """Whether Pillow can hold the image: 1, 3 or 4 channels."""
     return isinstance(pixels, Image.Image) or pixels.ndim == 2 or pixels.shape[2] in (1, 3, 4)
 
@@ -72,14 +72,14 @@ def extent(pixels: Pixels) -> tuple[int, int]:
     return (pixels.height, pixels.width) if isinstance(pixels, Image.Image) else (pixels.shape[0], pixels.shape[1])
 
 
-def as_image(pixels: Pixels) -> Image.Image:
+def make_image(pixels: Pixels) -> Image.Image:
     if isinstance(pixels, Image.Image):
         return pixels
     plain = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
     return Image.fromarray(np.ascontiguousarray(plain))
 
 
-def as_tensor(pixels: Pixels) -> Tensor:
+def make_tensor(pixels: Pixels) -> Tensor:
     """Convert to uint8 (C, H, W)."""
     array = np.require(np.asarray(pixels), requirements="W")
     image = torch.from_numpy(array)

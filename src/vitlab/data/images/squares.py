@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from vitlab.data.images.crop import Crop, Crops, integers, rate, whole
+from vitlab.data.images.crop import Crop, Crops, integers, make_whole_boxes, rate
 from vitlab.ranges import Natural, Pixels, Share
 
 
@@ -17,7 +17,7 @@ class WholeImage(Crop):
     exact = True
 
     def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
-        return self.crops(whole(sizes))
+        return self.crops(make_whole_boxes(sizes))
 
 
 class CenterCrop(Crop):
@@ -35,8 +35,8 @@ class CenterCrop(Crop):
             raise ValueError(f"resize_size {resize_size} of the shorter side is less than the crop of {image_size}")
         self.resize_size = resize_size
 
-    def at(self, image_size: int) -> Self:
-        other = super().at(image_size)
+    def resize(self, image_size: int) -> Self:
+        other = super().resize(image_size)
         other.resize_size = round(self.resize_size * image_size / self.image_size)
         return other
 
@@ -62,11 +62,11 @@ class ShiftedCrop(Crop):
         self.padding = padding
         self.flip_rate = rate(flip_rate)
 
-    def at(self, image_size: int) -> Self:
-        other = super().at(image_size)
+    def resize(self, image_size: int) -> Self:
+        other = super().resize(image_size)
         other.padding = round(self.padding * image_size / self.image_size)
         return other
 
     def __call__(self, sizes: np.ndarray, numbers: np.ndarray) -> Crops:
         shifts = integers(numbers[:, :2], 2 * self.padding + 1) - self.padding
-        return self.crops(whole(sizes), shifts=shifts, flips=numbers[:, 2] < self.flip_rate)
+        return self.crops(make_whole_boxes(sizes), shifts=shifts, flips=numbers[:, 2] < self.flip_rate)

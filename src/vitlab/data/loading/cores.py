@@ -10,7 +10,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
-def share_of_cores(processes: int) -> float:
+def find_core_share(processes: int) -> float:
     """Give the cores that this process may use beside the other `processes` of the run on this machine: of each core
     that it may run on, one over how many of them may run on it.
 

@@ -16,11 +16,11 @@ from torchvision.transforms.v2 import functional as F
 
 from vitlab.data.batches.batch import RawBatch, Sample, Unreadable, collate
 from vitlab.data.images.crop import Crop, Crops
-from vitlab.data.images.decoding import DAMAGE, Picture, opened
+from vitlab.data.images.decoding import DAMAGE, Picture, open_image
 from vitlab.data.images.images import Transform
-from vitlab.data.images.resampling import as_image, resampled
+from vitlab.data.images.resampling import make_image, resample
 from vitlab.data.order.sampler import Key
-from vitlab.data.pools.packed_names import readable
+from vitlab.data.pools.packed_names import format_name
 from vitlab.data.pools.pool import Pool, Stored
 from vitlab.data.targets import Targets
 from vitlab.errors import DataError
@@ -47,12 +47,12 @@ class Split(Dataset[Any]):
         """Return the label of a sample, for a reader."""
         return self.pool.targets.words(int(self.indices[index]), class_names)
 
-    def asked(self, index: int) -> str:
+    def get_question(self, index: int) -> str:
         """Return the question about a sample; "": there is none."""
-        return self.pool.targets.asked(int(self.indices[index]))
+        return self.pool.targets.get_question(int(self.indices[index]))
 
     def name(self, index: int) -> str:
-        return readable(self.pool.name(int(self.indices[index])))
+        return format_name(self.pool.name(int(self.indices[index])))
 
 
 @dataclass(eq=False)
@@ -72,13 +72,13 @@ class ImageSplit(Split):
     transform: Transform | None
     seed: int
 
-    def seen_through(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
+    def replace_crop(self, crop: Crop, transform: Transform | None) -> "ImageSplit":
         """Copy the data set with another crop and transform."""
         other = copy.copy(self)
         other.crop, other.transform = crop, transform
         return other
 
-    def from_pool(self, pool: Pool) -> "ImageSplit":
+    def replace_pool(self, pool: Pool) -> "ImageSplit":
         """Copy the data set, reading from another pool of the same images."""
         other = copy.copy(self)
         other.pool = pool
@@ -99,9 +99,9 @@ class ImageSplit(Split):
         """Load and collate the samples of one batch, their pixels in `place` (bytes,) where it is given."""
         samples = self.samples(keys)
         places = np.array([s.index for s in samples if isinstance(s, Sample)], dtype=int)
-        return collate(samples, self.collated_targets(places), self.crop.mixed_patch_size(), place)
+        return collate(samples, self.collate_targets(places), self.crop.find_mixed_patch_size(), place)
 
-    def collated_targets(self, places: np.ndarray) -> Any:
+    def collate_targets(self, places: np.ndarray) -> Any:
         return self.pool.targets[self.indices[places]].collate()
 
     def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
@@ -114,7 +114,7 @@ class ImageSplit(Split):
     def views(self, keys: Sequence[Key], sizes: np.ndarray) -> Views:
         """Draw the crops of each view of a batch."""
         assert len({key.image_size for key in keys}) == 1, "the images of a batch have one size"
-        views = (self.crop.at(keys[0].image_size) if keys[0].image_size else self.crop).views()
+        views = (self.crop.resize(keys[0].image_size) if keys[0].image_size else self.crop).views()
         return [(crop, crop(sizes, self.numbers(keys, crop.draws, v, len(views)))) for v, crop in enumerate(views)]
 
     def numbers(self, keys: Sequence[Key], draws: int, view: int = 0, num_views: int = 1) -> np.ndarray:
@@ -125,14 +125,14 @@ class ImageSplit(Split):
     def pictures(self, keys: Sequence[Key]) -> list[Picture | Exception]:
         """Open the images of a batch and read their headers; an exception stands for one that cannot be read."""
         pictures: list[Picture | Exception] = []
-        for stored in self.stored(keys):
+        for stored in self.load_stored(keys):
             try:
-                pictures.append(stored if isinstance(stored, Exception) else opened(stored, self.image_mode))
+                pictures.append(stored if isinstance(stored, Exception) else open_image(stored, self.image_mode))
             except DAMAGE as error:
                 pictures.append(error)
         return pictures
 
-    def stored(self, keys: Sequence[Key]) -> list[Stored | Exception]:
+    def load_stored(self, keys: Sequence[Key]) -> list[Stored | Exception]:
         """Load images as the pool stores them, or composes them for this epoch."""
         places = [int(self.indices[key.index]) for key in keys]
         if not self.pool.draws:
@@ -156,7 +156,7 @@ class ImageSplit(Split):
         except DAMAGE as error:
             return Unreadable(self.name(key.index), str(error) or type(error).__name__, key.index)
         if self.transform is not None:
-            images = [self.transformed(image, key, key.view * len(views) + v) for v, image in enumerate(images)]
+            images = [self.transform_image(image, key, key.view * len(views) + v) for v, image in enumerate(images)]
         if images[0].shape[0] != self.in_chans:
             raise DataError(
                 f"{self.name(key.index)} has {images[0].shape[0]} channels, and data.in_chans is {self.in_chans}; "
@@ -164,19 +164,19 @@ class ImageSplit(Split):
             )
         return Sample(tuple(images), key.index)
 
-    def transformed(self, image: Tensor, key: Key, view: int) -> Tensor:
+    def transform_image(self, image: Tensor, key: Key, view: int) -> Tensor:
         assert self.transform is not None
         counters = (key.epoch, key.index, view) if view else (key.epoch, key.index)
         with seed_cpu(make_seed("augmentation", self.seed, *counters)):
-            given = as_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
+            given = make_image(image.permute(1, 2, 0).numpy()) if image.shape[0] in (1, 3, 4) else image
             changed = self.transform(given)
         changed = F.pil_to_tensor(changed) if isinstance(changed, Image.Image) else changed
         return cast(Tensor, changed)
 
 
-def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tensor:
+def crop_for_evaluation(stored: Stored, crop: Crop, image_mode: str | None) -> Tensor:
     """Crop one image without anything random. -> uint8 (C, h, w). Raises DamagedImage."""
-    picture = opened(stored, image_mode)
+    picture = open_image(stored, image_mode)
     size = np.array([picture.size])
     return crop_image(picture, size[0], [(crop, crop(size, np.ones((1, crop.draws))))], 0)[0]
 
@@ -184,19 +184,19 @@ def evaluated_image(stored: Stored, crop: Crop, image_mode: str | None) -> Tenso
 def crop_image(picture: Picture, size: np.ndarray, views: Views, k: int) -> list[Tensor]:
     """Decode the k-th image once and cut all its views out of it. `size` is its (height, width) in the source. -> uint8
     (C, h, w) each. Raises DamagedImage."""
-    pixels, scale = picture.pixels(wanted_size(size, views, k))
+    pixels, scale = picture.pixels(choose_decoding_size(size, views, k))
     height, width = picture.size[0] / size[0] / scale, picture.size[1] / size[1] / scale
     images = []
     for crop, crops in views:
         box = crops.boxes[k] * (width, height, width, height)
-        image = resampled(pixels, box, tuple(crops.sizes[k].tolist()), crop.interpolation, crop.exact)
+        image = resample(pixels, box, tuple(crops.sizes[k].tolist()), crop.interpolation, crop.exact)
         if crops.shifts[k].any():
-            image = shifted(image, *crops.shifts[k].tolist())
+            image = shift_image(image, *crops.shifts[k].tolist())
         images.append(image.flip(-1) if crops.flips[k] else image)
     return images
 
 
-def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] | None:
+def choose_decoding_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] | None:
     """Return the height and width at which the whole image has as many pixels as its sharpest view needs; None: all of
     them."""
     if any(crop.exact for crop, _ in views):
@@ -206,7 +206,7 @@ def wanted_size(size: np.ndarray, views: Views, k: int) -> tuple[float, float] |
     return height, width
 
 
-def shifted(image: Tensor, down: int, right: int) -> Tensor:
+def shift_image(image: Tensor, down: int, right: int) -> Tensor:
     """Move an image (C, H, W); zeros move in."""
     H, W = image.shape[-2:]
     result = image.new_zeros(image.shape)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitlab.data.batches.batch import on_device
-from vitlab.data.loading.cores import share_of_cores
+from vitlab.data.loading.cores import find_core_share
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker
 from vitlab.machine import keep_freed_memory
@@ -50,22 +50,22 @@ class Loader(DataLoader[Any]):
             dataset,
             batch_sampler=order,
             num_workers=num_workers,
-            collate_fn=as_it_is,
+            collate_fn=return_batch,
             pin_memory=device.type == "cuda",
             **with_workers,
         )
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         try:
-            batches = self._holding_memory(super().__iter__())
-            yield from copied_ahead(batches, self.device) if self.device.type == "cuda" else batches
+            batches = self._hold_memory(super().__iter__())
+            yield from copy_ahead(batches, self.device) if self.device.type == "cuda" else batches
         except (RuntimeError, *LOST) as error:
             trouble = explain_lost_worker(error) if self.num_workers else None
             if trouble is None:
                 raise
             raise trouble from error
 
-    def _holding_memory(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def _hold_memory(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Keep the workers' memory at its address here, where every batch in it would have to be mapped anew."""
         for batch in batches:
             self.held = None if self.pin_memory else batch
@@ -78,7 +78,7 @@ class Loader(DataLoader[Any]):
         pass
 
 
-def as_it_is(batch: Any) -> Any:
+def return_batch(batch: Any) -> Any:
     """Collate nothing: the data set gives whole batches."""
     return batch
 
@@ -95,7 +95,7 @@ def copy_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
+def copy_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
     """Copy each batch to the GPU on a stream of its own, while the model computes with the one before it."""
     copies = copy_stream(device)
     waiting: tuple[Any, torch.cuda.Event] | None = None
@@ -103,13 +103,13 @@ def copied_ahead(batches: Iterable[Any], device: torch.device) -> Iterator[Any]:
         with torch.cuda.stream(copies):
             copied = on_device(batch, device), copies.record_event()
         if waiting is not None:
-            yield arrived(*waiting, device)
+            yield wait_for_copy(*waiting, device)
         waiting = copied
     if waiting is not None:
-        yield arrived(*waiting, device)
+        yield wait_for_copy(*waiting, device)
 
 
-def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
+def wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
     """Make what follows on the current stream wait for the copy, and keep the memory until it is done."""
     current = torch.cuda.current_stream(device)
     current.wait_event(copied)
@@ -121,15 +121,15 @@ def arrived(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
     return apply_to_collection(batch, Tensor, used)
 
 
-def workers_for(num_workers: int | None, processes: int) -> int:
+def choose_num_workers(num_workers: int | None, processes: int) -> int:
     """Return the number of workers that read for one of `processes` on this machine; None: one for each core of its
-    share (see `share_of_cores`), up to 16."""
+    share (see `find_core_share`), up to 16."""
     if num_workers is not None:
         return num_workers
-    return max(1, min(int(share_of_cores(processes) + 1e-6), MOST_WORKERS))
+    return max(1, min(int(find_core_share(processes) + 1e-6), MOST_WORKERS))
 
 
-def batches_ahead(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:
+def choose_prefetch(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:
     """Choose how many batches each worker keeps ready, and tell whether they fit into a ring.
 
     None: two, or fewer where the batches of all workers and processes would take more than half of the free shared

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 WATCH = 0.5  # seconds between two checks whether the parent lives
 
 
-def in_order(
+def map_in_order(
     work: Callable[[range], Result], pieces: Sequence[range], *, done: int, title: str, unit: str, num_workers: int
 ) -> Iterator[Result]:
     """Yield work(piece) for each piece, in order; little is computed ahead of what has been taken.

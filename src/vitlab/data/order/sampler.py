@@ -93,7 +93,7 @@ class TrainingOrder:
         random = np.random.default_rng(make_seed("order", self.seed, epoch))
         order = random.permutation(self.num_samples)
         if self.class_balance and self.classes is not None:
-            return balanced(order, self.classes, self.class_balance, random)
+            return balance_order(order, self.classes, self.class_balance, random)
         if self.groups is None or self.window is None:
             return order
         shards, shard = np.unique(self.groups, return_inverse=True)
@@ -131,7 +131,9 @@ def class_shares(counts: np.ndarray, class_balance: float) -> np.ndarray:
     return shares
 
 
-def balanced(order: np.ndarray, classes: np.ndarray, class_balance: float, random: np.random.Generator) -> np.ndarray:
+def balance_order(
+    order: np.ndarray, classes: np.ndarray, class_balance: float, random: np.random.Generator
+) -> np.ndarray:
     """Change an order of all samples (n,) into one in which each class has its share."""
     counts = np.bincount(classes)
     shares = class_shares(counts, class_balance)

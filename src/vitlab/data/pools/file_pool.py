@@ -22,7 +22,7 @@ class FilePool(Pool):
         self.folder = folder
 
     @classmethod
-    def listed(cls, paths: Iterable[str], targets: Targets, folder: str) -> "FilePool":
+    def from_names(cls, paths: Iterable[str], targets: Targets, folder: str) -> "FilePool":
         """Make a pool of files known by name and class alone: their sizes do not enter the fingerprint."""
         packed = PackedNames.pack(paths)
         digest = hashlib.blake2b(packed.offsets.tobytes() + packed.block.tobytes() + targets.tobytes(), digest_size=8)

@@ -19,7 +19,7 @@ def check_distinct(names: Iterable[str] | None) -> None:
             )
 
 
-def numbered(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:
+def number_labels(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:
     """Give class names, and the class that each label means.
 
     `names` null: the labels themselves, sorted, whole numbers by value. Given names are the labels; if no label is

@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 
 
-def readable(name: str) -> str:
+def format_name(name: str) -> str:
     """Write a name as text that every file, terminal and picture takes: bytes that are not UTF-8 as \\xNN."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 

@@ -101,7 +101,7 @@ class TextPool(Pool):
         return str(self.read.values[i])
 
 
-def digest_of_pixels(targets: Targets, pixels: np.ndarray, num_images: int) -> str:
+def digest_pixels(targets: Targets, pixels: np.ndarray, num_images: int) -> str:
     """Return a fingerprint of targets, the shape of pixels (n, ...) and so many images of them, evenly spaced."""
     digest = hashlib.blake2b(targets.tobytes() + str(pixels.shape).encode(), digest_size=8)
     for i in np.unique(np.linspace(0, len(pixels) - 1, num_images).astype(int)):

@@ -35,7 +35,7 @@ class Splits:
         parts = divide(pools, *self.fractions)
         if self.labels_per_class is not None:
             pool, indices = parts["train"]
-            parts["train"] = pool, few_of_each(pool.targets, indices, self.labels_per_class, seed, class_names)
+            parts["train"] = pool, choose_few(pool.targets, indices, self.labels_per_class, seed, class_names)
         return parts
 
 
@@ -102,7 +102,7 @@ def carve(targets: Targets, fractions: dict[str, float]) -> dict[str, np.ndarray
     return targets.divide(fractions, np.random.RandomState(SPLIT_SEED))
 
 
-def few_of_each(
+def choose_few(
     targets: Targets, indices: np.ndarray, labels_per_class: int, seed: int, class_names: list[str]
 ) -> np.ndarray:
     """Draw that many of the images `indices` from each class, by `seed`: sorted indices. A smaller number draws some of

@@ -34,7 +34,7 @@ class Files(Protocol):
 
     root: str
 
-    def whole(self, name: str) -> bytes:
+    def read_file(self, name: str) -> bytes:
         """Read a whole file."""
 
     def ranges(self, wanted: list[ByteRange]) -> list[bytes]:
@@ -44,13 +44,13 @@ class Files(Protocol):
         """Give sizes in bytes; None where a server does not tell."""
 
 
-def files_below(root: str) -> Files:
+def open_files(root: str) -> Files:
     """Open the files below a path or a URL. Raises DataError for a kind of URL whose package is not installed."""
     path = root.removeprefix("file://")
     return RemoteFiles(root) if "://" in path else LocalFiles(path)
 
 
-def unreachable(place: str, error: Exception) -> DataError:
+def make_unreachable_error(place: str, error: Exception) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"there is no file {place}")
     reason = format_error(error)
@@ -70,12 +70,12 @@ class LocalFiles:
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalFiles, (self.root,)
 
-    def whole(self, name: str) -> bytes:
+    def read_file(self, name: str) -> bytes:
         path = Path(self.root, name)
         try:
             return content(path)
         except OSError as error:
-            raise unreachable(str(path), error) from error
+            raise make_unreachable_error(str(path), error) from error
 
     def ranges(self, wanted: list[ByteRange]) -> list[bytes]:
         return [self._range(*one) for one in wanted]
@@ -84,7 +84,7 @@ class LocalFiles:
         try:
             return os.pread(self._descriptor(name).number, length, start)
         except OSError as error:
-            raise unreachable(os.path.join(self.root, name), error) from error
+            raise make_unreachable_error(os.path.join(self.root, name), error) from error
 
     def _descriptor(self, name: str) -> "Descriptor":
         with self._lock:
@@ -103,7 +103,7 @@ class LocalFiles:
             try:
                 found.append(os.stat(path).st_size)
             except OSError as error:
-                raise unreachable(path, error) from error
+                raise make_unreachable_error(path, error) from error
         return found
 
 
@@ -145,7 +145,7 @@ class RemoteFiles:
             self._opened = os.getpid(), filesystem, path.rstrip("/")
         return self._opened[1], self._opened[2]
 
-    def whole(self, name: str) -> bytes:
+    def read_file(self, name: str) -> bytes:
         return cast(bytes, self._insist([name], lambda filesystem, _, paths: [filesystem.cat_file(paths[0])])[0])
 
     def ranges(self, wanted: list[ByteRange]) -> list[bytes]:
@@ -194,5 +194,5 @@ class RemoteFiles:
                 break
         if pending:
             first = next((n for n in pending if isinstance(answers[n], FINAL)), pending[0])
-            raise unreachable(f"{self.root}/{names[first]}", answers[first]) from answers[first]
+            raise make_unreachable_error(f"{self.root}/{names[first]}", answers[first]) from answers[first]
         return answers

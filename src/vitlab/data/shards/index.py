@@ -100,7 +100,7 @@ class Rows:
         return columns
 
 
-def part_of(shard: Path) -> Path:
+def name_part(shard: Path) -> Path:
     """Name the file of one shard's part of the index, which exists while its split is being written."""
     return shard.with_suffix(".part")
 
@@ -109,7 +109,7 @@ def index_split(
     folder: Path, split: str, shards: list[Path], fingerprint: str, encoding: str, *, keep_unreadable: bool
 ) -> dict[str, Any]:
     """Join the parts of the index. The fingerprint is the pool's own where every picture is."""
-    parts = [map_index(part_of(shard)) for shard in shards]
+    parts = [map_index(name_part(shard)) for shard in shards]
     columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in COLUMNS}
     lengths = [part["names"].size for part, _ in parts]
     starts = np.repeat(np.cumsum([0, *lengths[:-1]]), [len(part["length"]) for part, _ in parts])
@@ -121,7 +121,7 @@ def index_split(
     if keep_unreadable:
         entry["unreadable"] = {str(i): reason for i, reason in unreadable.items()}
     elif unreadable:
-        entry["skipped"] = {name_of(columns, i): reason for i, reason in unreadable.items()}
+        entry["skipped"] = {get_name(columns, i): reason for i, reason in unreadable.items()}
         entry["fingerprint"] = compute_digest(f"{fingerprint} without {sorted(unreadable)}".encode())
         columns = leave_out(columns, np.array(list(unreadable)))
     return entry | save_index(folder, split, columns, [(shard.name, shard.stat().st_size) for shard in shards])
@@ -152,7 +152,7 @@ def save_index(
     }
 
 
-def name_of(columns: dict[str, np.ndarray], i: int) -> str:
+def get_name(columns: dict[str, np.ndarray], i: int) -> str:
     begin = int(columns["name_end"][i - 1]) if i else 0
     return columns["names"][begin : int(columns["name_end"][i])].tobytes().decode("utf-8", "surrogateescape")
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vitlab.atomic_files import compute_digest, format_json, write_whole
-from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.loading.parallel import cut, map_in_order
 from vitlab.data.pools.file_content import MOST_BYTES
 from vitlab.data.pools.labels import MOST_CLASSES
-from vitlab.data.pools.packed_names import readable
+from vitlab.data.pools.packed_names import format_name
 from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, save_index
 from vitlab.data.targets import multi_hot
 from vitlab.errors import ConfigError, DataError, format_error
@@ -118,7 +118,7 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
         stem, _, extension = file.partition(".")
         if not member.isfile():
             if extension.lower() in PARTS:
-                skipped[readable(member.name)] = "a link" if member.islnk() or member.issym() else "no file"
+                skipped[format_name(member.name)] = "a link" if member.islnk() or member.issym() else "no file"
             continue
         if f"{folder}/{stem}" != key:
             yield from finished()
@@ -131,11 +131,11 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
         if extension.lower() in IMAGES:
             image = (member.name, member.offset_data, content)
         elif extension == "cls" or label is None:
-            label = label_of(content, extension, f"{place}: {member.name}")
+            label = parse_label(content, extension, f"{place}: {member.name}")
     yield from finished()
 
 
-def label_of(content: bytes, extension: str, place: str) -> Label | None:
+def parse_label(content: bytes, extension: str, place: str) -> Label | None:
     try:
         value: Any = content.decode().strip()
         if extension == "json":
@@ -143,7 +143,7 @@ def label_of(content: bytes, extension: str, place: str) -> Label | None:
             value = fields.get("label", fields.get("cls"))
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{place} holds no class: {error}") from error
-    names = [class_of(name) for name in (value if isinstance(value, list) else [value])]
+    names = [parse_class(name) for name in (value if isinstance(value, list) else [value])]
     if odd := [name for name in names if isinstance(name, int) and not 0 <= name < MOST_CLASSES]:
         raise DataError(f"{place} holds the class {odd[0]}; classes count from 0, and {MOST_CLASSES:,} are the most")
     if None in names:
@@ -151,7 +151,7 @@ def label_of(content: bytes, extension: str, place: str) -> Label | None:
     return tuple(names) if isinstance(value, list) else names[0]  # type: ignore[arg-type]
 
 
-def class_of(value: Any) -> int | str | None:
+def parse_class(value: Any) -> int | str | None:
     """Read a class: a number, also one written as text, or a name; None for anything else."""
     if isinstance(value, str):
         return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else value
@@ -180,12 +180,12 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
     walked: dict[str, list[Walked]] = {}
     for split, tars in splits.items():
         pieces, title = cut(len(tars), 1), f"index of {split}"
-        results = in_order(
+        results = map_in_order(
             Walk(filesystem, path, tars), pieces, done=0, title=title, unit="tars", num_workers=num_workers
         )
         walked[split] = [result for piece in results for result in piece]
-    numbers, class_names = numbered(
-        {name for parts in walked.values() for tar in parts for label in tar.labels for name in names_of(label)},
+    numbers, class_names = number_labels(
+        {name for parts in walked.values() for tar in parts for label in tar.labels for name in list_names(label)},
         class_names,
     )
     index: dict[str, Any] = {"format": FORMAT, "version": VERSION, "class_names": class_names, "splits": {}}
@@ -194,8 +194,8 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
     output.mkdir(parents=True, exist_ok=True)
     several = any(isinstance(label, tuple) for parts in walked.values() for tar in parts for label in tar.labels)
     for split, parts in walked.items():
-        columns = joined(parts)
-        found = [[numbers[name] for name in names_of(label)] for tar in parts for label in tar.labels]
+        columns = join_rows(parts)
+        found = [[numbers[name] for name in list_names(label)] for tar in parts for label in tar.labels]
         columns["target"] = (
             multi_hot(found, len(class_names)).values if several else np.array(found, np.int64).reshape(-1)
         )
@@ -215,11 +215,11 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
     return index
 
 
-def names_of(label: Label) -> tuple[Name, ...]:
+def list_names(label: Label) -> tuple[Name, ...]:
     return label if isinstance(label, tuple) else (label,)
 
 
-def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Name, int], list[str]]:
+def number_labels(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Name, int], list[str]]:
     """Number each label, and list the names of all classes."""
     texts = sorted(label for label in labels if isinstance(label, str))
     integers = [label for label in labels if isinstance(label, int)]
@@ -238,7 +238,7 @@ def numbered(labels: set[Name], class_names: list[str] | None) -> tuple[dict[Nam
     return {number: number for number in integers}, names
 
 
-def joined(parts: list[Walked]) -> dict[str, np.ndarray]:
+def join_rows(parts: list[Walked]) -> dict[str, np.ndarray]:
     """Join the rows of tars to the columns of a split, without the classes."""
     rows = Rows()
     for shard, tar in enumerate(parts):

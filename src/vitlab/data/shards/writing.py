@@ -24,9 +24,9 @@ from filelock import FileLock, Timeout
 
 from vitlab.atomic_files import format_json, write_whole
 from vitlab.data.images.decoding import DamagedImage
-from vitlab.data.loading.parallel import cut, in_order
+from vitlab.data.loading.parallel import cut, map_in_order
 from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_index, part_of, save_columns
+from vitlab.data.shards.index import FORMAT, INDEX, VERSION, Rows, index_split, map_index, name_part, save_columns
 from vitlab.data.targets import Classes, OneClass
 from vitlab.errors import ConfigError, DataError, StorageError
 
@@ -67,7 +67,7 @@ class Shard:
             self.rows.add(self.number, 0, b"", targets.values[i], None, name)
             return
         offset = self._member(f"{i:09d}.{encoded.extension}", encoded.content)
-        classes = targets.classes_at(i)
+        classes = targets.get_classes(i)
         if isinstance(targets, OneClass):
             self._member(f"{i:09d}.cls", str(classes[0]).encode())
         else:
@@ -90,7 +90,7 @@ class Shard:
         os.fsync(self.file.fileno())
         self.file.close()
         unreadable = json.dumps(self.rows.unreadable)
-        save_columns(part_of(self.path), self.rows.columns(), {"unreadable": unreadable})
+        save_columns(name_part(self.path), self.rows.columns(), {"unreadable": unreadable})
         os.replace(self.temporary, self.path)
 
     def give_up(self) -> None:
@@ -111,9 +111,9 @@ class Encoder:
     encode: Callable[[Stored], Encoded]
 
     def __call__(self, indices: range) -> list[Encoded | DamagedImage]:
-        return [self.encoded(stored) for stored in self.pool.load_many(indices)]
+        return [self.try_encoding(stored) for stored in self.pool.load_many(indices)]
 
-    def encoded(self, stored: Stored | Exception) -> Encoded | DamagedImage:
+    def try_encoding(self, stored: Stored | Exception) -> Encoded | DamagedImage:
         try:
             if isinstance(stored, Exception):
                 raise stored
@@ -141,11 +141,13 @@ def write_split(
     targets = pool.targets
     if not isinstance(targets, Classes):
         raise ConfigError(f"shards hold images with classes, and this data has images {targets.kind}")
-    shards, begin = whole_shards(folder, split)
+    shards, begin = find_whole_shards(folder, split)
     encoder = Encoder(pool, encode)
     pieces = cut(len(pool), AT_ONCE, start=begin)
     shard: Shard | None = None
-    results = in_order(encoder, pieces, done=begin, title=f"{split} → {folder}", unit="images", num_workers=num_workers)
+    results = map_in_order(
+        encoder, pieces, done=begin, title=f"{split} → {folder}", unit="images", num_workers=num_workers
+    )
     try:
         for i, encoded in enumerate((encoded for piece in results for encoded in piece), start=begin):
             if isinstance(encoded, DamagedImage):
@@ -160,7 +162,7 @@ def write_split(
                 shard = None
             if shard is None:
                 shard = Shard(folder, split, len(shards))
-            shard.add(i, encoded, targets, short(pool.name(i)))
+            shard.add(i, encoded, targets, shorten_name(pool.name(i)))
         if shard is None and not shards:
             shard = Shard(folder, split, 0)  # an empty shard
         if shard is not None:
@@ -179,17 +181,17 @@ def write_split(
     return index_split(folder, split, shards, pool.fingerprint, repr(encode), keep_unreadable=on_bad_image == "record")
 
 
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Give a file's name with the folder it lies in, and no more: the rest of the path means nothing elsewhere."""
     return "/".join(name.split("/")[-2:])
 
 
-def whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
+def find_whole_shards(folder: Path, split: str) -> tuple[list[Path], int]:
     """Find the shards that an earlier call finished, and how many images they hold."""
     shards: list[Path] = []
     count = 0
-    while (path := folder / f"{split}-{len(shards):06d}.tar").is_file() and part_of(path).is_file():
-        count += len(map_index(part_of(path))[0]["length"])
+    while (path := folder / f"{split}-{len(shards):06d}.tar").is_file() and name_part(path).is_file():
+        count += len(map_index(name_part(path))[0]["length"])
         shards.append(path)
     return shards, count
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools.labels import MOST_CLASSES, check_distinct
-from vitlab.data.pools.pool import ArrayPool, Pool, Source, digest_of_pixels
+from vitlab.data.pools.pool import ArrayPool, Pool, Source, digest_pixels
 from vitlab.data.pools.split_names import SPLITS, check_splits
-from vitlab.data.targets import Targets, classes_in, stray
+from vitlab.data.targets import Targets, find_stray, make_classes
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import physical_memory
 
@@ -70,7 +70,7 @@ class Arrays(Source):
         if file is not None and file.suffix == ".npy":
             pixels, targets = load_array(file), load_array(self.labels[split])
             self._check(pixels, targets, str(file), str(self.labels[split]))
-            return MappedPool(file, pixels, as_targets(targets))
+            return MappedPool(file, pixels, make_targets(targets))
         archive = file or self.images["train"]
         if archive.suffix == ".npy":
             return None
@@ -80,9 +80,9 @@ class Arrays(Source):
                 if file is None:
                     return None
                 keys = "images", "labels"
-            pixels, targets = (unpacked(arrays, key, archive) for key in keys)
+            pixels, targets = (unpack_array(arrays, key, archive) for key in keys)
         self._check(pixels, targets, f"{archive}: {keys[0]}", f"{archive}: {keys[1]}")
-        return ArrayPool(pixels, as_targets(targets), f"{archive.name} {split}")
+        return ArrayPool(pixels, make_targets(targets), f"{archive.name} {split}")
 
     def _check(self, pixels: np.ndarray, targets: np.ndarray, images: str, labels: str) -> None:
         """Raise DataError as `check` does, and for a label that is no class, before anything is made for each class."""
@@ -91,7 +91,7 @@ class Arrays(Source):
         if self.given_names is not None:
             most = len(self.given_names)
             limit = f"data.source.class_names has {most} names"
-        if targets.ndim == 1 and (i := stray(targets, most)) is not None:
+        if targets.ndim == 1 and (i := find_stray(targets, most)) is not None:
             raise DataError(f"{labels} holds {targets[i]}, for image {i}; classes count from 0, and {limit}")
 
 
@@ -102,7 +102,7 @@ class MappedPool(Pool):
     pixels: np.ndarray
 
     def __init__(self, file: Path, pixels: np.ndarray, targets: Targets):
-        super().__init__(targets, digest_of_pixels(targets, pixels, LOOKED_AT))
+        super().__init__(targets, digest_pixels(targets, pixels, LOOKED_AT))
         self.file = file
         self.pixels = pixels
 
@@ -132,7 +132,7 @@ def load_array(file: Path) -> Any:
     return loaded
 
 
-def unpacked(arrays: Any, key: str, archive: Path) -> np.ndarray:
+def unpack_array(arrays: Any, key: str, archive: Path) -> np.ndarray:
     """Unpack an array of an archive. Raises DataError where there is none, and for one larger than memory: few bytes
     may unpack to any number."""
     if key not in arrays:
@@ -173,5 +173,5 @@ def check_arrays(pixels: np.ndarray, targets: np.ndarray, images: str, labels: s
         raise DataError(f"{labels} holds {odd[0]}; where an image may have several classes, 1 says that it has one")
 
 
-def as_targets(labels: np.ndarray) -> Targets:
-    return classes_in(labels.astype(np.uint8 if labels.ndim == 2 else np.int64))
+def make_targets(labels: np.ndarray) -> Targets:
+    return make_classes(labels.astype(np.uint8 if labels.ndim == 2 else np.int64))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.split_names import check_splits
-from vitlab.data.sources.folder_index import indexed
+from vitlab.data.sources.folder_index import open_index
 from vitlab.data.sources.folder_scan import EXTENSIONS, class_folders, image_files
 from vitlab.errors import DataError
 
@@ -46,7 +46,7 @@ class Folder(Source):
         train = splits["train"]
         if not (self.root / train).is_dir():
             raise DataError(f"data.source.root: {self.root} has no folder {train}/; images go to {train}/<class>/*")
-        index = indexed(self.root, splits, self.index_root, self.allow_outside)
+        index = open_index(self.root, splits, self.index_root, self.allow_outside)
         self.class_names = index.class_names
         return index.pools()
 

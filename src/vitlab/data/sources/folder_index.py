@@ -43,7 +43,7 @@ class FolderIndex(NamedTuple):
         return cast(list[str], self.about["class_names"])
 
     def pool(self, split: str) -> Pool:
-        paths, targets = names_in(self.arrays, split), OneClass(self.arrays[f"{split}.targets"])
+        paths, targets = get_names(self.arrays, split), OneClass(self.arrays[f"{split}.targets"])
         about = targets, self.about["fingerprints"][split], self.about["root"]
         return FilePool(paths, *about) if self.path is None else IndexedFiles(self.path, split, paths, *about)
 
@@ -53,9 +53,11 @@ class FolderIndex(NamedTuple):
     def is_current(self) -> bool:
         """Whether no folder has changed since it was listed."""
         root = os.fsencode(self.about["root"])
-        folders = names_in(self.arrays, "folders")
+        folders = get_names(self.arrays, "folders")
         recorded = self.arrays["times"].tolist()
-        return all(changed(root, os.fsencode(name)) == time for name, time in zip(folders, recorded, strict=True))
+        return all(
+            find_change_time(root, os.fsencode(name)) == time for name, time in zip(folders, recorded, strict=True)
+        )
 
 
 class IndexedFiles(FilePool):
@@ -81,7 +83,7 @@ def reopen(index: str, split: str, fingerprint: str) -> Pool:
     return pool
 
 
-def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_outside: bool) -> FolderIndex:
+def open_index(root: Path, splits: dict[str, str], index_root: str | None, allow_outside: bool) -> FolderIndex:
     """Give the index of root/<splits[split]>/<class>/*: from below `index_root` if it is there, whole and current; else
     built, and kept there. Raises DataError for what a data set may not be."""
     if index_root is None:
@@ -91,7 +93,7 @@ def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_ou
         about["bounds"] = os.path.realpath(root)
     digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=8).hexdigest()
     path = Path(index_root) / f"{ascii_name(root)}-{digest}.index"
-    index = saved(path)
+    index = load_index(path)
     if index is not None and index.is_current():
         return index
     start = time.time_ns()
@@ -105,14 +107,14 @@ def indexed(root: Path, splits: dict[str, str], index_root: str | None, allow_ou
         reason = f"cannot write {path} ({error.strerror}); {root} is listed at each start"
         warnings.warn(f"data.source.index_root: {reason}", stacklevel=2)
         return index
-    return saved(path) or index
+    return load_index(path) or index
 
 
 def ascii_name(root: Path) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in root.name)
 
 
-def saved(path: Path) -> FolderIndex | None:
+def load_index(path: Path) -> FolderIndex | None:
     """Read the index from a file; None where there is none, or a damaged one."""
     try:
         return FolderIndex(path, *map_checked(path))
@@ -127,7 +129,7 @@ def build(root: Path, splits: dict[str, str], allow_outside: bool) -> FolderInde
     for folder in splits.values():
         if os.path.islink(root / folder):
             check_folder(os.path.join(place, os.fsencode(folder)), bounds)
-    times = {os.fsencode(folder): changed(place, os.fsencode(folder)) for folder in splits.values()}
+    times = {os.fsencode(folder): find_change_time(place, os.fsencode(folder)) for folder in splits.values()}
     there = [split for split in splits if times[os.fsencode(splits[split])] >= 0]
     classes = {split: class_folders(root / splits[split], bounds) for split in there}
     class_names = classes["train"]
@@ -141,7 +143,7 @@ def build(root: Path, splits: dict[str, str], allow_outside: bool) -> FolderInde
     digests = {split: hashlib.blake2b(digest_size=8) for split in classes}
     paths: dict[str, list[PackedNames]] = {split: [] for split in classes}
     counts: dict[str, list[int]] = {split: [] for split in classes}
-    for split, _, folder in shown(work, len(work), f"listing {root}"):
+    for split, _, folder in show_progress(work, len(work), f"listing {root}"):
         found = scan(place, os.fsencode(folder), bounds)
         if not found.paths:
             raise DataError(f"class folder {root / folder} holds no image ({' '.join(sorted(EXTENSIONS))})")
@@ -164,11 +166,11 @@ def put_names(arrays: dict[str, np.ndarray], key: str, names: PackedNames) -> No
     arrays[f"{key}.block"], arrays[f"{key}.offsets"] = names.block, names.offsets
 
 
-def names_in(arrays: dict[str, np.ndarray], key: str) -> PackedNames:
+def get_names(arrays: dict[str, np.ndarray], key: str) -> PackedNames:
     return PackedNames(arrays[f"{key}.block"], arrays[f"{key}.offsets"])
 
 
-def changed(root: bytes, folder: bytes) -> int:
+def find_change_time(root: bytes, folder: bytes) -> int:
     """Give when the names in a folder last changed, in nanoseconds; ABSENT where there is no such folder."""
     try:
         return os.stat(os.path.join(root, folder)).st_mtime_ns
@@ -176,7 +178,7 @@ def changed(root: bytes, folder: bytes) -> int:
         return ABSENT
 
 
-def shown(items: Iterable[Any], total: int, description: str) -> Iterator[Any]:
+def show_progress(items: Iterable[Any], total: int, description: str) -> Iterator[Any]:
     """Yield the items, with a bar on the terminal once they take long."""
     from rich.progress import Progress
 

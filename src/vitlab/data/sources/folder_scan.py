@@ -24,13 +24,13 @@ class Scan(NamedTuple):
 
 
 def scan(root: bytes, folder: bytes, bounds: Bounds | None) -> Scan:
-    """List `folder`, which lies below `root`. Raises DataError as `listed` does."""
-    files, folders = listed(root, folder, bounds)
+    """List `folder`, which lies below `root`. Raises DataError as `list_files` does."""
+    files, folders = list_files(root, folder, bounds)
     digest = hashlib.blake2b(b"".join([b"%b %d\n" % file for file in files]), digest_size=8).digest()
     return Scan(PackedNames.pack([name for name, _ in files]), digest, folders)
 
 
-def listed(
+def list_files(
     root: bytes, folder: bytes, bounds: Bounds | None = None
 ) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
     """List the image files at any depth below `folder`: sorted paths, sizes in bytes, and when each folder changed.
@@ -82,5 +82,5 @@ def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
 
 def image_files(folder: Path) -> list[tuple[str, int]]:
     """List the image files at any depth below `folder`: paths and sizes in bytes, sorted by path."""
-    files, _ = listed(os.fsencode(folder), b"")
+    files, _ = list_files(os.fsencode(folder), b"")
     return [(os.path.join(folder, os.fsdecode(name)), size) for name, size in files]

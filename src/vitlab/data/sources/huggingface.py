@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools import file_content
-from vitlab.data.pools.labels import numbered
+from vitlab.data.pools.labels import number_labels
 from vitlab.data.pools.pool import Pool, Source, Stored
 from vitlab.data.pools.split_names import check_splits
-from vitlab.data.targets import OneClass, Targets, multi_hot, stray
+from vitlab.data.targets import OneClass, Targets, find_stray, multi_hot
 from vitlab.errors import ConfigError, DataError, format_error
 
 SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk leaves
@@ -63,13 +63,13 @@ class HuggingFace(Source):
             numbers = {split: column.to_numpy().astype(np.int64) for split, column in labels.items()}
         else:
             texts = {split: [str(label) for label in column.to_pylist()] for split, column in labels.items()}
-            self.class_names, number = numbered(texts["train"], None)
+            self.class_names, number = number_labels(texts["train"], None)
             numbers = {
                 split: np.array([number.get(text, -1) for text in column], dtype=np.int64)
                 for split, column in texts.items()
             }
         for split, column in numbers.items():
-            if (row := stray(column, len(self.class_names))) is not None:
+            if (row := find_stray(column, len(self.class_names))) is not None:
                 raise DataError(
                     f"{self.name}: {self.splits[split]} has labels that are no class, as {labels[split][row]}; leave "
                     f"that split out with data.source.splits.{split}=null"

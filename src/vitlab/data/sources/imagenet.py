@@ -51,7 +51,7 @@ class ImageNet(Folder):
         pools = super().open()
         try:
             names = load_meta_file(self.root)[0]
-            self.class_names = distinct({wnid: names[wnid][0] for wnid in self.class_names})
+            self.class_names = make_distinct({wnid: names[wnid][0] for wnid in self.class_names})
         except Exception as error:  # a damaged file: torch raises many kinds
             raise DataError(
                 f"{self.root / 'meta.bin'} does not name the classes of {self.root / 'train'}; delete it, and it is "
@@ -72,7 +72,7 @@ class ImageNet(Folder):
         os.rename(self.root / partial, self.root / folder)
 
 
-def distinct(names: dict[str, str]) -> list[str]:
+def make_distinct(names: dict[str, str]) -> list[str]:
     """Make class names distinct by adding the WordNet id where two share one: crane is a bird and a machine."""
     times = Counter(names.values())
     return [name if times[name] == 1 else f"{name} ({wnid})" for wnid, name in names.items()]

@@ -25,7 +25,7 @@ class Bounds:
             self.check(link, path)
 
     def check(self, link: bytes, leads_to: bytes) -> None:
-        if not below(self.root, leads_to):
+        if not is_below(self.root, leads_to):
             raise DataError(
                 f"{os.fsdecode(link)} is a link to {os.fsdecode(leads_to)}, outside of data.source.root; set "
                 "data.source.root to a folder that holds both, or data.source.allow_outside=true"
@@ -37,12 +37,12 @@ def check_folder(link: bytes, bounds: Bounds | None) -> None:
     leads_to = os.path.realpath(link)
     if not os.path.exists(leads_to):
         raise DataError(f"{os.fsdecode(link)} is a link to nothing; mend or remove it")
-    if below(leads_to, os.path.realpath(os.path.dirname(link))):
+    if is_below(leads_to, os.path.realpath(os.path.dirname(link))):
         raise DataError(f"{os.fsdecode(link)} is a link to a folder that it lies in itself; remove it")
     if bounds is not None and os.path.isdir(leads_to):
         bounds.check(link, leads_to)
 
 
-def below(folder: bytes, path: bytes) -> bool:
+def is_below(folder: bytes, path: bytes) -> bool:
     """Whether a path is the folder or lies in it, both without links."""
     return path == folder or path.startswith(os.path.join(folder, b""))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from vitlab.data.pools.file_pool import FilePool
-from vitlab.data.pools.labels import check_distinct, numbered
+from vitlab.data.pools.labels import check_distinct, number_labels
 from vitlab.data.pools.pool import Pool, Source
-from vitlab.data.sources.tables import check_ending, check_filled, place_of, read_table, rows_of_splits
-from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
+from vitlab.data.sources.tables import check_ending, check_filled, describe_row, find_split_rows, read_table
+from vitlab.data.sources.vocabularies import build_listed_vocabulary, check_texts, load_tokenizer_vocabulary
 from vitlab.data.targets import Answers, OneClass, SeveralTexts, Targets, Texts, multi_hot
 from vitlab.errors import ConfigError, DataError
 from vitlab.vocabulary import CharacterVocabulary
@@ -87,20 +87,22 @@ class Listing(Source):
                 check_filled(self.file, self.columns[needed], table[needed])
         splits = {"train": np.arange(len(paths))}
         if "split_column" in table:
-            splits = rows_of_splits(self.file, self.columns["split_column"], table["split_column"])
+            splits = find_split_rows(self.file, self.columns["split_column"], table["split_column"])
         if not len(splits.get("train", [])):
             raise DataError(f"{self.file} lists no image to train on")
         names = [self._names(words) for words in told]
         images = self._images(paths, names, questions or [""] * len(paths))
         targets = self._texts(splits, told, questions, images) if self.told == "text" else self._classes(splits, names)
         return {
-            split: FilePool.listed([paths[row] for row in rows], targets[split], self.root)
+            split: FilePool.from_names([paths[row] for row in rows], targets[split], self.root)
             for split, rows in splits.items()
         }
 
     def _classes(self, splits: Mapping[str, np.ndarray], names: Sequence[tuple[str, ...]]) -> dict[str, Targets]:
         """Number the classes of each row."""
-        self.class_names, number = numbered((name for row in splits["train"] for name in names[row]), self.given_names)
+        self.class_names, number = number_labels(
+            (name for row in splits["train"] for name in names[row]), self.given_names
+        )
         targets: dict[str, Targets] = {}
         for split, rows in splits.items():
             try:
@@ -108,7 +110,7 @@ class Listing(Source):
             except KeyError:
                 row, unknown = next((row, name) for row in rows for name in names[row] if name not in number)
                 known = "data.source.class_names" if self.given_names else "the training rows"
-                raise DataError(f"{place_of(self.file, row)}: label '{unknown}' is not one of {known}") from None
+                raise DataError(f"{describe_row(self.file, row)}: label '{unknown}' is not one of {known}") from None
             targets[split] = multi_hot(classes, len(self.class_names))
             if self.separator is None:
                 targets[split] = OneClass(np.array(classes, np.int64)[:, 0])
@@ -125,15 +127,17 @@ class Listing(Source):
         both = [texts] if questions is None else [questions, texts]
         written = (some[row] for some in both for row in splits["train"])
         vocabulary = (
-            listed_vocabulary(CharacterVocabulary, "data.source.characters", self.characters, written)
+            build_listed_vocabulary(CharacterVocabulary, "data.source.characters", self.characters, written)
             if self.tokenizer is None
-            else tokenizer_vocabulary("data.source.tokenizer", self.tokenizer, self.special_tokens, self.begin_token)
+            else load_tokenizer_vocabulary(
+                "data.source.tokenizer", self.tokenizer, self.special_tokens, self.begin_token
+            )
         )
         if isinstance(vocabulary, CharacterVocabulary) and self.characters is None:
             self.found = {"characters": "".join(vocabulary.pieces)}
         for some in both:
             rows = np.concatenate(list(splits.values()))
-            check_texts(vocabulary, some, rows, lambda row: place_of(self.file, row), self._remedy())
+            check_texts(vocabulary, some, rows, lambda row: describe_row(self.file, row), self._remedy())
         kind = SeveralTexts if len(np.unique(images)) < len(images) else Texts
         targets: dict[str, Targets] = {}
         for split, rows in splits.items():
@@ -170,16 +174,17 @@ class Listing(Source):
                 place = next((place.removeprefix(root) for root in roots if place.startswith(root)), place)
             if not self.allow_outside and (place.startswith(OUTSIDE) or place == os.pardir):
                 raise DataError(
-                    f"{place_of(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
+                    f"{describe_row(self.file, row)}: {path} lies outside of {os.path.abspath(self.root)}; set "
                     "data.source.root to a folder that holds all images, or data.source.allow_outside=true"
                 )
             images[row] = rows.setdefault(place, row)
             earlier = asked.setdefault((place, questions[row]), row)
             if earlier != row and not self.allow_two_labels and set(names[earlier]) != set(names[row]):
                 one, other = (", ".join(names[k]) or "none" for k in (row, earlier))
+                about = f", to {question!r}" if (question := questions[row]) else ""
                 raise DataError(
-                    f"{place_of(self.file, row)}: {path} has the {self.told} {one}, and {other} at "
-                    f"{place_of(self.file, earlier)}{f', to {question!r}' if (question := questions[row]) else ''}; "
+                    f"{describe_row(self.file, row)}: {path} has the {self.told} {one}, and {other} at "
+                    f"{describe_row(self.file, earlier)}{about}; "
                     "remove one, or set data.source.allow_two_labels=true"
                 )
         return images

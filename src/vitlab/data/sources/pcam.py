@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vitlab.data.pools.pool import Pool, digest_of_pixels
+from vitlab.data.pools.pool import Pool, digest_pixels
 from vitlab.data.targets import OneClass, Targets
 from vitlab.errors import DataError
 
@@ -26,7 +26,7 @@ class PatchPool(Pool):
     def __init__(self, file: Path, targets: Targets):
         self.file = file
         self.opened: tuple[int, Any] = (0, None)  # the process that opened the file, and x
-        super().__init__(targets, digest_of_pixels(targets, self._pixels(), LOOKED_AT))
+        super().__init__(targets, digest_pixels(targets, self._pixels(), LOOKED_AT))
 
     def _pixels(self) -> Any:
         if self.opened[0] != os.getpid():

@@ -11,9 +11,9 @@ import numpy as np
 from vitlab.atomic_files import compute_digest, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.pools.pool import Pool, Source, Stored
-from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, files_below
-from vitlab.data.shards.index import INDEX, check_columns, map_index, name_of, read_index
-from vitlab.data.targets import classes_in
+from vitlab.data.shards.file_ranges import ByteRange, Files, LocalFiles, open_files
+from vitlab.data.shards.index import INDEX, check_columns, get_name, map_index, read_index
+from vitlab.data.targets import make_classes
 from vitlab.errors import DataError
 from vitlab.invocation import format_command
 from vitlab.machine import make_cache_folder
@@ -31,21 +31,21 @@ class Shards(Source):
 
     def prepare(self) -> None:
         """Fetch the index, so that the processes of one machine find it."""
-        files = files_below(self.root)
+        files = open_files(self.root)
         for entry in self._index(files)["splits"].values():
             self._local_index(files, entry)
 
     def open(self) -> dict[str, Pool]:
-        files = files_below(self.root)
+        files = open_files(self.root)
         index = self._index(files)
         self.class_names = index["class_names"]
-        images = files_below(index["root"]) if "root" in index else files  # tars that others have made, left in place
+        images = open_files(index["root"]) if "root" in index else files  # tars that others have made, left in place
         return {split: self._pool(files, images, split, entry) for split, entry in index["splits"].items()}
 
     def _index(self, files: Files) -> dict[str, Any]:
         place = f"{self.root}/{INDEX}"
         try:
-            content = files.whole(INDEX)
+            content = files.read_file(INDEX)
         except DataError as error:
             raise DataError(
                 f"data.source.root: {error}; {format_command('pack')} output=DIR packs a data set, and "
@@ -74,7 +74,7 @@ class Shards(Source):
                 raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME")
             path = folder / f"{entry['digest']}.safetensors"
             if not path.is_file():
-                write_whole(path, files.whole(entry["index"]))
+                write_whole(path, files.read_file(entry["index"]))
         if not path.is_file():
             raise DataError(f"there is no file {path}, the index of a split; pack the data set again")
         if not path.stat().st_size or compute_digest(np.memmap(path, mode="r").data) != entry["digest"]:
@@ -94,7 +94,7 @@ class ShardPool(Pool):
         self.files, self.index, self.shards, self.entry = files, index, shards, entry
         self.unreadable = {int(i): reason for i, reason in entry.get("unreadable", {}).items()}
         self._columns, _ = map_index(index)
-        super().__init__(classes_in(self._columns["target"]), entry["fingerprint"])
+        super().__init__(make_classes(self._columns["target"]), entry["fingerprint"])
         self.groups = self._columns["shard"]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -141,4 +141,4 @@ class ShardPool(Pool):
         return (height, width) if height else None
 
     def name(self, i: int) -> str:
-        return f"{name_of(self._columns, i)} in {self.files.root}/{self.shards[self._columns['shard'][i]]}"
+        return f"{get_name(self._columns, i)} in {self.files.root}/{self.shards[self._columns['shard'][i]]}"

@@ -48,21 +48,21 @@ def read_table(
         raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {format_error(error)}") from error
 
 
-def place_of(file: Path, row: int, layout: Layout = NAMED) -> str:
+def describe_row(file: Path, row: int, layout: Layout = NAMED) -> str:
     """Say where a row stands: by the line of a text file, since rows may be blank or take several lines."""
     if file.suffix.lower() not in SEPARATORS:
         return f"{file}, row {row + 1}"
-    line, _ = next(islice(rows_of(file, layout), row + layout.header, None))
+    line, _ = next(islice(read_rows(file, layout), row + layout.header, None))
     return f"{file}, line {line}"
 
 
 def read_lines(file: Path, columns: Mapping[str, Column], layout: Layout) -> dict[str, list[str]]:
     """Read the columns as they are written. Raises DataError for a missing column, for a row of another length, and for
     what is no UTF-8 text, but for a path, which may be any bytes."""
-    _, first = next(rows_of(file, layout), (1, []))
-    places = places_of(file, columns, first)
+    _, first = next(read_rows(file, layout), (1, []))
+    places = find_columns(file, columns, first)
     table: list[list[str]] = [[] for _ in places]
-    for line, row in islice(rows_of(file, layout), int(layout.header), None):
+    for line, row in islice(read_rows(file, layout), int(layout.header), None):
         if len(row) != len(first):
             separators = SEPARATORS[file.suffix.lower()][1]
             advice = f"quote the {separators}" if layout.quoted else f"take out the {separators} that are of a value"
@@ -70,18 +70,18 @@ def read_lines(file: Path, columns: Mapping[str, Column], layout: Layout) -> dic
         for key, values, place in zip(columns, table, places, strict=True):
             if NO_TEXT.search(row[place]) and key != "path_column":
                 raise DataError(
-                    f"{file}, line {line}: the {named(columns[key])} is no UTF-8 text; save the table in UTF-8"
+                    f"{file}, line {line}: the {format_column(columns[key])} is no UTF-8 text; save the table in UTF-8"
                 )
             values.append(row[place])
     return dict(zip(columns, table, strict=True))
 
 
-def rows_of(file: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def read_rows(file: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line that it begins in. Raises DataError for one that does not
     end, or has letters behind closed quotes."""
     separator, _ = SEPARATORS[file.suffix.lower()]
     own: Any = {} if layout.quoted else {"quoting": csv.QUOTE_NONE}
-    rows, line = csv.reader(lines_of(file), delimiter=separator, strict=True, **own), 1
+    rows, line = csv.reader(read_text_lines(file), delimiter=separator, strict=True, **own), 1
     try:
         for row in rows:
             if row:
@@ -94,7 +94,7 @@ def rows_of(file: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{file}, line {line}: {error}; {advice}") from error
 
 
-def lines_of(file: Path) -> Iterator[str]:
+def read_text_lines(file: Path) -> Iterator[str]:
     """Yield the lines of a text file. Raises DataError for what is no UTF-8 text, before it fills the memory."""
     with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
         for number, line in enumerate(iter(partial(text.readline, MOST_LETTERS), ""), start=1):
@@ -115,7 +115,7 @@ def read_parquet(file: Path, columns: Mapping[str, Column], layout: Layout) -> d
         raise ConfigError(f"data.source.file {file}: Parquet needs pyarrow; pip install pyarrow") from error
     try:
         names = parquet.read_schema(file).names
-        wanted = [names[place] for place in places_of(file, columns, names)]
+        wanted = [names[place] for place in find_columns(file, columns, names)]
         table = parquet.read_table(file, columns=list(dict.fromkeys(wanted)))
     except pyarrow.ArrowException as error:
         raise ValueError(error) from error
@@ -132,7 +132,7 @@ def texts(values: Iterable[Any], place: str) -> Iterable[str]:
         yield "" if value is None else str(value)
 
 
-def places_of(file: Path, columns: Mapping[str, Column], present: Sequence[str]) -> list[int]:
+def find_columns(file: Path, columns: Mapping[str, Column], present: Sequence[str]) -> list[int]:
     """Find the columns among those that are present. Raises DataError for one that is missing, or there twice."""
     places = []
     for key, column in columns.items():
@@ -145,7 +145,7 @@ def places_of(file: Path, columns: Mapping[str, Column], present: Sequence[str])
     return places
 
 
-def named(column: Column) -> str:
+def format_column(column: Column) -> str:
     return column if isinstance(column, str) else f"text in column {column}"
 
 
@@ -161,17 +161,18 @@ def check_filled(file: Path, column: Column, values: Sequence[str], layout: Layo
     """Raise DataError, which names the row, for a value that is empty."""
     for row, value in enumerate(values):
         if not value.strip():
-            place = place_of(file, row, layout)
-            raise DataError(f"{place}: the {named(column)} is empty; fill it, or remove the row")
+            place = describe_row(file, row, layout)
+            raise DataError(f"{place}: the {format_column(column)} is empty; fill it, or remove the row")
 
 
-def rows_of_splits(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> dict[str, np.ndarray]:
+def find_split_rows(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> dict[str, np.ndarray]:
     """Find the rows of each split, which the values of a column say. Raises DataError for another value."""
     numbers = {split: number for number, split in enumerate(SPLITS)}
     found = np.array([numbers.get(value, -1) for value in values])
     for row in np.flatnonzero(found < 0)[:1]:
         raise DataError(
-            f"{place_of(file, row, layout)}: the {named(column)} is '{values[row]}', and may be {', '.join(SPLITS)}"
+            f"{describe_row(file, row, layout)}: the {format_column(column)} is '{values[row]}', and may be "
+            f"{', '.join(SPLITS)}"
         )
     return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(found == number))}
 

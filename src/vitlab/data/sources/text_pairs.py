@@ -7,8 +7,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from vitlab.data.pools.pool import Pool, Source, TextPool
-from vitlab.data.sources.tables import Column, Layout, check_ending, check_filled, place_of, read_table, rows_of_splits
-from vitlab.data.sources.vocabularies import check_texts, listed_vocabulary, tokenizer_vocabulary
+from vitlab.data.sources.tables import (
+    Column,
+    Layout,
+    check_ending,
+    check_filled,
+    describe_row,
+    find_split_rows,
+    read_table,
+)
+from vitlab.data.sources.vocabularies import build_listed_vocabulary, check_texts, load_tokenizer_vocabulary
 from vitlab.data.targets import Texts
 from vitlab.errors import ConfigError, DataError
 from vitlab.ranges import Natural
@@ -29,7 +37,7 @@ class Part(NamedTuple):
     texts: dict[str, list[str]]
 
     def place(self, i: int) -> str:
-        return place_of(self.file, int(self.rows[i]), self.layout)
+        return describe_row(self.file, int(self.rows[i]), self.layout)
 
 
 class TextColumn:
@@ -61,10 +69,10 @@ class TextColumn:
         texts = {split: part.texts[key] for split, part in parts.items()}
         vocabulary: Vocabulary
         if self.tokenizer is not None:
-            vocabulary = tokenizer_vocabulary(f"{place}.tokenizer", self.tokenizer, self.special_tokens, False)
+            vocabulary = load_tokenizer_vocabulary(f"{place}.tokenizer", self.tokenizer, self.special_tokens, False)
             remedy, found = f"correct it, or take another {place}.tokenizer", None
         else:
-            listed = listed_vocabulary(PIECES[self.pieces], f"{place}.vocabulary", self.given, texts["train"])
+            listed = build_listed_vocabulary(PIECES[self.pieces], f"{place}.vocabulary", self.given, texts["train"])
             vocabulary, found = listed, None if self.given is not None else listed.between.join(listed.pieces)
             whose = f"{place}.vocabulary" if found is None else "that of the training rows"
             remedy = (
@@ -143,7 +151,7 @@ class TextPairs(Source):
                 check_filled(file, self.columns[f"{side}.column"], table[f"{side}.column"], self.layout)
             rows = {FILES[key]: np.arange(len(table["input.column"]))}
             if "split_column" in table:
-                rows = rows_of_splits(file, self.columns["split_column"], table["split_column"], self.layout)
+                rows = find_split_rows(file, self.columns["split_column"], table["split_column"], self.layout)
             for split, own in rows.items():
                 texts = {side: [table[f"{side}.column"][row] for row in own] for side in self.sides}
                 parts[split] = Part(file, self.layout, own, texts)

@@ -172,11 +172,11 @@ class TorchvisionSource(Source):
         if self.dataset == "PCAM":
             pool: Pool = patches(dataset)
         elif self.in_chans is None:
-            paths, labels = (self.layout.files or files_of)(dataset)
+            paths, labels = (self.layout.files or list_files)(dataset)
             targets = OneClass(np.asarray(labels, dtype=np.int64) - self.layout.first_label)
-            pool = FilePool.listed([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
+            pool = FilePool.from_names([os.path.relpath(path, self.root) for path in paths], targets, str(self.root))
         else:
-            pixels, classes = arrays_of(dataset)
+            pixels, classes = load_arrays(dataset)
             pool = ArrayPool(pixels, OneClass(classes), f"{self.dataset} {split}")
         if split == "train":
             given = self.layout.class_names or getattr(dataset, "classes", getattr(dataset, "categories", None))
@@ -185,7 +185,7 @@ class TorchvisionSource(Source):
         return pool
 
 
-def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
+def load_arrays(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     """Give pixels (n, H, W) or (n, H, W, C) and classes (n,) of a torchvision data set that is in memory."""
     pixels = np.asarray(dataset.data)
     if not hasattr(dataset, "targets"):  # SVHN: (n, C, H, W), labels
@@ -193,7 +193,7 @@ def arrays_of(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     return pixels, np.asarray(dataset.targets, dtype=np.int64)
 
 
-def files_of(dataset: Any) -> Files:
+def list_files(dataset: Any) -> Files:
     """Give paths and classes (n,) of a torchvision data set that reads files."""
     if hasattr(dataset, "samples"):
         return [path for path, _ in dataset.samples], [label for _, label in dataset.samples]

@@ -7,7 +7,7 @@ from vitlab.errors import CheckpointError, ConfigError, DataError
 from vitlab.vocabulary import BegunVocabulary, ListedVocabulary, TokenizerVocabulary, Vocabulary
 
 
-def tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str], begin_token: bool) -> Vocabulary:
+def load_tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str], begin_token: bool) -> Vocabulary:
     """Take the pieces of a tokenizer's file, whose `special_tokens` begin, end and fill up a text, `begin_token`: also
     where it is read. Raises DataError, which names the key, for a file that is no tokenizer, or has no such tokens."""
     begin, end, padding = special_tokens
@@ -18,7 +18,7 @@ def tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str], beg
         raise DataError(f"{key}={file}: {error}") from error
 
 
-def listed_vocabulary(
+def build_listed_vocabulary(
     kind: type[ListedVocabulary], key: str, pieces: Sequence[str] | None, texts: Iterable[str]
 ) -> ListedVocabulary:
     """Take the pieces that are given, or, where these are None, those that occur in the texts. Raises ConfigError,

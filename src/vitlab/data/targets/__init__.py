@@ -2,7 +2,7 @@
 
 from vitlab.data.targets.answers import AnswerBatch, Answers
 from vitlab.data.targets.captions import CaptionBatch, Captions
-from vitlab.data.targets.classes import Classes, OneClass, SeveralClasses, classes_in, multi_hot, stray
+from vitlab.data.targets.classes import Classes, OneClass, SeveralClasses, find_stray, make_classes, multi_hot
 from vitlab.data.targets.nothing import Nothing
 from vitlab.data.targets.outputs import Outputs
 from vitlab.data.targets.several_texts import ImageTextBatch, SeveralTexts
@@ -24,7 +24,7 @@ __all__ = [
     "Targets",
     "TextBatch",
     "Texts",
-    "classes_in",
+    "find_stray",
+    "make_classes",
     "multi_hot",
-    "stray",
 ]

@@ -56,8 +56,8 @@ class Answers(Texts):
         groups = torch.from_numpy(np.array(list(self.groups.values()), bool).reshape(len(self.groups), len(self)).T)
         return AnswerBatch(*super().collate(), self.questions.collate().codes, groups)
 
-    def asked(self, i: int) -> str:
+    def get_question(self, i: int) -> str:
         return str(self.questions.values[i])
 
     def words(self, i: int, class_names: Sequence[str]) -> str:
-        return f"{self.asked(i)} {self.values[i]}"
+        return f"{self.get_question(i)} {self.values[i]}"

@@ -19,7 +19,7 @@ class Classes(Targets):
     """Classes of either kind, for code that lets an image have any number of them."""
 
     @abstractmethod
-    def classes_at(self, i: int) -> list[int]:
+    def get_classes(self, i: int) -> list[int]:
         """List the classes of the i-th image."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Classes(Targets):
         """Count the images of each class, (K,) int64."""
 
     @abstractmethod
-    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+    def find_first_places(self) -> tuple[np.ndarray, np.ndarray]:
         """List the classes that occur, and the first image of each."""
 
     @staticmethod
@@ -36,7 +36,7 @@ class Classes(Targets):
         """Turn what `collate` gave, or shares of a mixed image (B, K), into the labels that metrics count."""
 
     def words(self, i: int, class_names: Sequence[str]) -> str:
-        return ", ".join(class_names[k] for k in self.classes_at(i)) or "none"
+        return ", ".join(class_names[k] for k in self.get_classes(i)) or "none"
 
 
 class OneClass(Classes):
@@ -44,7 +44,7 @@ class OneClass(Classes):
 
     kind = "with one class each"
 
-    def classes_at(self, i: int) -> list[int]:
+    def get_classes(self, i: int) -> list[int]:
         return [int(self.values[i])]
 
     def collate(self) -> Tensor:
@@ -61,7 +61,7 @@ class OneClass(Classes):
     def counts(self, num_classes: int) -> np.ndarray:
         return np.bincount(self.values, minlength=num_classes)
 
-    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+    def find_first_places(self) -> tuple[np.ndarray, np.ndarray]:
         return np.unique(self.values, return_index=True)
 
     def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
@@ -81,7 +81,7 @@ class SeveralClasses(Classes):
 
     kind = "that may have several classes"
 
-    def classes_at(self, i: int) -> list[int]:
+    def get_classes(self, i: int) -> list[int]:
         return np.flatnonzero(self.values[i]).tolist()
 
     def collate(self) -> Tensor:
@@ -98,7 +98,7 @@ class SeveralClasses(Classes):
     def counts(self, num_classes: int) -> np.ndarray:
         return cast(np.ndarray, self.values.sum(axis=0, dtype=np.int64))
 
-    def first_places(self) -> tuple[np.ndarray, np.ndarray]:
+    def find_first_places(self) -> tuple[np.ndarray, np.ndarray]:
         classes = np.flatnonzero(self.values.any(axis=0))
         return classes, self.values[:, classes].argmax(axis=0)
 
@@ -121,7 +121,7 @@ class SeveralClasses(Classes):
             split = max(splits, key=lambda s: (round(wanted[s], 6), round(room[s], 6), -s))
             chosen[i] = split
             room[split] -= 1
-            for k in self.classes_at(i):
+            for k in self.get_classes(i):
                 lack[k][split] -= 1
 
         while waiting.any():
@@ -136,7 +136,7 @@ class SeveralClasses(Classes):
         return {name: np.flatnonzero(chosen == split) for split, name in enumerate(fractions)}
 
 
-def classes_in(column: np.ndarray) -> Classes:
+def make_classes(column: np.ndarray) -> Classes:
     """Take a column as files hold it: (n,) is one class each, (n, K) several."""
     return SeveralClasses(column) if column.ndim == 2 else OneClass(column)
 
@@ -149,7 +149,7 @@ def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> SeveralClass
     return SeveralClasses(hot)
 
 
-def stray(labels: np.ndarray, num_classes: int) -> int | None:
+def find_stray(labels: np.ndarray, num_classes: int) -> int | None:
     """Find the first of labels (n,), counted from 0, that is no class; None if there is none."""
     odd = (labels < 0) | (labels >= num_classes)
     return int(odd.argmax()) if odd.any() else None

@@ -51,13 +51,13 @@ class Targets(ABC):
     def words(self, i: int, class_names: Sequence[str]) -> str:
         """Say for a reader what the i-th image is labelled with."""
 
-    def asked(self, i: int) -> str:
+    def get_question(self, i: int) -> str:
         """Give the question about the i-th image; "": there is none."""
         return ""
 
     def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
         """Share the images out at random: sorted indices for each name in `fractions`, which add up to 1."""
-        return shared_out(len(self), fractions, random)
+        return share_out(len(self), fractions, random)
 
     def shares(self, collated: Any, num_classes: int) -> Tensor:
         """Turn what `collate` gave into how much of each class there is (B, K), which mixing averages. Raises
@@ -65,7 +65,7 @@ class Targets(ABC):
         raise ConfigError(f"images {self.kind} cannot be mixed; set mixing=none")
 
 
-def shared_out(n: int, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
+def share_out(n: int, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
     """Share n things out at random: sorted numbers for each name in `fractions`, which add up to 1."""
     cuts = np.round(n * np.cumsum(list(fractions.values()))[:-1]).astype(int)
     return {name: np.sort(part) for name, part in zip(fractions, np.split(random.permutation(n), cuts), strict=True)}

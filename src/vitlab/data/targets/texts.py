@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitlab.data.targets.targets import Indices, Targets, shared_out
+from vitlab.data.targets.targets import Indices, Targets, share_out
 from vitlab.vocabulary import Vocabulary
 
 
@@ -71,5 +71,5 @@ class Texts(Targets):
 
     def divide(self, fractions: dict[str, float], random: np.random.RandomState) -> dict[str, np.ndarray]:
         images, which = np.unique(self.images, return_inverse=True)
-        parts = shared_out(len(images), fractions, random)
+        parts = share_out(len(images), fractions, random)
         return {name: np.flatnonzero(np.isin(which, part)) for name, part in parts.items()}

@@ -9,8 +9,8 @@ from PIL import Image
 from vitlab.config.build import build
 from vitlab.config.found import fill_in, is_open
 from vitlab.data import DataModule
-from vitlab.data.batches.batch_size import divide_batch, fitting_batch
-from vitlab.data.glance import Glance, glance, in_small, spaced
+from vitlab.data.batches.batch_size import choose_batch_size, divide_batch
+from vitlab.data.glance import Glance, choose_spaced, glance, shrink_images
 from vitlab.data.images.decoding import MODES
 from vitlab.data.pools.pool import OpenedSource
 from vitlab.data.targets import OneClass, Texts
@@ -88,11 +88,11 @@ def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) 
     if "flip_rate" in wanted:
         safe = not isinstance(pool.targets, Texts)
         if isinstance(pool.targets, OneClass):
-            small, places = in_small(pool, spaced(indices, COMPARED), IN_SMALL)
+            small, places = shrink_images(pool, choose_spaced(indices, COMPARED), IN_SMALL)
             safe = is_mirror_invariant(small, pool.targets[places].collate(), len(source.class_names))
         found["flip_rate"] = 0.5 if safe else 0.0
     if "global_batch_size" in wanted:
-        found["global_batch_size"] = fitting_batch(len(indices), cfg.data.device_batch_size, num_devices)
+        found["global_batch_size"] = choose_batch_size(len(indices), cfg.data.device_batch_size, num_devices)
     return {key: value for key, value in found.items() if key in wanted}
 
 

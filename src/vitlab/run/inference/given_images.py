@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 
 from vitlab.data import ImageDataModule
 from vitlab.data.batches.batch import Sample, View, collate
-from vitlab.data.images.decoding import DAMAGE, MODES, in_mode
-from vitlab.data.loading.dataset import evaluated_image
+from vitlab.data.images.decoding import DAMAGE, MODES, convert_mode
+from vitlab.data.loading.dataset import crop_for_evaluation
 from vitlab.data.order.sampler import Key
 from vitlab.data.pools.file_content import content
 from vitlab.data.pools.pool import Stored
@@ -83,8 +83,8 @@ def prepared(images: Iterable[Tensor], datamodule: ImageDataModule, device: torc
     """Images, each uint8 (C, H, W) as `pixels_of` gives it, normalised, and cut into patches where the model takes
     these."""
     samples = [Sample((image,), place) for place, image in enumerate(images)]
-    batch = collate(samples, None, datamodule.images.eval_crop.mixed_patch_size())
-    view: View = datamodule.preprocessing.finished(datamodule.transfer_batch_to_device(batch, device, 0)).view
+    batch = collate(samples, None, datamodule.images.eval_crop.find_mixed_patch_size())
+    view: View = datamodule.preprocessing.finish_batch(datamodule.transfer_batch_to_device(batch, device, 0)).view
     return view
 
 
@@ -92,7 +92,7 @@ def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
     """Cut out of one image what the model is evaluated on: uint8 (C, H, W). Raises DataError."""
     mode = datamodule.images.mode or MODES.get(datamodule.in_chans)
     try:
-        pixels = evaluated_image(stored(image, mode), datamodule.images.eval_crop, mode)
+        pixels = crop_for_evaluation(stored(image, mode), datamodule.images.eval_crop, mode)
     except DAMAGE as error:
         raise DataError(f"cannot read {told(image)}: {format_error(error)}") from error
     if len(pixels) != datamodule.in_chans:
@@ -105,7 +105,7 @@ def stored(image: Any, mode: str | None) -> Stored:
     if isinstance(image, Path):
         return content(image)
     if isinstance(image, Image.Image):
-        return np.asarray(in_mode(ImageOps.exif_transpose(image), mode))
+        return np.asarray(convert_mode(ImageOps.exif_transpose(image), mode))
     array = image.detach().cpu().numpy() if isinstance(image, Tensor) else image
     if isinstance(image, Tensor) and array.ndim == 3:
         array = array.transpose(1, 2, 0)

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from vitlab.data.batches.batch import TextView
 from vitlab.data.targets import Texts
-from vitlab.data.text_datamodule import collated, finished
+from vitlab.data.text_datamodule import collate_texts, finish_texts
 from vitlab.errors import ConfigError, DataError
 from vitlab.tasks import Answering
 from vitlab.vocabulary import Vocabulary
@@ -57,5 +57,5 @@ def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]
 
 def text_view(read: list[str], vocabulary: Vocabulary, device: torch.device) -> TextView:
     """Encode texts as a model takes them."""
-    view: TextView = finished(collated(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
+    view: TextView = finish_texts(collate_texts(Texts(read, vocabulary), None, np.arange(len(read))).to(device)).view
     return view

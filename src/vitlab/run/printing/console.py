@@ -39,7 +39,7 @@ def print_start(found: Found, run: Parts) -> None:
         **({"found": format_found(found.values)} if found.values else {}),
         **({"repeated": repeated} if (repeated := getattr(datamodule.source, "repeated", "")) else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
-        f"({datamodule.trained_steps_per_epoch()} an epoch{parts})",
+        f"({datamodule.count_steps_per_epoch()} an epoch{parts})",
         **({"measured": found.measured} if found.measured else {}),
         "device": f"{devices}, precision {trainer.precision}",
         "folder": str(trainer.default_root_dir),

@@ -72,7 +72,7 @@ def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[s
     file = file_of(split, places) or written_file(split, places, folder)
     words = ["images=<file, folder or glob>" if file is None else format_override("images", file)]
     if isinstance(task, Answering):
-        questions = (asked for k in places if can_be_typed(asked := split.asked(k)))
+        questions = (asked for k in places if can_be_typed(asked := split.get_question(k)))
         words += [format_override("question", question) for question in islice(questions, 1)]
     if isinstance(task, Contrastive) and not task.has_classes:
         labels = list(islice(labels_of(split, places, task), 2))
