@@ -20,7 +20,7 @@ from torchmetrics.classification import MulticlassAUROC, MultilabelAUROC
 import vitlab
 from vitlab.errors import ConfigError
 from vitlab.layers import ATTENTION_POSITIONS, POSITIONS, Grid, NoPosition, Position, RotaryPosition, places
-from vitlab.layers.written_attention import masked
+from vitlab.layers.written_attention import mask_scores
 from vitlab.loggers import RunLogger
 from vitlab.losses import evaluation_loss, keep_in_evaluation
 from vitlab.models import VisionTransformer
@@ -185,7 +185,7 @@ class ALiBi(NoPosition):
         distance = ((row[:, None] - row) ** 2 + (column[:, None] - column) ** 2).sqrt()  # (N, N)
         bias = -self.slopes[:, None, None] * distance  # (h, N, N)
         bias = F.pad(bias, (self.num_prefix_tokens, 0) * 2)[None]
-        return bias if attn_mask is None else masked(bias, attn_mask)
+        return bias if attn_mask is None else mask_scores(bias, attn_mask)
 
 
 class FasterRotary(RotaryPosition):

@@ -3,7 +3,7 @@
     python experiments/benchmarks/attention.py [--rounds 15] [--batch N] [--out attention.md]
 
 Forward and backward (training) or forward alone (inference) of softmax(QKᵀ/√d)V for Q, K and V out of one projection,
-as in a block; the two ways in turn, in one process. vitlab.layers.attention.written_is_faster states the outcome.
+as in a block; the two ways in turn, in one process. vitlab.layers.attention.is_written_faster states the outcome.
 """
 
 import argparse

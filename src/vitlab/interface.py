@@ -21,7 +21,7 @@ from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.machine import choose_device
-from vitlab.models import encoder_of, represent
+from vitlab.models import find_encoder, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, load_pretrained
@@ -32,7 +32,7 @@ from vitlab.tasks import Contrastive, Task, TextGeneration
 from vitlab.tasks.predictions import Prediction as Prediction
 from vitlab.tasks.predictions import rank_classes
 from vitlab.tasks.supervised import Supervised
-from vitlab.views import attention_of
+from vitlab.views import capture_attention
 
 Image: TypeAlias = str | Path | PillowImage.Image | np.ndarray | Tensor
 Images: TypeAlias = Image | Sequence[Image]
@@ -134,7 +134,7 @@ class Run:
     def attention(self, images: Images) -> list[Tensor]:
         """Tell how much each token looks at each: for every layer (B, h, T, T), on the CPU. A row is a distribution
         over the tokens, the last of which are the patches, row by row."""
-        encoder = encoder_of(self.model)
+        encoder = find_encoder(self.model)
         if encoder is None and isinstance(self._task, TextGeneration):
             raise ConfigError(
                 f"a {type(self.model).__name__} reads texts too; the command visualize with views=reading draws where "
@@ -142,7 +142,7 @@ class Run:
             )
         if encoder is None:
             raise ConfigError(f"a {type(self.model).__name__} has no attention to look at; load a run of a ViT")
-        return attention_of(encoder, self.inputs(images))
+        return capture_attention(encoder, self.inputs(images))
 
     def evaluate(self, split: str = "test", **options: Any) -> dict[str, float]:
         """Score the run on a split, train, val or test, as the command evaluate does, which also writes to the run's

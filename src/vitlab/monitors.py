@@ -63,7 +63,7 @@ METRICS: dict[str, Metric] = {
         unit="percent",
         reads="predictions",
         stages=("fit", "val", "test"),
-        several_classes="vitlab.tasks.label_metrics.f1_of_answers",
+        several_classes="vitlab.tasks.label_metrics.build_answers_f1",
     ),
     "precision": Metric(unit="percent"),  # of each class, as recall
     "recall": Metric(unit="percent"),

@@ -96,7 +96,7 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
         return neighbours.score(*features("val", range(180)))
 
     def features(split, places):
-        seen = datamodule.evaluated(split)
+        seen = datamodule.get_evaluation_split(split)
         samples = [seen[(0, place)] for place in places]
         with torch.no_grad():
             images = datamodule.preprocessing.normalize(torch.stack([sample.image for sample in samples]))

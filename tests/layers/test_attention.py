@@ -14,7 +14,7 @@ from vitlab.layers import (
     padding_mask,
     written_attention,
 )
-from vitlab.layers.attention import fused_attention, written_is_faster
+from vitlab.layers.attention import fused_attention, is_written_faster
 
 SIZES = st.fixed_dictionaries(
     {"B": st.integers(1, 3), "h": st.integers(1, 3), "N": st.integers(1, 7), "d": st.sampled_from([1, 2, 5, 8])}
@@ -251,7 +251,7 @@ def test_auto_takes_the_way_that_was_measured_to_be_faster(dtype, products, quer
     before = torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = products
     try:
-        assert written_is_faster(torch.empty(1, 1, tokens, 8, dtype=dtype), queries) is written
+        assert is_written_faster(torch.empty(1, 1, tokens, 8, dtype=dtype), queries) is written
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = before
 

@@ -16,8 +16,8 @@ from vitlab.layers import (
     PatchEmbedding,
     RelativePosition,
     RotaryPosition,
+    make_mixed_grids,
     mask_padding,
-    mixed_grids,
 )
 from vitlab.layers.mixed_grids import lay_out_tokens
 
@@ -43,7 +43,7 @@ def shuffled(grids, keep=1.0, seed=0):
 
 @given(GRIDS)
 def test_patches_of_whole_images_stand_in_rows_with_the_fill_behind(grids):
-    coordinates, mask, given_back = mixed_grids(grids)
+    coordinates, mask, given_back = make_mixed_grids(grids)
     counts = [h * w for h, w in grids]
     assert (coordinates.dtype, mask.dtype, given_back) == (torch.int64, torch.bool, tuple(grids))
     assert coordinates.shape == (len(grids), max(counts), 2)
@@ -56,7 +56,7 @@ def test_patches_of_whole_images_stand_in_rows_with_the_fill_behind(grids):
 @pytest.mark.parametrize("grids", [[], [(2, 3), (0, 4)]])
 def test_no_grids_and_no_patches_are_refused(grids):
     with pytest.raises(ValueError, match="a batch of mixed grids has one or more of at least 1x1, not"):
-        mixed_grids(grids)
+        make_mixed_grids(grids)
 
 
 # -- positions
@@ -71,7 +71,7 @@ def test_each_token_gets_what_stands_at_its_coordinates(grids, prefix, seed):
         h, w = grid
         return torch.tensor([[h, w, number] for number in range(prefix + h * w)])[None].float()
 
-    mixed = shuffled(mixed_grids(grids), 0.7, seed)
+    mixed = shuffled(make_mixed_grids(grids), 0.7, seed)
     rows = lay_out_tokens(lay_out, mixed, prefix)
     assert rows.shape == (len(grids), prefix + mixed.mask.shape[1], 3)
     for i, (h, w) in enumerate(grids):
@@ -86,7 +86,7 @@ def test_each_token_gets_what_stands_at_its_coordinates(grids, prefix, seed):
 def test_embeddings_are_those_of_each_grid(kind, embed_prefix):
     position = POSITIONS[kind](embed_dim=8, grid=(3, 4), num_prefix_tokens=2, embed_prefix=embed_prefix)
     table = torch.randn(position.shape) if position.learned else position.initial()
-    mixed = mixed_grids([(3, 4), (2, 5), (4, 4), (2, 5)])
+    mixed = make_mixed_grids([(3, 4), (2, 5), (4, 4), (2, 5)])
     laid_out = position(table, mixed).expand(4, 18, 8)
     for i, (h, w) in enumerate(mixed.grids):
         alone = position(table, (h, w)).expand(1, 2 + h * w, 8)
@@ -96,7 +96,7 @@ def test_embeddings_are_those_of_each_grid(kind, embed_prefix):
 def test_the_bias_is_that_of_each_grid():
     layer = RelativePosition(embed_dim=12, num_heads=3, grid=(3, 4), num_prefix_tokens=2)
     torch.nn.init.normal_(layer.relative_position_bias_table)
-    mixed = mixed_grids([(3, 4), (2, 5), (4, 4)])
+    mixed = make_mixed_grids([(3, 4), (2, 5), (4, 4)])
     bias = layer.bias(None, mixed)
     assert bias.shape == (3, 3, 18, 18)
     for i, (h, w) in enumerate(mixed.grids):
@@ -106,7 +106,7 @@ def test_the_bias_is_that_of_each_grid():
 
 def test_queries_are_turned_as_in_each_grid():
     layer = RotaryPosition(embed_dim=16, num_heads=2, grid=(3, 4), num_prefix_tokens=2)
-    mixed = mixed_grids([(3, 4), (2, 5), (4, 4)])
+    mixed = make_mixed_grids([(3, 4), (2, 5), (4, 4)])
     q, k = torch.randn(2, 3, 2, 18, 8).unbind()
     turned = layer.rotate(q, k, mixed)
     for i, (h, w) in enumerate(mixed.grids):
@@ -121,7 +121,7 @@ def test_queries_are_turned_as_in_each_grid():
 
 @pytest.mark.parametrize("kind", ["none", "bools", "numbers"])
 def test_no_token_looks_at_the_fill(kind):
-    mixed = mixed_grids([(2, 2), (1, 3)])
+    mixed = make_mixed_grids([(2, 2), (1, 3)])
     allowed = torch.rand(5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
     attn_mask = {"none": None, "bools": allowed, "numbers": torch.zeros(5, 5).masked_fill(~allowed, -math.inf)}[kind]
     layer = Attention(embed_dim=8, num_heads=2, qkv_bias=True)
@@ -179,10 +179,10 @@ def test_the_weights_of_attention_pooling_leave_the_fill_out():
 def test_what_does_not_fit_together_is_refused(shape, given_to, message):
     stem = PatchEmbedding(image_size=8, patch_size=4, in_chans=1, embed_dim=3)
     with pytest.raises(ValueError, match=message):
-        stem(torch.randn(shape), mixed_grids([(2, 3), (1, 4)])._replace(**given_to))
+        stem(torch.randn(shape), make_mixed_grids([(2, 3), (1, 4)])._replace(**given_to))
 
 
 def test_a_stem_of_convolutions_takes_no_mixed_grids():
     stem = ConvolutionalStem(image_size=8, channels=[2, 3], in_chans=1, embed_dim=3)
     with pytest.raises(ValueError, match="a convolutional stem takes images of one size; those of mixed grids need"):
-        stem(torch.randn(2, 6, 16), mixed_grids([(2, 3), (1, 4)]))
+        stem(torch.randn(2, 6, 16), make_mixed_grids([(2, 3), (1, 4)]))

@@ -124,7 +124,7 @@ def test_sincos_2d_is_that_of_timm_but_for_order_and_temperature():
 def test_resizing_to_the_same_grid_is_the_identity(grid, kind, embed_prefix, prefix):
     positions = position(kind, grid=grid, num_prefix_tokens=prefix, embed_prefix=embed_prefix)
     table = table_of(positions)
-    assert torch.equal(positions.resized(table, grid), table)
+    assert torch.equal(positions.resize(table, grid), table)
     assert torch.equal(positions(table, grid), positions(table, None))
 
 
@@ -135,7 +135,7 @@ def test_resizing_agrees_with_timm(old, new, prefix, embed_prefix):
     table = torch.randn(positions.shape)
     rows = positions.num_prefix_rows
     theirs = resample_abs_pos_embed(table, new_size=list(new), old_size=list(old), num_prefix_tokens=rows)
-    ours = positions.resized(table, new)
+    ours = positions.resize(table, new)
     assert ours.shape == (1, rows + new[0] * new[1], 8)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -145,11 +145,11 @@ def test_resizing_agrees_with_timm(old, new, prefix, embed_prefix):
 def test_rows_and_columns_are_resized_apart(old, new):
     positions = Learned2D(embed_dim=8, grid=old, num_prefix_tokens=1, embed_prefix=True)
     table = torch.randn(positions.shape)
-    resized = positions.resized(table, new)
+    resized = positions.resize(table, new)
     assert resized.shape == (1, new[0] + new[1], 4)
     larger = Learned2D(embed_dim=8, grid=new, num_prefix_tokens=1, embed_prefix=True)
     assert torch.equal(larger(resized, None), positions(table, new))
-    one_axis = positions.resized(table, (new[0], old[1]))
+    one_axis = positions.resize(table, (new[0], old[1]))
     assert torch.equal(one_axis[:, new[0] :], table[:, old[0] :])  # the columns stay
     theirs = resample_abs_pos_embed(table[:, : old[0]], new_size=[new[0], 1], old_size=[old[0], 1], num_prefix_tokens=0)
     torch.testing.assert_close(one_axis[:, : new[0]], theirs, atol=1e-5, rtol=0)

@@ -44,7 +44,7 @@ def test_offsets_are_numbered_as_in_timm(grid):
 
 def test_the_same_grid_is_the_identity():
     layer = relative()
-    assert torch.equal(layer.resized((3, 4)), layer.relative_position_bias_table)
+    assert torch.equal(layer.resize((3, 4)), layer.relative_position_bias_table)
     assert torch.equal(layer.bias(None, (3, 4)), layer.bias(None, None))
 
 
@@ -54,7 +54,7 @@ def test_another_grid_has_a_resampled_table(old, new):
     layer = relative(old)
     offsets_old, offsets_new = ((2 * h - 1, 2 * w - 1) for h, w in (old, new))
     expected = resample(layer.relative_position_bias_table[None], offsets_old, offsets_new)[0]
-    assert torch.equal(layer.resized(new), expected)
+    assert torch.equal(layer.resize(new), expected)
     assert expected.shape == (offsets_new[0] * offsets_new[1], 3)
     other = relative(new)
     with torch.no_grad():

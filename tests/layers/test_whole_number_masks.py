@@ -11,7 +11,7 @@ from vitlab.layers import (
     RelativePosition,
     RotaryPosition,
     attention_weights,
-    mixed_grids,
+    make_mixed_grids,
 )
 from vitlab.models import VisionTransformer
 
@@ -47,7 +47,7 @@ def test_by_each_attention_and_its_weights(product, position, is_causal, mask):
     kind = POSITIONS[position]
     made = kind and kind(**sizes, grid=(2, 2), num_prefix_tokens=1)
     layer = Attention(**sizes, qkv_bias=True, product=product, position=made)
-    for grid in (None, (2, 2), mixed_grids([(2, 2), (1, 3)])):
+    for grid in (None, (2, 2), make_mixed_grids([(2, 2), (1, 3)])):
         refused(layer, TOKENS, grid, mask, is_causal)
         refused(layer.weights, TOKENS, grid, mask, is_causal)
 
@@ -60,4 +60,4 @@ def test_by_cross_attention(mask):
 def test_by_a_model_on_images_of_one_size_and_of_several(attention, mask):
     model = VisionTransformer(**vit_options(image_size=8, depth=1, attention=attention))
     refused(model.forward_features, torch.randn(2, 4, 16), (2, 2), mask)
-    refused(model.forward_features, torch.randn(2, 4, 16), mixed_grids([(2, 2), (1, 3)]), mask)
+    refused(model.forward_features, torch.randn(2, 4, 16), make_mixed_grids([(2, 2), (1, 3)]), mask)

@@ -6,12 +6,12 @@ from conftest import vit_options
 from texts import decoder, randomized
 
 from vitlab.decoding import search
-from vitlab.layers import mixed_grids
+from vitlab.layers import make_mixed_grids
 from vitlab.models import (
     AskedCaptioner,
     SingleStream,
     VisionTransformer,
-    encoder_of,
+    find_encoder,
     head_names,
     parameter_kinds,
     represent,
@@ -105,12 +105,12 @@ def test_an_image_among_others_of_other_sizes_is_asked_as_alone():
     grids = ((3, 5), (2, 2))
     images = [torch.randn(1, h * w, 16) for h, w in grids]
     batch = torch.cat([torch.nn.functional.pad(x, (0, 0, 0, 15 - x.shape[1]), value=7.0) for x in images])
-    logits = model(TOKENS, QUESTION, batch, mixed_grids(grids))
+    logits = model(TOKENS, QUESTION, batch, make_mixed_grids(grids))
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
         alone = model(TOKENS[i : i + 1], QUESTION[i : i + 1], x, grid)
         torch.testing.assert_close(logits[i : i + 1], alone, atol=1e-5, rtol=1e-4)
     beam, special = search(max_length=M, width=3, length_penalty=0.6), SpecialTokens(1, 2, 0)
-    together = beam(model.begin_text(QUESTION, batch, mixed_grids(grids)), special)
+    together = beam(model.begin_text(QUESTION, batch, make_mixed_grids(grids)), special)
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
         text = beam(model.begin_text(QUESTION[i : i + 1], x, grid), special)
         assert torch.equal(together.tokens[i][together.present[i]], text.tokens[0])
@@ -142,10 +142,10 @@ def test_it_says_what_its_parameters_are():
     assert kinds.layers["encoder.blocks.1.mlp.fc1.weight"] == 2
     assert kinds.layers["encoder.norm.weight"] == kinds.depth + 1
     assert {kinds.layers[name] for name in ("type_embed", "embed.tokens.weight", "encoder.pos_embed")} == {0}
-    assert encoder_of(model) is None  # its blocks read texts as well
+    assert find_encoder(model) is None  # its blocks read texts as well
     model = randomized(model)
     tokens = model.encoder.embed(IMAGES)[0] + model.type_embed[0]
-    torch.testing.assert_close(represent(model, IMAGES), model.encoder.pooled(model.encoder.encode(tokens)))
+    torch.testing.assert_close(represent(model, IMAGES), model.encoder.pool_tokens(model.encoder.encode(tokens)))
     assert not torch.allclose(represent(model, IMAGES), model.encoder.represent(IMAGES))
 
 

@@ -6,12 +6,12 @@ from conftest import vit_options
 from texts import captioner, decoder, randomized
 from tiny import VARIANTS
 
-from vitlab.layers import mixed_grids
+from vitlab.layers import make_mixed_grids
 from vitlab.models import (
     Captioner,
     DistilledVisionTransformer,
     VisionTransformer,
-    encoder_of,
+    find_encoder,
     head_names,
     parameter_kinds,
     represent,
@@ -40,10 +40,10 @@ def test_an_image_among_others_of_other_sizes_is_read_as_alone(variant):
     grids = ((3, 5), (2, 2))
     images = [torch.randn(1, h * w, 16) for h, w in grids]
     batch = torch.cat([torch.nn.functional.pad(x, (0, 0, 0, 15 - x.shape[1]), value=7.0) for x in images])
-    logits = model(TOKENS, batch, mixed_grids(grids))
+    logits = model(TOKENS, batch, make_mixed_grids(grids))
     for i, (x, grid) in enumerate(zip(images, grids, strict=True)):
         torch.testing.assert_close(logits[i : i + 1], model(TOKENS[i : i + 1], x, grid), atol=1e-5, rtol=0)
-    looks = model.attention_maps(TOKENS, batch, mixed_grids(grids))
+    looks = model.attention_maps(TOKENS, batch, make_mixed_grids(grids))
     assert not looks.memory[1, ..., model.encoder.num_prefix_tokens + 4 :].any()
 
 
@@ -70,7 +70,7 @@ def test_it_says_what_its_parameters_are(tied):
     assert "decoder.blocks.1.attn.qkv.weight" in kinds.attention
     assert "encoder.cls_token" in kinds.undecayed
     assert kinds.depth == 4
-    assert encoder_of(model) is model.encoder
+    assert find_encoder(model) is model.encoder
     images = torch.randn(2, 1, 32, 32)
     assert torch.equal(represent(model, images), model.encoder.represent(images))
 

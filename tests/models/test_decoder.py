@@ -193,12 +193,12 @@ def test_each_parameter_is_in_exactly_one_group(variant, layer_decay):
                 parent, _, last = name.rpartition(".")
                 exempt = last in ("bias", "pos_embed", "cls_token", "reg_token") or parent in norms
                 assert group["weight_decay"] == (0.0 if exempt else 0.1), name
-                assert group["lr"] == layer_decay ** (5 - model.layer_of(name)), name
+                assert group["lr"] == layer_decay ** (5 - model.get_layer_id(name)), name
 
 
 def test_layers_count_through_the_encoder_and_then_the_decoder():
     model = captioner(tied=False, norm_first=True)
-    layers = {name: model.layer_of(name) for name, _ in model.named_parameters()}
+    layers = {name: model.get_layer_id(name) for name, _ in model.named_parameters()}
     expected = {
         "encoder.patch_embed.proj.weight": 0,
         "encoder.pos_embed": 0,

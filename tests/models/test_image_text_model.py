@@ -15,7 +15,7 @@ from vitlab.models import (
     ImageTextModel,
     TextEncoder,
     VisionTransformer,
-    encoder_of,
+    find_encoder,
     head_names,
     parameter_kinds,
     represent,
@@ -54,32 +54,32 @@ def test_features_have_length_one_and_cosines_a_learned_scale():
 def test_clips_text_is_known_by_its_end_whatever_fills_it_up():
     model = randomized(model_of())
     tokens, lengths = words(4, 7)
-    expected = model.of_texts(tokens, lengths)
+    expected = model.encode_texts(tokens, lengths)
     other = tokens.where(torch.arange(9) < lengths[:, None], 5)
-    torch.testing.assert_close(model.of_texts(other, lengths), expected)
-    torch.testing.assert_close(model.of_texts(tokens[:1, :4], lengths[:1]), expected[:1])
+    torch.testing.assert_close(model.encode_texts(other, lengths), expected)
+    torch.testing.assert_close(model.encode_texts(tokens[:1, :4], lengths[:1]), expected[:1])
     for place in range(4):  # each of its tokens counts
         other = tokens[:1].clone()
         other[0, place] = 3 + (other[0, place] - 2) % 8
-        assert (model.of_texts(other, lengths[:1]) - expected[:1]).abs().max() > 1e-3
+        assert (model.encode_texts(other, lengths[:1]) - expected[:1]).abs().max() > 1e-3
 
 
 def test_siglips_text_is_known_by_its_last_place_and_sees_what_fills_it_up():
     model = randomized(model_of(causal=False, **SIGLIP))
     tokens, lengths = words(4, 7)
-    expected = model.of_texts(tokens, lengths)
+    expected = model.encode_texts(tokens, lengths)
     torch.testing.assert_close(expected, F.normalize(model.text_projection(model.text(tokens)[:, -1]), dim=1))
     other = tokens.where(torch.arange(9) < lengths[:, None], 5)
-    assert (model.of_texts(other, lengths) - expected).abs().max() > 1e-3
+    assert (model.encode_texts(other, lengths) - expected).abs().max() > 1e-3
     torch.testing.assert_close(
-        model.of_images(torch.ones(1, 1, 32, 32)),
+        model.encode_images(torch.ones(1, 1, 32, 32)),
         F.normalize(model.encoder.represent(torch.ones(1, 1, 32, 32)), dim=1),
     )
 
 
 def test_the_image_tower_is_a_plain_encoder_of_other_commands():
     model, images = model_of(), torch.randn(2, 1, 32, 32)
-    assert encoder_of(model) is model.encoder
+    assert find_encoder(model) is model.encoder
     assert torch.equal(represent(model, images), model.encoder.represent(images))
     assert not head_names(model)
 

@@ -166,7 +166,7 @@ def test_every_parameter_learns_and_is_in_one_group(variant):
             inner = name.removeprefix("encoder.")
             exempt = inner in model.encoder.no_weight_decay() if inner != name else name in OWN_EXEMPT(model)
             assert group["weight_decay"] == (0.0 if exempt else 0.1), name
-            layer = model.encoder.layer_of(inner) if inner != name else 3
+            layer = model.encoder.get_layer_id(inner) if inner != name else 3
             assert group["lr"] == 0.5 ** (3 - layer), name
 
 

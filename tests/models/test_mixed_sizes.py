@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from timm.models.naflexvit import NaFlexVit, NaFlexVitCfg
 from tiny import VARIANTS, randomized, vit
 
-from vitlab.layers import MixedGrids, mixed_grids
+from vitlab.layers import MixedGrids, make_mixed_grids
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
 
 OWN = (5, 4)  # the grid that the models are made for
@@ -50,7 +50,7 @@ def batch_of(images, fill=0.0):
 @pytest.mark.parametrize("variant", PATCHED)
 def test_each_image_gives_the_logits_it_gives_alone(variant):
     model, images = model_of(variant), images_of()
-    logits = model(batch_of(images), mixed_grids(SIZES))
+    logits = model(batch_of(images), make_mixed_grids(SIZES))
     alone = torch.cat([model(image, grid) for image, grid in zip(images, SIZES, strict=True)])
     assert alone.std(dim=0).min() > 1e-3  # the images differ
     torch.testing.assert_close(logits, alone, atol=1e-5, rtol=0)
@@ -60,7 +60,9 @@ def test_each_image_gives_the_logits_it_gives_alone(variant):
 @pytest.mark.parametrize("fill", [-3.0, 1e30, math.inf, math.nan])
 def test_what_stands_where_no_patches_are_changes_nothing(variant, fill):
     model, images = model_of(variant), images_of()
-    assert torch.equal(model(batch_of(images, fill), mixed_grids(SIZES)), model(batch_of(images), mixed_grids(SIZES)))
+    assert torch.equal(
+        model(batch_of(images, fill), make_mixed_grids(SIZES)), model(batch_of(images), make_mixed_grids(SIZES))
+    )
 
 
 @pytest.mark.parametrize("variant", ["plain", "relative", "rotary", "learned_2d_every_layer", "map", "mean"])
@@ -68,7 +70,7 @@ def test_what_stands_where_no_patches_are_changes_nothing(variant, fill):
 def test_the_gradients_are_those_of_the_images_alone(variant, fill):
     model, images, gradients = model_of(variant), images_of(), []
     for logits in (
-        model(batch_of(images, fill), mixed_grids(SIZES)),
+        model(batch_of(images, fill), make_mixed_grids(SIZES)),
         torch.cat([model(image, grid) for image, grid in zip(images, SIZES, strict=True)]),
     ):
         model.zero_grad()
@@ -82,37 +84,37 @@ def test_the_gradients_are_those_of_the_images_alone(variant, fill):
 @pytest.mark.parametrize("variant", ["plain", "relative", "rotary"])
 def test_images_of_one_size_are_the_plain_batch(variant):
     model, images = model_of(variant), torch.randn(3, 20, 16)
-    torch.testing.assert_close(model(images, mixed_grids([OWN] * 3)), model(images), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(images, make_mixed_grids([OWN] * 3)), model(images), atol=1e-5, rtol=1e-5)
 
 
 def test_two_images_that_change_places_change_logits():
     model, images = model_of("plain"), images_of()
     order = [0, 4, 2, 3, 1, 5]
-    logits = model(batch_of(images), mixed_grids(SIZES))
-    swapped = model(batch_of([images[i] for i in order]), mixed_grids([SIZES[i] for i in order]))
+    logits = model(batch_of(images), make_mixed_grids(SIZES))
+    swapped = model(batch_of([images[i] for i in order]), make_mixed_grids([SIZES[i] for i in order]))
     torch.testing.assert_close(swapped, logits[order], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("variant", ["plain", "relative", "rotary", "mean"])
 def test_bf16_is_near_float32_in_mixed_batches_too(variant):
     model, images = model_of(variant), batch_of(images_of(), math.nan)
-    expected = model(images, mixed_grids(SIZES))
+    expected = model(images, make_mixed_grids(SIZES))
     with torch.autocast("cpu", torch.bfloat16):
-        logits = model(images, mixed_grids(SIZES))
+        logits = model(images, make_mixed_grids(SIZES))
     torch.testing.assert_close(logits.float(), expected, atol=0.05 * expected.abs().max().item(), rtol=0)
-    assert model.bfloat16()(images.bfloat16(), mixed_grids(SIZES)).isfinite().all()
+    assert model.bfloat16()(images.bfloat16(), make_mixed_grids(SIZES)).isfinite().all()
 
 
 def test_grids_may_be_lists():
     """As torch's DataLoader gives a tuple back after it has pinned it."""
-    model, images, mixed = model_of("plain"), batch_of(images_of()), mixed_grids(SIZES)
+    model, images, mixed = model_of("plain"), batch_of(images_of()), make_mixed_grids(SIZES)
     assert torch.equal(model(images, mixed._replace(grids=[list(grid) for grid in SIZES])), model(images, mixed))
 
 
 @pytest.mark.parametrize("numbers", [False, True])
 @pytest.mark.parametrize("variant", ["plain", "relative"])
 def test_a_mask_of_the_callers_joins_that_of_the_fill(variant, numbers):
-    model, images, mixed = model_of(variant), images_of(), mixed_grids(SIZES)
+    model, images, mixed = model_of(variant), images_of(), make_mixed_grids(SIZES)
     causal = torch.ones(25, 25, dtype=torch.bool).tril()
     attn_mask = torch.zeros(25, 25).masked_fill(~causal, -math.inf) if numbers else causal
     tokens = model.forward_features(batch_of(images, 1e30), mixed, attn_mask)
@@ -133,7 +135,7 @@ def test_logits_are_those_of_naflexvit(pool, theirs):
     embeds = {"proj.weight": weights.pop("patch_embed.proj.weight").flatten(1), "cls_token": ours.cls_token}
     embeds |= {"proj.bias": weights.pop("patch_embed.proj.bias"), "pos_embed": ours.pos_embed.unflatten(1, OWN)}
     naflex.load_state_dict(weights | {f"embeds.{name}": tensor for name, tensor in embeds.items()}, strict=True)
-    batch, mixed = batch_of(images_of()), mixed_grids(SIZES)
+    batch, mixed = batch_of(images_of()), make_mixed_grids(SIZES)
     expected = naflex(batch, mixed.coordinates, mixed.mask)
     torch.testing.assert_close(ours(batch, mixed), expected, atol=1e-5, rtol=0)
 
@@ -144,7 +146,7 @@ def test_logits_are_those_of_naflexvit(pool, theirs):
 def some(images, grids, keep, seed=0):
     """`keep` patches of each image, in any order, and where they lie."""
     generator = torch.Generator().manual_seed(seed)
-    mixed = mixed_grids(grids)
+    mixed = make_mixed_grids(grids)
     chosen = [torch.randperm(image.shape[1], generator=generator)[:keep] for image in images]
     present = torch.arange(keep) < torch.tensor([[len(c)] for c in chosen])
     coordinates = torch.zeros(len(images), keep, 2, dtype=torch.int64)
@@ -176,7 +178,7 @@ def test_dropped_patches_are_as_the_equations_without_them(position, pool):
 def test_patches_are_known_by_their_coordinates(variant):
     """All of an image's patches in another order, with gaps between them, are the image."""
     model, images = model_of(variant), images_of()
-    generator, mixed = torch.Generator().manual_seed(5), mixed_grids(SIZES)
+    generator, mixed = torch.Generator().manual_seed(5), make_mixed_grids(SIZES)
     batch = torch.full((len(SIZES), 30, 16), math.nan)
     coordinates, mask = torch.zeros(len(SIZES), 30, 2, dtype=torch.int64), torch.zeros(len(SIZES), 30).bool()
     for i, (h, w) in enumerate(SIZES):
@@ -210,8 +212,8 @@ def test_forward_features_is_at_most_15_lines_without_a_branch():
 
 def test_images_and_convolutional_stems_are_refused():
     with pytest.raises(ValueError, match=r"the model takes .* and was given \(6, 1, 20, 16\)"):
-        model_of("plain")(torch.randn(6, 1, 20, 16), mixed_grids(SIZES))
+        model_of("plain")(torch.randn(6, 1, 20, 16), make_mixed_grids(SIZES))
     with pytest.raises(ValueError, match=r"the model takes .* and was given \(6, 23, 16\)"):
-        model_of("plain")(batch_of(images_of())[:, :-1], mixed_grids(SIZES))
+        model_of("plain")(batch_of(images_of())[:, :-1], make_mixed_grids(SIZES))
     with pytest.raises(ValueError, match="a convolutional stem takes images of one size"):
-        vit(**VARIANTS["convolutional_stem"])(batch_of(images_of()), mixed_grids(SIZES))
+        vit(**VARIANTS["convolutional_stem"])(batch_of(images_of()), make_mixed_grids(SIZES))

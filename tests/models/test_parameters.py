@@ -39,7 +39,7 @@ def test_each_parameter_is_in_exactly_one_group(model, layer_decay):
     for group in groups:
         for name in group["names"]:
             assert group["weight_decay"] == (0.0 if name in model.no_weight_decay() else 0.1)
-            assert group["lr"] == layer_decay ** (3 - model.layer_of(name))
+            assert group["lr"] == layer_decay ** (3 - model.get_layer_id(name))
 
 
 def test_layers_count_from_the_embeddings_to_the_head(model):
@@ -47,17 +47,17 @@ def test_layers_count_from_the_embeddings_to_the_head(model):
     after = ("norm.", "fc_norm.", "attn_pool.", "pre_logits.", "head.", "head_dist.")
     for name, _ in model.named_parameters():
         if name.startswith("blocks."):
-            assert model.layer_of(name) == int(name.split(".")[1]) + 1
+            assert model.get_layer_id(name) == int(name.split(".")[1]) + 1
         else:
             assert name.startswith(embeddings) != name.startswith(after), name
-            assert model.layer_of(name) == (0 if name.startswith(embeddings) else 3)
+            assert model.get_layer_id(name) == (0 if name.startswith(embeddings) else 3)
 
 
 def test_blocks_of_two_digits_are_layers_of_their_own():
     model = vit(depth=11, embed_dim=8)
     layers = {}
     for name, _ in model.named_parameters():
-        layers.setdefault(model.layer_of(name), set()).add(name)
+        layers.setdefault(model.get_layer_id(name), set()).add(name)
     assert sorted(layers) == list(range(13))
     for block in range(11):
         assert layers[block + 1] == {f"blocks.{block}.{name}" for name, _ in model.blocks[block].named_parameters()}

@@ -74,10 +74,10 @@ def test_another_size_is_as_a_model_made_for_it_from_resized_tables(position):
     larger = vit(position=position, image_size=[24, 20]).eval()
     weights = model.state_dict()
     if "pos_embed" in weights:
-        weights["pos_embed"] = model.position.resized(model.pos_embed, (6, 5)).detach()
+        weights["pos_embed"] = model.position.resize(model.pos_embed, (6, 5)).detach()
     for i, block in enumerate(model.blocks):
         if position == "relative":
-            weights[f"blocks.{i}.attn.rel_pos.relative_position_bias_table"] = block.attn.rel_pos.resized((6, 5))
+            weights[f"blocks.{i}.attn.rel_pos.relative_position_bias_table"] = block.attn.rel_pos.resize((6, 5))
     larger.load_state_dict(weights, strict=True)
     images = torch.randn(2, 1, 24, 20)
     torch.testing.assert_close(larger(images), model(images, grid=(6, 5)), atol=1e-5, rtol=1e-5)

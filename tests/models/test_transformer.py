@@ -108,7 +108,7 @@ def test_the_encoder_tells_where_each_word_looks():
     assert not A[1, ..., 4:].any()
     block = model.encoder.blocks[0]
     x = model.encoder.embed(words)
-    _, _, v = block.attn.placed(x, NoCache(present))
+    _, _, v = block.attn.project_heads(x, NoCache(present))
     expected = block.attn.proj((A[:, 0] @ v).transpose(1, 2).flatten(2))
     torch.testing.assert_close(block.attn(x, NoCache(present)), expected, atol=1e-5, rtol=0)
     assert not any(module._forward_pre_hooks for module in model.modules())

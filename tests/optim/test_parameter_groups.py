@@ -48,7 +48,7 @@ def test_layers_learn_slower_the_further_they_are_from_the_head(model):
     expected |= {f"blocks.{block}.mlp.fc1.weight": lr for block, lr in enumerate([1 / 8, 1 / 4, 1 / 2])}
     assert {name: groups[name]["lr"] for name in expected} == expected
     for name, group in groups.items():
-        assert group["lr"] == 0.5 ** (model.depth + 1 - model.layer_of(name)), name
+        assert group["lr"] == 0.5 ** (model.depth + 1 - model.get_layer_id(name)), name
 
 
 def test_layer_decay_scales_the_updates_under_any_scheduler(model):
@@ -60,7 +60,7 @@ def test_layer_decay_scales_the_updates_under_any_scheduler(model):
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     for name, parameter in model.named_parameters():
-        size = 0.5 * 0.1 * 0.5 ** (model.depth + 1 - model.layer_of(name))
+        size = 0.5 * 0.1 * 0.5 ** (model.depth + 1 - model.get_layer_id(name))
         torch.testing.assert_close(before[name] - parameter.detach(), torch.full_like(parameter, size), msg=name)
 
 

@@ -71,7 +71,7 @@ def scored(task, batches, captions=CAPTIONS, names=NAMES):
     task.eval()
     with torch.no_grad():
         for places in batches:
-            task.evaluated(batch_of(places, captions), "val")
+            task.evaluate_batch(batch_of(places, captions), "val")
     found = task.scores("val")
     task._trainer = None
     return {name: float(value) for name, value in found.items()}
@@ -142,24 +142,24 @@ def test_texts_of_one_image_stand_in_different_blocks_where_they_can(monkeypatch
 def test_classes_are_told_by_the_mean_of_their_templates():
     task = task_of().eval()
     with torch.no_grad():
-        known = task.of_classes(NAMES)
-        one = [task_of(task.model, templates=[template]).of_classes(["dog"]) for template in ("{}", "a {}")]
+        known = task.embed_classes(NAMES)
+        one = [task_of(task.model, templates=[template]).embed_classes(["dog"]) for template in ("{}", "a {}")]
         torch.testing.assert_close(known[1:], F.normalize((one[0] + one[1]) / 2, dim=1))
         classifier = task.zero_shot(NAMES)
         logits = classifier(*batch_of([0, 3]).view.arguments())
     assert logits.shape == (2, 2)
     torch.testing.assert_close(classifier.probabilities(logits).sum(dim=1), torch.ones(2))
     with pytest.raises(DataError, match="the word 'horse' of the text 'horse' is not among the 8"):
-        task.of_classes(["horse"])
+        task.embed_classes(["horse"])
     with pytest.raises(ConfigError, match="has more than the 9 tokens that the model reads"):
-        task.of_classes(["a dog left of a cat left of a dog"])
+        task.embed_classes(["a dog left of a cat left of a dog"])
 
 
 def test_zero_shot_counts_images_with_one_class():
     task = task_of().eval()
     with torch.no_grad():
         image = task(batch_of(list(range(8)))).image
-        said = (image @ task.of_classes(NAMES).T).argmax(dim=1)
+        said = (image @ task.embed_classes(NAMES).T).argmax(dim=1)
     single = CAPTIONS.meanings < 2
     expected = (said.numpy() == CAPTIONS.meanings)[single].mean()
     assert scored(task, [[0, 1, 2], [3, 4, 5, 6, 7]])["zero_shot"] == pytest.approx(expected)

@@ -15,7 +15,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 from vitlab.checkpoints import file
 from vitlab.data.batches.batch import Batch, View
 from vitlab.losses import softmax_cross_entropy
-from vitlab.models import DistilledVisionTransformer, VisionTransformer, heads_of, timm_model, torchvision_model
+from vitlab.models import DistilledVisionTransformer, VisionTransformer, find_heads, timm_model, torchvision_model
 from vitlab.optim import Optimization, constant
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import LinearProbe
@@ -260,4 +260,4 @@ def test_every_parameter_of_the_heads_is_in_one_group_and_none_of_the_model():
     grouped = [id(p) for group in task.groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in task.heads.parameters())
     assert not any(p.requires_grad for p in task.model.parameters())
-    assert heads_of(task.model)[0].weight.data_ptr() not in {p.data_ptr() for p in task.heads.parameters()}
+    assert find_heads(task.model)[0].weight.data_ptr() not in {p.data_ptr() for p in task.heads.parameters()}

@@ -161,24 +161,24 @@ def batch_of(images, index):
 def test_the_loss_of_an_image_in_evaluation_does_not_depend_on_its_batch(task):
     images, index = digits(), torch.arange(40)
     with torch.inference_mode():
-        whole, outputs = task.evaluated(batch_of(images, index), "val")
-        alone = torch.cat([task.evaluated(batch_of(images, index[i : i + 1]), "val")[0] for i in range(40)])
+        whole, outputs = task.evaluate_batch(batch_of(images, index), "val")
+        alone = torch.cat([task.evaluate_batch(batch_of(images, index[i : i + 1]), "val")[0] for i in range(40)])
         order = torch.randperm(40)
-        shuffled = task.evaluated(batch_of(images, order), "val")[0]
+        shuffled = task.evaluate_batch(batch_of(images, order), "val")[0]
     assert outputs == {}
     torch.testing.assert_close(alone, whole, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(shuffled, whole[order], atol=1e-5, rtol=1e-5)
-    noise = task.counted_noise(batch_of(images, index))
+    noise = task.draw_noise(batch_of(images, index))
     assert len({tuple(row.argsort().tolist()) for row in noise}) == 40  # each image hides others
     task.seed = 1
-    assert not torch.equal(task.counted_noise(batch_of(images, index)), noise)
+    assert not torch.equal(task.draw_noise(batch_of(images, index)), noise)
 
 
 def test_seen_patches_are_given_back_and_hidden_ones_are_predicted(task):
     batch = batch_of(digits(), torch.arange(5))
     with torch.inference_mode():
-        patches, mask = task.reconstructed(batch)
-        loss, _ = task.evaluated(batch, "val")
+        patches, mask = task.reconstruct(batch)
+        loss, _ = task.evaluate_batch(batch, "val")
     assert torch.equal(patches[~mask], batch.view.inputs[~mask])
     assert mask.sum(dim=1).tolist() == [48] * 5
     restored = (batch.view.inputs.var(dim=2) + 1e-6)[..., None]  # of the target: its deviation is the true patch's

@@ -93,7 +93,7 @@ def test_loss_and_metrics_of_an_evaluation(task):
         nn.init.normal_(task.model.head.weight, std=0.5)
         logits = task.model(images)
         parts = [
-            task.evaluated(Batch((View(images[s]),), target[s], torch.arange(40)[s]), "val")
+            task.evaluate_batch(Batch((View(images[s]),), target[s], torch.arange(40)[s]), "val")
             for s in (slice(25), slice(25, 40))
         ]
     loss = torch.cat([loss for loss, _ in parts])

@@ -18,7 +18,7 @@ from vitlab.losses import self_distillation, teacher_targets
 from vitlab.models import SelfDistilled, VisionTransformer, head_names, parameter_kinds, represent
 from vitlab.optim import Optimization, constant
 from vitlab.tasks import SelfDistillation
-from vitlab.tasks.self_distillation import logits_of
+from vitlab.tasks.self_distillation import compute_logits
 
 
 def model_of(**changes):
@@ -73,7 +73,7 @@ def test_every_parameter_has_its_kind():
 def test_views_of_one_size_go_through_a_model_together_and_each_as_alone():
     model, batch, seen = model_of().eval(), batch_of(), []
     hook = model.register_forward_pre_hook(lambda _, given: seen.append(tuple(given[0].shape)))
-    logits = logits_of(model, batch.views)
+    logits = compute_logits(model, batch.views)
     hook.remove()
     assert seen == [(8, 64, 16), (12, 16, 16)]
     for view, found in zip(batch.views, logits, strict=True):

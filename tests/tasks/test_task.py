@@ -168,7 +168,7 @@ def test_balanced_class_weights_are_one_in_the_mean_and_hold_in_training_alone()
     plain = task.loss(task.model(batch.view.inputs), batch.target)
     torch.testing.assert_close(task.training_losses(batch), plain * task.class_factors[:2])
     torch.testing.assert_close(
-        task.evaluated(batch, "val")[0], task.loss.func(task.model(batch.view.inputs), batch.target)
+        task.evaluate_batch(batch, "val")[0], task.loss.func(task.model(batch.view.inputs), batch.target)
     )
 
 

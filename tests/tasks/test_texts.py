@@ -48,7 +48,7 @@ class Echo(Task):
     def training_losses(self, batch):
         return F.cross_entropy(self.written(batch).transpose(1, 2), self.wanted(batch), reduction="none").mean(dim=1)
 
-    def evaluated(self, batch, stage):
+    def evaluate_batch(self, batch, stage):
         right = (self.written(batch).argmax(dim=2) == self.wanted(batch)).all(dim=1)
         return 1 - right.float(), {}  # the share of names with a wrong letter
 
@@ -109,7 +109,7 @@ def test_the_names_of_unseen_digits_are_written(tmp_path):
     trained(task, module, tmp_path, 400)
     batches = (module.preprocessing.finish_batch(batch) for batch in module.val_dataloader())
     with torch.no_grad():
-        wrong = torch.cat([task.eval().evaluated(batch, "val")[0] for batch in batches])
+        wrong = torch.cat([task.eval().evaluate_batch(batch, "val")[0] for batch in batches])
     assert wrong.mean() < 0.3
 
 

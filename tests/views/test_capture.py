@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vitlab.layers import Attention
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import attention_of, mean_distance, patch_distances, pooling_of, rollout
+from vitlab.views import capture_attention, capture_pooling, mean_distance, patch_distances, rollout
 from vitlab.views.look import look
 
 VARIANTS = {
@@ -45,7 +45,7 @@ def check_weights(model, images, grid=None):
     acted = []
     for attention in [module for module in model.modules() if isinstance(module, Attention)]:
         attention.register_forward_hook(lambda module, args, output: acted.append((module, args, output)))
-    layers = attention_of(model, images, grid)
+    layers = capture_attention(model, images, grid)
     assert len(layers) == len(acted) == len(model.blocks)
     for weights, (attention, args, output) in zip(layers, acted, strict=True):
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
@@ -75,7 +75,7 @@ def test_looking_leaves_no_trace():
     state = torch.get_rng_state()
     look(model, torch.zeros(1, 1, 16, 16))
     with pytest.raises(ValueError, match="was given"):
-        attention_of(model, torch.zeros(1, 1, 12, 16))
+        capture_attention(model, torch.zeros(1, 1, 12, 16))
     assert [module.training for module in model.modules()] == modes
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert torch.equal(torch.get_rng_state(), state)
@@ -87,7 +87,7 @@ def test_the_class_token_is_what_is_shown_where_the_head_reads_it():
     for kind in (VisionTransformer, DistilledVisionTransformer):
         model = built("registers", kind)
         image = images_for(model, 1)
-        seen, attention = look(model, image), attention_of(model, image)
+        seen, attention = look(model, image), capture_attention(model, image)
         T = attention[0].shape[-1]
         assert model.num_prefix_tokens + 16 == T
         for layer, weights in enumerate(attention):
@@ -99,7 +99,7 @@ def test_the_class_token_is_what_is_shown_where_the_head_reads_it():
 def test_without_a_class_token_the_patches_are_shown_on_average():
     model = built("no class token")
     image = images_for(model, 1)
-    seen, attention = look(model, image), attention_of(model, image)
+    seen, attention = look(model, image), capture_attention(model, image)
     torch.testing.assert_close(seen.maps[1], 16 * attention[1][0].mean(dim=1))
     torch.testing.assert_close(seen.maps.mean(dim=-1), torch.ones(2, 2))  # nothing else is looked at
     assert seen.pooling is None
@@ -108,16 +108,16 @@ def test_without_a_class_token_the_patches_are_shown_on_average():
 def test_attention_pooling_is_shown_itself():
     model = built("attention pooling")
     image = images_for(model, 1)
-    weights = pooling_of(model, image)
+    weights = capture_pooling(model, image)
     values = model.attn_pool.heads(*model.attn_pool.query_and_patches(model.forward_features(image)))[2]
     pooled = model.attn_pool.proj((weights[:, :, None] @ values).transpose(1, 2).flatten(1))
     again = pooled + model.attn_pool.mlp(model.attn_pool.norm(pooled))
     torch.testing.assert_close(again, model.attn_pool(model.forward_features(image)), atol=1e-5, rtol=0)
     seen = look(model, image)
     torch.testing.assert_close(seen.pooling, 16 * weights[0])
-    rolled = weights[0].mean(dim=0) @ rollout(attention_of(model, image))[-1, 0, -16:, -16:]
+    rolled = weights[0].mean(dim=0) @ rollout(capture_attention(model, image))[-1, 0, -16:, -16:]
     torch.testing.assert_close(seen.rollout[-1], rolled / rolled.mean())
-    assert pooling_of(built("plain"), image) is None
+    assert capture_pooling(built("plain"), image) is None
 
 
 # -- rollout

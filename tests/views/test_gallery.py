@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
 from vitlab.views import OF_IMAGES, VIEWS, Likely, describe_training, gallery, reading_figure
-from vitlab.views.mosaic import of_all, pick
+from vitlab.views.mosaic import format_count, pick
 from vitlab.views.weight_figures import filters_figure
 
 OF_EVERY = [
@@ -113,7 +113,7 @@ def test_some_of_many_are_picked_evenly(count, most):
     assert most == 1 or places[-1] == count - 1
     steps = {b - a for a, b in pairwise(places)}
     assert max(steps, default=1) - min(steps, default=1) <= 1
-    assert of_all(count, most, "head").startswith(str(len(places)))
+    assert format_count(count, most, "head").startswith(str(len(places)))
 
 
 def test_attention_to_tokens_that_are_dropped_on_the_way_has_no_picture():

@@ -5,7 +5,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.views import modalities_figure
-from vitlab.views.modalities import crossing
+from vitlab.views.modalities import measure_crossing
 
 QUESTION, WRITTEN = ["h", "?", "", ""], ["4", "end"]  # N = 3 patches, Q = 4, M = 2
 
@@ -18,18 +18,18 @@ def even():
 
 
 def test_even_attention_lies_on_its_line():
-    for shares, line in crossing(even()[0].mean(dim=1), 3, QUESTION).values():
+    for shares, line in measure_crossing(even()[0].mean(dim=1), 3, QUESTION).values():
         assert shares.tolist() == pytest.approx([line, line])
-    assert crossing(even()[0].mean(dim=1), 3, QUESTION)["patches at the text"][1] == 4 / 7
+    assert measure_crossing(even()[0].mean(dim=1), 3, QUESTION)["patches at the text"][1] == 4 / 7
 
 
 def test_fill_is_no_word_that_looks():
     whole, other = even(), even()
     other[..., 5:7, :] = torch.eye(9)[0]  # fill looks at the first patch alone
-    for name, (shares, _) in crossing(other[0].mean(dim=1), 3, QUESTION).items():
-        assert torch.equal(shares, crossing(whole[0].mean(dim=1), 3, QUESTION)[name][0])
+    for name, (shares, _) in measure_crossing(other[0].mean(dim=1), 3, QUESTION).items():
+        assert torch.equal(shares, measure_crossing(whole[0].mean(dim=1), 3, QUESTION)[name][0])
     other[..., 4, :] = torch.eye(9)[0]  # a word does
-    seen = crossing(other[0].mean(dim=1), 3, QUESTION)["words at the image"][0]
+    seen = measure_crossing(other[0].mean(dim=1), 3, QUESTION)["words at the image"][0]
     assert seen.tolist() == pytest.approx([(3 / 7 + 1 + 3 / 8 + 3 / 9) / 4] * 2)
 
 

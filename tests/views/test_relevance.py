@@ -7,7 +7,7 @@ from conftest import vit_options
 from vitlab.layers import Attention
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
 from vitlab.models.activation_checkpointing import checkpoint_activations
-from vitlab.views.relevance import attended, gathered_relevance, relevance, why_no_relevance
+from vitlab.views.relevance import capture_layers, combine_relevance, relevance, why_no_relevance
 
 OPTIONS = {"image_size": 8, "embed_dim": 8, "num_heads": 2, "depth": 2, "num_classes": 3}
 
@@ -32,13 +32,13 @@ def test_the_equations_written_out_pair_by_pair():
                 positive = [max(0.0, float(slopes[layer, m, i, j] * weights[layer, m, i, j])) for m in range(h)]
                 bar[i][j] = float(i == j) + sum(positive) / h  # equation 13
         joint = [[sum(bar[i][m] * joint[m][j] for m in range(T)) for j in range(T)] for i in range(T)]  # equation 14
-    torch.testing.assert_close(gathered_relevance(list(weights), list(slopes)), torch.tensor(joint))
+    torch.testing.assert_close(combine_relevance(list(weights), list(slopes)), torch.tensor(joint))
 
 
 @pytest.mark.parametrize("changes", [{}, {"position": "rotary"}, {"class_token": False, "pool": "mean"}], ids=str)
 def test_the_logits_are_the_models_and_the_slopes_those_of_finite_differences(changes):
     model, image = model_of(**changes), torch.randn(1, 1, 8, 8).double()
-    weights, logits = attended(model, image)
+    weights, logits = capture_layers(model, image)
     torch.testing.assert_close(logits, model(image))
     slope = torch.autograd.grad(logits[0, 1], weights)[0]
     layer = next(module for module in model.blocks.modules() if isinstance(module, Attention))

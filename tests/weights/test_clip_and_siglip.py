@@ -100,7 +100,7 @@ def test_texts_may_be_shorter_and_images_larger_than_theirs(tmp_path):
     tokens = torch.tensor([[1, 5, 7, 9, 22, 22]])
     with torch.inference_mode():
         expected = other.get_text_features(input_ids=tokens).pooler_output
-    found = model.of_texts(tokens, torch.tensor([5]))
+    found = model.encode_texts(tokens, torch.tensor([5]))
     torch.testing.assert_close(found, torch.nn.functional.normalize(expected, dim=1), atol=1e-5, rtol=1e-5)
     model = ours("clip", image={"image_size": 48})
     load(model, str(tmp_path), partial=False)
@@ -256,7 +256,7 @@ def test_captions_of_ones_own_are_read_as_clip_reads_them(cli, tmp_path):
     assert task.max_length < 40
     with torch.inference_mode():
         expected = other.get_text_features(**words(read, padding=True, return_tensors="pt")).pooler_output
-        found = task.of_classes(read)
+        found = task.embed_classes(read)
     torch.testing.assert_close(found, torch.nn.functional.normalize(expected, dim=1), atol=1e-5, rtol=1e-5)
 
 

@@ -77,7 +77,7 @@ class EvaluationReport(Callback):
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         worst = loss.argsort()[::-1][: self.num_worst]
         if not isinstance(datamodule, TextDataModule):
-            dataset: Any = datamodule.evaluated(name)
+            dataset: Any = datamodule.get_evaluation_split(name)
             images = [dataset[(0, int(index[i]))].image / 255 for i in worst]
             titles = [
                 "\n".join([Path(split.name(int(index[i]))).name, *asked[i], kind.title(labels[i], names)])

@@ -10,11 +10,11 @@ from vitlab.callbacks.best_model import BestModel
 from vitlab.callbacks.figures import save_figure
 from vitlab.data.batches.batch import Sample
 from vitlab.data.order.sampler import Key
-from vitlab.models import encoder_of
+from vitlab.models import find_encoder
 from vitlab.ranges import Count
 from vitlab.tasks.supervised import Supervised
 from vitlab.tasks.task import Task
-from vitlab.views import VIEWS, describe_training, evaluating, gallery, likely, pick, why_no_relevance
+from vitlab.views import VIEWS, describe_training, eval_mode, gallery, likely, pick, why_no_relevance
 
 
 class ModelViews(Callback):
@@ -31,11 +31,11 @@ class ModelViews(Callback):
             self.draw(trainer, task)
 
     def draw(self, trainer: pl.Trainer, task: Task) -> None:
-        model, datamodule = encoder_of(task.model), trainer.datamodule
+        model, datamodule = find_encoder(task.model), trainer.datamodule
         if model is None:
             print(f"no views: {type(task.model).__name__} is no Vision Transformer")
             return
-        split = datamodule.evaluated(datamodule.test_split)
+        split = datamodule.get_evaluation_split(datamodule.test_split)
         if split.crop.output_size() is None:
             print("no views: they are drawn of images of one size")
             return
@@ -51,7 +51,7 @@ class ModelViews(Callback):
         titles = [f"{Path(split.name(sample.index)).name}\n{trained}" for sample in samples]
         views, classes = set(VIEWS), None
         if isinstance(task, Supervised) and why_no_relevance(model) is None:
-            with evaluating(model):
+            with eval_mode(model):
                 classes = likely(task.probabilities(task.model.forward(inputs)), datamodule.class_names)
             true = [split.words(sample.index, datamodule.class_names) for sample in samples]
             said = [", ".join(map(str, one)) for one in classes]

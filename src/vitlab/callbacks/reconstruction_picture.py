@@ -17,7 +17,7 @@ from vitlab.layers import unpatchify
 from vitlab.ranges import Count
 from vitlab.tasks.masked_autoencoding import MaskedAutoencoding
 from vitlab.views import pick
-from vitlab.views.capture import evaluating
+from vitlab.views.capture import eval_mode
 
 GRAY = 0.5  # shown for hidden patches
 IMAGES_IN_A_ROW = 3
@@ -34,7 +34,7 @@ class ReconstructionPicture(Callback):
         self.validations = 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not hasattr(pl_module, "reconstructed"):
+        if not hasattr(pl_module, "reconstruct"):
             raise ConfigError("callbacks.reconstruction draws predicted patches; it needs task=masked_autoencoding")
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -50,15 +50,15 @@ class ReconstructionPicture(Callback):
         if task is None:
             return
         datamodule = trainer.datamodule
-        images = datamodule.evaluated(split)
+        images = datamodule.get_evaluation_split(split)
         chosen = [images[(0, place)] for place in pick(len(images), self.num_images)]
         samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:
             print("no picture of reconstructions: none of the images chosen can be read")
             return
         batch = datamodule.preprocessing.finish_batch(collate(samples, None).to(task.device))
-        with evaluating(task.model):
-            predicted, mask = task.reconstructed(batch)
+        with eval_mode(task.model):
+            predicted, mask = task.reconstruct(batch)
         pictures = triples(predicted, mask, batch, datamodule.preprocessing)
         titles = ["seen", "predicted where hidden", "image"] * len(samples)
         heading = f"{split}: {mask.float().mean():.0%} of the patches hidden{when}"

@@ -7,7 +7,7 @@ B inputs, W width of the beam, R texts in the making (B·W, at first B), T max_l
 import torch
 
 from vitlab.decoding.greedy import Greedy
-from vitlab.decoding.texts import Decoding, Texts, TextState, begin, check_max_length, finished
+from vitlab.decoding.texts import Decoding, Texts, TextState, begin, check_max_length, make_texts
 from vitlab.ranges import Count, Length, Unsigned
 from vitlab.vocabulary import SpecialTokens
 
@@ -63,7 +63,7 @@ class BeamSearch:
                 break
             texts, logs, last = texts[inputs, kept], logs[inputs, kept], token.gather(1, kept).flatten()
             state.select((inputs * there + parent.gather(1, kept).clamp(max=there - 1)).flatten())
-        return finished(state, special, best, lengths, best_logs, with_attention)
+        return make_texts(state, special, best, lengths, best_logs, with_attention)
 
 
 def search(*, max_length: Length, width: Count, length_penalty: Unsigned) -> Decoding:

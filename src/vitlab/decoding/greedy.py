@@ -6,7 +6,7 @@ B texts, T max_length, V vocab_size
 import torch
 from torch import Tensor
 
-from vitlab.decoding.texts import Texts, TextState, begin, check_max_length, finished
+from vitlab.decoding.texts import Texts, TextState, begin, check_max_length, make_texts
 from vitlab.vocabulary import SpecialTokens
 
 
@@ -30,4 +30,4 @@ class Greedy:
             log_probs.append(log_p)
             lengths += ~ended
             ended |= last == special.end
-        return finished(state, special, torch.stack(tokens, 1), lengths, torch.stack(log_probs, 1), with_attention)
+        return make_texts(state, special, torch.stack(tokens, 1), lengths, torch.stack(log_probs, 1), with_attention)

@@ -63,7 +63,7 @@ def begin(state: TextState, special: SpecialTokens, max_length: int) -> Tensor:
     return torch.full((state.num_texts,), special.begin, device=state.device)
 
 
-def finished(
+def make_texts(
     state: TextState, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, with_attention: bool
 ) -> Texts:
     """Make texts of (B, T) tokens, of which the first `lengths` (B,) count."""

@@ -6,11 +6,11 @@ from vitlab.layers.block import Block, PositionedBlock
 from vitlab.layers.convolutional_stem import ConvolutionalStem
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.drop_path import DROP_PATH_SHAPES, DropPath
-from vitlab.layers.exports import exported_options
+from vitlab.layers.exports import find_exported_options
 from vitlab.layers.key_value_cache import CachedMemory, KVCache, Memory, NoCache
 from vitlab.layers.layer_scale import LayerScale
 from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, random_keep, take_patches
-from vitlab.layers.mixed_grids import Grids, MixedGrids, mask_padding, mixed_grids, present_patches
+from vitlab.layers.mixed_grids import Grids, MixedGrids, make_mixed_grids, mask_padding, present_patches
 from vitlab.layers.mlp import ACTIVATIONS, MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
 from vitlab.layers.patch_embedding import PatchEmbedding
@@ -91,11 +91,11 @@ __all__ = [
     "attention_weights",
     "auto_attention",
     "causal_mask",
-    "exported_options",
+    "find_exported_options",
     "fused_attention",
     "hidden_patches",
+    "make_mixed_grids",
     "mask_padding",
-    "mixed_grids",
     "mlp_width",
     "num_hidden",
     "offsets",

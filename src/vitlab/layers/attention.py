@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vitlab.layers.exports import WITH_TABLES, Exports
 from vitlab.layers.mixed_grids import Grids
-from vitlab.layers.written_attention import attention_weights, causal_mask, checked, joined, written_attention
+from vitlab.layers.written_attention import attention_weights, causal_mask, check_mask, join_masks, written_attention
 
 
 def fused_attention(
@@ -22,7 +22,7 @@ def fused_attention(
     """AV by torch's kernel, which never holds A. (B, h, N, d) three times -> (B, h, N, d). Raises ValueError for a mask
     of whole numbers."""
     if attn_mask is not None:  # with it, the kernel takes no is_causal
-        attn_mask = joined(attn_mask, causal_mask(q.shape[-2], q.device)) if is_causal else checked(attn_mask)
+        attn_mask = join_masks(attn_mask, causal_mask(q.shape[-2], q.device)) if is_causal else check_mask(attn_mask)
         is_causal = False
     return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
 
@@ -31,11 +31,11 @@ def auto_attention(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool
 ) -> Tensor:
     """AV by the faster of both ways."""
-    way = written_attention if written_is_faster(v, q.shape[-2]) else fused_attention
+    way = written_attention if is_written_faster(v, q.shape[-2]) else fused_attention
     return way(q, k, v, attn_mask, dropout_p, is_causal)
 
 
-def written_is_faster(v: Tensor, num_queries: int) -> bool:
+def is_written_faster(v: Tensor, num_queries: int) -> bool:
     """Whether the equations one by one take less time than torch's kernel, as measured in
     experiments/benchmarks/attention.md: on a CPU they do for a single query of many keys, and where products of
     matrices go through bfloat16, until the N·N weights outgrow the caches. In bfloat16 they round the scores, and their

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from vitlab.layers.mixed_grids import Grids, MixedGrids
-from vitlab.layers.patch_embedding import check_shape, grid_of
+from vitlab.layers.patch_embedding import check_shape, compute_grid
 from vitlab.layers.patches import Grid
 
 
@@ -26,7 +26,7 @@ class ConvolutionalStem(nn.Module):
             raise ValueError(f"stem_channels {list(channels)} is not a list of one or more widths of at least 1")
         self.in_chans = in_chans
         self.patch_size = 2 ** len(channels)
-        self.image_size, self.grid = grid_of(image_size, self.patch_size)
+        self.image_size, self.grid = compute_grid(image_size, self.patch_size)
         layers: list[nn.Module] = []
         for before, after in zip([in_chans, *channels], channels, strict=False):
             layers += [nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False)]

@@ -12,7 +12,7 @@ Exports = Mapping[str, Mapping[str, Any]]
 WITH_TABLES: Exports = {"vit": {}, "clip_vision_model": {}, "siglip_vision_model": {}}
 
 
-def exported_options(part: object, model: str) -> Mapping[str, Any] | None:
+def find_exported_options(part: object, model: str) -> Mapping[str, Any] | None:
     """Return the options that choose a part in a model of another library; None where its class does not declare it."""
     declared: Exports = vars(type(part)).get("exports", {})
     return declared.get(model)

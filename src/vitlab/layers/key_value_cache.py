@@ -23,7 +23,7 @@ class NoCache:
     def __init__(self, present: Tensor | None = None):
         self.attn_mask = None if present is None else padding_mask(present)
 
-    def extended(self, k: Tensor, v: Tensor) -> KeysAndValues:
+    def extend(self, k: Tensor, v: Tensor) -> KeysAndValues:
         """Keys and values (R, h, M, d) of the tokens in hand -> those of all tokens, 2 x (R, h, length + M, d)."""
         return k, v
 
@@ -37,7 +37,7 @@ class KVCache(NoCache):
         self.length = 0
         self.keys = self.values = torch.empty(0)
 
-    def extended(self, k: Tensor, v: Tensor) -> KeysAndValues:
+    def extend(self, k: Tensor, v: Tensor) -> KeysAndValues:
         if self.length == 0:
             self.keys, self.values = (new.new_empty(*new.shape[:2], self.capacity, new.shape[3]) for new in (k, v))
         begin, more = self.length, k.shape[2]

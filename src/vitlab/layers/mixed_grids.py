@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vitlab.layers.patches import Grid, places
-from vitlab.layers.written_attention import joined, padding_mask
+from vitlab.layers.written_attention import join_masks, padding_mask
 
 
 class MixedGrids(NamedTuple):
-    """How the patches of each image of a batch lie when the images differ: `mixed_grids` gives those of whole images.
+    """How the patches of each image of a batch lie when the images differ; `make_mixed_grids` lays out whole images.
 
     `coordinates` (B, N, 2) are the row and the column of each patch in its own image's grid, 0 where there is none.
     `mask` (B, N) is true where there is a patch, false where the sequence is only filled up. `grids` are the (h, w) of
@@ -49,7 +49,7 @@ class MixedGrids(NamedTuple):
 Grids = Grid | MixedGrids
 
 
-def mixed_grids(grids: Sequence[Grid], device: torch.device | None = None) -> MixedGrids:
+def make_mixed_grids(grids: Sequence[Grid], device: torch.device | None = None) -> MixedGrids:
     """Lay out whole images, patches in rows from the top left, the fill behind them. Raises ValueError for no grids,
     and for one without patches."""
     if not grids or min(map(min, grids)) < 1:
@@ -83,4 +83,4 @@ def mask_padding(attn_mask: Tensor | None, grid: Grids, num_prefix_tokens: int) 
     if not isinstance(grid, MixedGrids):
         return attn_mask
     present = padding_mask(F.pad(grid.mask, (num_prefix_tokens, 0), value=True))  # (B, 1, 1, T)
-    return present if attn_mask is None else joined(attn_mask, present)
+    return present if attn_mask is None else join_masks(attn_mask, present)

@@ -13,7 +13,7 @@ from vitlab.layers.mixed_grids import Grids, MixedGrids
 from vitlab.layers.patches import Grid, patchify
 
 
-def grid_of(image_size: int | Sequence[int], patch_size: int) -> tuple[Grid, Grid]:
+def compute_grid(image_size: int | Sequence[int], patch_size: int) -> tuple[Grid, Grid]:
     """Pixels and patches, (height, width) each. Raises ValueError if the patches do not fit."""
     if not isinstance(image_size, int) and len(image_size) != 2:
         raise ValueError(f"image_size {list(image_size)} is neither one number of pixels nor height and width")
@@ -36,11 +36,11 @@ class PatchEmbedding(nn.Module):
     def __init__(self, *, image_size: int | Sequence[int], patch_size: int, in_chans: int, embed_dim: int):
         super().__init__()
         self.patch_size = patch_size
-        self.image_size, self.grid = grid_of(image_size, patch_size)
+        self.image_size, self.grid = compute_grid(image_size, patch_size)
         self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grids]:
-        x, grid = self.mixed(x, grid) if isinstance(grid, MixedGrids) else self.cut(x, grid or self.grid)
+        x, grid = self.mask_patches(x, grid) if isinstance(grid, MixedGrids) else self.cut(x, grid or self.grid)
         return F.linear(x, self.proj.weight.flatten(1), self.proj.bias), grid
 
     def cut(self, x: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
@@ -53,7 +53,7 @@ class PatchEmbedding(nn.Module):
         check_shape(x, (h * w, self.proj.weight[0].numel()), "(patches, channels x patch_size x patch_size)")
         return x, (h, w)
 
-    def mixed(self, x: Tensor, grid: MixedGrids) -> tuple[Tensor, MixedGrids]:
+    def mask_patches(self, x: Tensor, grid: MixedGrids) -> tuple[Tensor, MixedGrids]:
         """Patches, with 0 where there are none. (B, N, C·P·P) -> (B, N, C·P·P)"""
         grids, (B, N) = tuple((h, w) for h, w in grid.grids), grid.mask.shape
         if len(grids) != B or grid.coordinates.shape != (B, N, 2):

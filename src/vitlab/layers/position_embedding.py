@@ -79,16 +79,16 @@ class Position(nn.Module):
         """The table of a fixed embedding."""
         return torch.empty(self.shape)
 
-    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+    def resize(self, table: Tensor, grid: Grid) -> Tensor:
         """The table, made for this object's grid, for another one."""
         return table
 
-    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
+    def lay_out(self, table: Tensor, grid: Grid) -> Tensor:
         """-> (1, T, D), or what broadcasts to that"""
         return table.new_zeros(1, 1, 1)
 
     def forward(self, table: Tensor, grid: Grids | None) -> Tensor:
-        return lay_out_tokens(partial(self.laid_out, table), grid or self.grid, self.num_prefix_tokens)
+        return lay_out_tokens(partial(self.lay_out, table), grid or self.grid, self.num_prefix_tokens)
 
 
 class Learned1D(Position):
@@ -102,14 +102,14 @@ class Learned1D(Position):
     def shape(self) -> tuple[int, int, int]:
         return (1, self.num_prefix_rows + self.grid[0] * self.grid[1], self.embed_dim)
 
-    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+    def resize(self, table: Tensor, grid: Grid) -> Tensor:
         if grid == self.grid:
             return table
         prefix, patches = table[:, : self.num_prefix_rows], table[:, self.num_prefix_rows :]
         return torch.cat([prefix, resample(patches, self.grid, grid)], dim=1)
 
-    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
-        table = self.resized(table, grid)
+    def lay_out(self, table: Tensor, grid: Grid) -> Tensor:
+        table = self.resize(table, grid)
         return F.pad(table, (0, 0, self.num_prefix_tokens - self.num_prefix_rows, 0))
 
 
@@ -131,14 +131,14 @@ class Learned2D(Position):
     def shape(self) -> tuple[int, int, int]:
         return (1, sum(self.grid), self.embed_dim // 2)
 
-    def resized(self, table: Tensor, grid: Grid) -> Tensor:
+    def resize(self, table: Tensor, grid: Grid) -> Tensor:
         rows, columns = table.split(self.grid, dim=1)
         rows = resample(rows, (self.grid[0], 1), (grid[0], 1))
         return torch.cat([rows, resample(columns, (self.grid[1], 1), (grid[1], 1))], dim=1)
 
-    def laid_out(self, table: Tensor, grid: Grid) -> Tensor:
+    def lay_out(self, table: Tensor, grid: Grid) -> Tensor:
         h, w = grid
-        rows, columns = self.resized(table, grid).split(grid, dim=1)  # (1, h, D/2), (1, w, D/2)
+        rows, columns = self.resize(table, grid).split(grid, dim=1)  # (1, h, D/2), (1, w, D/2)
         patches = torch.cat(
             [rows[:, :, None].expand(-1, -1, w, -1), columns[:, None].expand(-1, h, -1, -1)], dim=-1
         ).flatten(1, 2)  # (1, N, D)

@@ -13,7 +13,7 @@ from vitlab.layers.attention import NoPosition
 from vitlab.layers.mixed_grids import Grids, MixedGrids
 from vitlab.layers.patches import Grid, places
 from vitlab.layers.position_embedding import resample
-from vitlab.layers.written_attention import masked
+from vitlab.layers.written_attention import mask_scores
 
 
 class RelativePosition(NoPosition):
@@ -32,23 +32,23 @@ class RelativePosition(NoPosition):
 
     index: Tensor
 
-    def resized(self, grid: Grid) -> Tensor:
+    def resize(self, grid: Grid) -> Tensor:
         """The table for another grid. -> ((2h-1)·(2w-1), heads)"""
         return resample(self.relative_position_bias_table[None], offsets(self.grid), offsets(grid))[0]
 
-    def between(self, grid: Grids) -> Tensor:
+    def gather_biases(self, grid: Grids) -> Tensor:
         """The numbers of each two patches. -> (1, N, N, heads), of mixed grids (B, N, N, heads)"""
         if isinstance(grid, MixedGrids):
-            (h, w), (table, begins) = grid.sizes(), grid.tables(self.resized)
+            (h, w), (table, begins) = grid.sizes(), grid.tables(self.resize)
             row, column = grid.coordinates.unbind(-1)
-            return table[begins[:, None, None] + offset_between(row, column, h[:, None, None], w[:, None, None])]
-        table = self.resized(grid)
+            return table[begins[:, None, None] + compute_offset_index(row, column, h[:, None, None], w[:, None, None])]
+        table = self.resize(grid)
         return table[self.index if grid == self.grid else offset_index(grid, table.device)][None]
 
     def bias(self, attn_mask: Tensor | None, grid: Grids | None) -> Tensor:
         """-> (1, heads, T, T), of mixed grids (B, heads, T, T), or, with a mask, what both broadcast to."""
-        bias = F.pad(self.between(grid or self.grid).permute(0, 3, 1, 2), (self.num_prefix_tokens, 0) * 2)
-        return bias if attn_mask is None else masked(bias, attn_mask)
+        bias = F.pad(self.gather_biases(grid or self.grid).permute(0, 3, 1, 2), (self.num_prefix_tokens, 0) * 2)
+        return bias if attn_mask is None else mask_scores(bias, attn_mask)
 
 
 def offsets(grid: Grid) -> Grid:
@@ -58,10 +58,10 @@ def offsets(grid: Grid) -> Grid:
 
 def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:
     """Which of the (2h-1)·(2w-1) offsets leads from one patch to another. -> (N, N)"""
-    return offset_between(*places(grid, device), *grid)
+    return compute_offset_index(*places(grid, device), *grid)
 
 
-def offset_between(row: Tensor, column: Tensor, h: Tensor | int, w: Tensor | int) -> Tensor:
+def compute_offset_index(row: Tensor, column: Tensor, h: Tensor | int, w: Tensor | int) -> Tensor:
     """The same of patches that lie anywhere in a grid. 2 x (…, N) -> (…, N, N)"""
     down = row[..., :, None] - row[..., None, :] + h - 1
     right = column[..., :, None] - column[..., None, :] + w - 1

@@ -41,14 +41,14 @@ class SequenceAttention(Attention):
         self.cancel_scaling = nn.Identity() if scaled else CancelScaling()
 
     def forward(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]  # places are those of a sequence
-        q, k, v = self.placed(x, sequence)
-        k, v = sequence.extended(k, v)  # (R, h, T, d)
+        q, k, v = self.project_heads(x, sequence)
+        k, v = sequence.extend(k, v)  # (R, h, T, d)
         dropout_p = self.attn_drop_rate if self.training else 0.0
         is_causal = self.is_causal and k.shape[2] == q.shape[2]
         x = self.product(q, k, v, self.mask(sequence), dropout_p, is_causal)
         return self.proj_drop(self.proj(x.transpose(1, 2).flatten(2)))
 
-    def placed(self, x: Tensor, sequence: NoCache) -> tuple[Tensor, Tensor, Tensor]:
+    def project_heads(self, x: Tensor, sequence: NoCache) -> tuple[Tensor, Tensor, Tensor]:
         """-> 3 x (R, h, M, d)"""
         q, k, v = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # each (R, h, M, d)
         q, k = self.turn(q, k, sequence.length)
@@ -60,7 +60,7 @@ class SequenceAttention(Attention):
 
     def weights(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]
         """How much each token of a whole sequence looks at each. (R, M, D) -> (R, h, M, M), each row a distribution."""
-        q, k, _ = self.placed(x, sequence)
+        q, k, _ = self.project_heads(x, sequence)
         return attention_weights(q, k, self.mask(sequence), self.is_causal)
 
 

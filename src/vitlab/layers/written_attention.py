@@ -21,10 +21,10 @@ def attention_weights(q: Tensor, k: Tensor, attn_mask: Tensor | None = None, is_
     """
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, h, N, N); there are fewer queries to divide
     if is_causal:
-        scores = masked(scores, causal_mask(q.shape[-2], device=q.device))
+        scores = mask_scores(scores, causal_mask(q.shape[-2], device=q.device))
     if attn_mask is None:
         return scores.softmax(dim=-1)
-    scores = masked(scores, attn_mask)
+    scores = mask_scores(scores, attn_mask)
     blind = scores.isneginf().all(dim=-1, keepdim=True)
     return scores.masked_fill(blind, 0).softmax(dim=-1).masked_fill(blind, 0)  # not NaN, nor in the gradient
 
@@ -45,19 +45,19 @@ def written_attention(
     return F.dropout(A, dropout_p) @ v
 
 
-def masked(scores: Tensor, attn_mask: Tensor) -> Tensor:
+def mask_scores(scores: Tensor, attn_mask: Tensor) -> Tensor:
     """Scores, or what is added to them, with -∞ where the mask is false; numbers in the mask are added."""
-    if checked(attn_mask).dtype == torch.bool:
+    if check_mask(attn_mask).dtype == torch.bool:
         return scores.masked_fill(~attn_mask, -math.inf)
     return scores + attn_mask
 
 
-def joined(attn_mask: Tensor, allowed: Tensor) -> Tensor:
+def join_masks(attn_mask: Tensor, allowed: Tensor) -> Tensor:
     """A mask, of bools or of numbers to add, and one of bools as one: a query may look where both let it."""
-    return attn_mask & allowed if checked(attn_mask).dtype == torch.bool else masked(attn_mask, allowed)
+    return attn_mask & allowed if check_mask(attn_mask).dtype == torch.bool else mask_scores(attn_mask, allowed)
 
 
-def checked(attn_mask: Tensor) -> Tensor:
+def check_mask(attn_mask: Tensor) -> Tensor:
     """The mask itself. Raises ValueError for whole numbers, which could mean either kind."""
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise ValueError(f"an attn_mask is of bools, or of floats to add to the scores, not of {attn_mask.dtype}")

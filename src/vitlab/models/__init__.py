@@ -9,7 +9,7 @@ from vitlab.models.encoder_decoder import EncoderDecoder
 from vitlab.models.image_text_model import ImageTextModel
 from vitlab.models.masked_autoencoder import MaskedAutoencoder
 from vitlab.models.parameter_kinds import ParameterKinds, parameter_kinds
-from vitlab.models.representation import encoder_of, head_names, heads_of, represent
+from vitlab.models.representation import find_encoder, find_heads, head_names, represent
 from vitlab.models.self_distilled import SelfDistilled
 from vitlab.models.single_stream import SingleStream, StreamAttentionMaps
 from vitlab.models.small_resnet import small_resnet
@@ -35,9 +35,9 @@ __all__ = [
     "TextEncoder",
     "Transformer",
     "VisionTransformer",
-    "encoder_of",
+    "find_encoder",
+    "find_heads",
     "head_names",
-    "heads_of",
     "parameter_kinds",
     "record_attention",
     "represent",

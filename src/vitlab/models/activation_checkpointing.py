@@ -33,11 +33,11 @@ def checkpoint_activations(model: nn.Module) -> int:
     if any(isinstance(module, _BatchNorm) for block in blocks for module in block.modules()):
         raise ValueError(f"the blocks of {kind} hold BatchNorm, which would count each batch twice; set it to false")
     for block in blocks:
-        block.forward = MethodType(recomputed, block)  # bound: a deep copy of the block runs the copy
+        block.forward = MethodType(recompute, block)  # bound: a deep copy of the block runs the copy
     return len(blocks)
 
 
-def recomputed(block: nn.Module, *inputs: Any, **named: Any) -> Tensor:
+def recompute(block: nn.Module, *inputs: Any, **named: Any) -> Tensor:
     """The block's own forward; where it takes part in a backward pass, with its inputs for all memory."""
     forward = type(block).forward
     tensors = (value for value in (*inputs, *named.values(), *block.parameters()) if isinstance(value, Tensor))
@@ -47,7 +47,7 @@ def recomputed(block: nn.Module, *inputs: Any, **named: Any) -> Tensor:
 
 
 @contextmanager
-def keeping_activations(model: nn.Module) -> Iterator[None]:
+def keep_activations(model: nn.Module) -> Iterator[None]:
     """Within, compute nothing again: for a backward pass in which a layer no longer computes what it did before."""
     kept = {module: module.__dict__.pop("forward") for module in model.modules() if "forward" in module.__dict__}
     try:

@@ -45,10 +45,10 @@ class AskedCaptioner(Captioner):
     ) -> Tensor:
         if written_present is not None:
             written_present = torch.cat([torch.ones_like(question, dtype=torch.bool), written_present], dim=1)
-        whole = torch.cat([self.checked(question), written], dim=1)
+        whole = torch.cat([self.check_question(question), written], dim=1)
         return self.decoder(whole, *self.read(x, grid), written_present)[:, self.question_length :]
 
-    def checked(self, question: Tensor) -> Tensor:
+    def check_question(self, question: Tensor) -> Tensor:
         """Raise ValueError for questions that are not filled up."""
         if question.shape[1] != self.question_length:
             raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
@@ -58,7 +58,7 @@ class AskedCaptioner(Captioner):
         self, question: Tensor, x: Tensor, grid: Grids | None = None, *, cached: bool = True
     ) -> DecoderState:
         kind = CachedDecoderState if cached and self.decoder.causal else DecoderState
-        return kind(self.decoder, *self.read(x, grid), self.checked(question))
+        return kind(self.decoder, *self.read(x, grid), self.check_question(question))
 
     def attention_maps(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> AttentionMaps:
         """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from vitlab.layers import Grids, mask_padding
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
-from vitlab.models.reading_encoder import reading_encoder, take_heads_off
+from vitlab.models.reading_encoder import require_encoder, take_heads_off
 from vitlab.models.vit import VisionTransformer
 from vitlab.ranges import Pixels
 
@@ -27,8 +27,8 @@ class Captioner(EncoderDecoder):
 
     def __init__(self, *, encoder: nn.Module, decoder: nn.Module, patch_size: Pixels | None):
         super().__init__()
-        self.encoder = reading_encoder(encoder, patch_size)
-        self.decoder = writing_decoder(decoder, self.encoder.head.in_features)
+        self.encoder = require_encoder(encoder, patch_size)
+        self.decoder = require_decoder(decoder, self.encoder.head.in_features)
         take_heads_off(self.encoder)
 
     def read(self, x: Tensor, grid: Grids | None = None) -> Read:
@@ -51,7 +51,7 @@ class Captioner(EncoderDecoder):
         return self.encoder.represent(x, grid)
 
 
-def writing_decoder(decoder: nn.Module, width: int) -> Decoder:
+def require_decoder(decoder: nn.Module, width: int) -> Decoder:
     """Take a decoder that looks at an encoder of such a width. Raises ValueError for another."""
     if not isinstance(decoder, Decoder):
         raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")

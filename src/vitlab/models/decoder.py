@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vitlab.layers import DecoderBlock, Memory, MemoryAttention, NoCache, PreNormDecoderBlock, SequenceAttention
 from vitlab.models.attention_weights import record_attention
-from vitlab.models.options import takes_keywords_of
+from vitlab.models.options import accept_options
 from vitlab.models.text_module import TextModule, TextOptions
 from vitlab.ranges import Width
 
@@ -38,7 +38,7 @@ class Decoder(TextModule):
     exist to be seen failing. Raises ValueError for sizes that do not fit together, and for an unknown name.
     """
 
-    @takes_keywords_of(DecoderOptions)
+    @accept_options(DecoderOptions)
     def __init__(self, options: DecoderOptions):
         kind = PreNormDecoderBlock if options.norm_first else DecoderBlock
 

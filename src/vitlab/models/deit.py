@@ -37,13 +37,13 @@ class DistilledVisionTransformer(VisionTransformer):
 
     def both_logits(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images or patches -> those of the class token and of the distillation token (B, 2, K)."""
-        return self.both(self.forward_features(x, grid))
+        return self.apply_heads(self.forward_features(x, grid))
 
-    def both(self, x: Tensor) -> Tensor:
+    def apply_heads(self, x: Tensor) -> Tensor:
         """Tokens (B, T, D) -> (B, 2, K)"""
         x = self.fc_norm(x)
         return torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])], dim=1)
 
-    def classified(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+    def classify_tokens(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tokens (B, T, D) -> logits (B, K)."""
-        return self.both(x).mean(dim=1)
+        return self.apply_heads(x).mean(dim=1)

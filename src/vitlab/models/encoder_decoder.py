@@ -63,11 +63,11 @@ class EncoderDecoder(nn.Module):
         parts = {"encoder": self.encoder, "decoder": self.decoder}
         return {f"{key}.{name}" for key, part in parts.items() for name in part.no_weight_decay()}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the encoder's embeddings, 1 to depth the blocks of the encoder and then
         the decoder's, depth+1 what follows them. The encoder's last norm and the decoder's embeddings are of the layer
         between both."""
         part, _, within = name.partition(".")
         if part == "encoder":
-            return min(self.encoder.layer_of(within), self.encoder.depth)
-        return self.encoder.depth + self.decoder.layer_of(within)
+            return min(self.encoder.get_layer_id(within), self.encoder.depth)
+        return self.encoder.depth + self.decoder.get_layer_id(within)

@@ -81,7 +81,7 @@ class ImageTextModel(nn.Module):
     ):
         super().__init__()
         check_name("text_pool", text_pool, TEXT_POOLS)
-        self.encoder, self.text = checked(encoder, text, patch_size)
+        self.encoder, self.text = check_towers(encoder, text, patch_size)
         width = self.encoder.heads()[0].in_features
         if not project_images and width != feature_dim:
             raise ValueError(
@@ -102,13 +102,15 @@ class ImageTextModel(nn.Module):
         self.encoder.head = nn.Identity()  # type: ignore[assignment]  # it would get no gradient
 
     def forward(self, words: Tensor, lengths: Tensor, x: Tensor, grid: Grids | None = None) -> Features:
-        return Features(self.of_images(x, grid), self.of_texts(words, lengths), self.logit_scale.exp(), self.logit_bias)
+        return Features(
+            self.encode_images(x, grid), self.encode_texts(words, lengths), self.logit_scale.exp(), self.logit_bias
+        )
 
-    def of_images(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+    def encode_images(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> (B, F), of length 1."""
         return F.normalize(self.image_projection(self.represent(x, grid)).float(), dim=1)
 
-    def of_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
+    def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Tokens (B, M), and how many of them are a text's (B,) -> (B, F), of length 1."""
         return F.normalize(self.text_projection(self.text_pool(self.text(words), lengths)).float(), dim=1)
 
@@ -130,18 +132,18 @@ class ImageTextModel(nn.Module):
         """Names of the parameters that give the outputs, as a head does."""
         return {name for name, _ in self.named_parameters() if "_projection." in name or name.startswith("logit_")}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the embeddings, then the blocks of either tower, the last at depth, and
         depth+1 what follows them."""
         towers: dict[str, Tower] = {"encoder": self.encoder, "text": self.text}
         key, _, within = name.partition(".")
         if key not in towers:
             return self.depth + 1
-        layer = towers[key].layer_of(within)
+        layer = towers[key].get_layer_id(within)
         return layer and layer + self.depth - towers[key].depth
 
 
-def checked(encoder: nn.Module, text: nn.Module, patch_size: int | None) -> tuple[VisionTransformer, TextEncoder]:
+def check_towers(encoder: nn.Module, text: nn.Module, patch_size: int | None) -> tuple[VisionTransformer, TextEncoder]:
     if not isinstance(encoder, VisionTransformer) or len(encoder.heads()) != 1:
         raise ValueError(f"encoder is a {type(encoder).__name__}; choose a plain ViT")
     if not isinstance(text, TextEncoder):

@@ -55,7 +55,7 @@ class MaskedAutoencoder(nn.Module):
         super().__init__()
         if decoder_dim % 4 or decoder_dim % decoder_heads:
             raise ValueError(f"decoder_dim {decoder_dim} is not a multiple of 4 and of decoder_heads {decoder_heads}")
-        self.encoder = checked(encoder, patch_size)
+        self.encoder = check_encoder(encoder, patch_size)
         self.encoder.head = nn.Identity()  # type: ignore[assignment]  # it would get no gradient
         self.depth = self.encoder.depth
         kernel = cast(PatchEmbedding, self.encoder.patch_embed).proj.weight  # (D, C, P, P)
@@ -97,12 +97,12 @@ class MaskedAutoencoder(nn.Module):
         """Images (B, C, H, W) or patches (B, N, C·P·P), and which are kept (B, K) -> latent tokens (B, S+K, D), the
         grid and what was kept. None is kept: all are."""
         x, whole = self.encoder.embed(x, grid)  # (B, S+N, D)
-        h, w = one_grid(whole)
+        h, w = require_one_grid(whole)
         prefix, patches = x.tensor_split([self.encoder.num_prefix_tokens], dim=1)
         if keep is None:
             keep = torch.arange(h * w, device=x.device).expand(x.shape[0], -1)
         x = torch.cat([prefix, take_patches(patches, keep)], dim=1)  # (B, S+K, D)
-        x = self.encoder.encode(x, kept_grids(keep, (h, w)))
+        x = self.encoder.encode(x, select_grids(keep, (h, w)))
         return self.encoder.fc_norm(x), (h, w), keep  # the last norm, wherever pooling puts it: the other does nothing
 
     def decode(self, latent: Tensor, grid: Grid, keep: Tensor) -> Tensor:
@@ -134,13 +134,13 @@ class MaskedAutoencoder(nn.Module):
         """Names of the parameters that predict, as a head does."""
         return {"decoder_pred.weight", "decoder_pred.bias"}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: the encoder's own, and depth+1 for all of the decoder."""
         within = name.removeprefix("encoder.")
-        return self.depth + 1 if within == name else self.encoder.layer_of(within)
+        return self.depth + 1 if within == name else self.encoder.get_layer_id(within)
 
 
-def checked(encoder: nn.Module, patch_size: Pixels | None) -> VisionTransformer:
+def check_encoder(encoder: nn.Module, patch_size: Pixels | None) -> VisionTransformer:
     if not isinstance(encoder, VisionTransformer):
         raise ValueError(f"encoder is a {type(encoder).__name__}; a masked autoencoder needs a Vision Transformer")
     if isinstance(encoder.patch_embed, ConvolutionalStem):
@@ -161,13 +161,13 @@ def checked(encoder: nn.Module, patch_size: Pixels | None) -> VisionTransformer:
     return encoder
 
 
-def one_grid(grid: Grids) -> Grid:
+def require_one_grid(grid: Grids) -> Grid:
     if isinstance(grid, MixedGrids):
         raise ValueError("a masked autoencoder takes images of one size in a batch")
     return grid
 
 
-def kept_grids(keep: Tensor, grid: Grid) -> MixedGrids:
+def select_grids(keep: Tensor, grid: Grid) -> MixedGrids:
     """Where the patches that are kept lie, for positions that act within the blocks. (B, K)"""
     coordinates = torch.stack(places(grid, keep.device), dim=1)[keep]  # (B, K, 2)
     return MixedGrids(coordinates, torch.ones_like(keep, dtype=torch.bool), (grid,))

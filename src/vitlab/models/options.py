@@ -23,7 +23,7 @@ Model = TypeVar("Model")
 Given = TypeVar("Given")
 
 
-def takes_keywords_of(
+def accept_options(
     options: Callable[P, Given],
 ) -> Callable[[Callable[[Model, Given], None]], Callable[Concatenate[Model, P], None]]:
     """Let a constructor that is written for one object of options take the fields of that object as its keywords.
@@ -45,7 +45,7 @@ def takes_keywords_of(
     return decorate
 
 
-def one_of(names: Collection[str]) -> dict[str, Collection[str]]:
+def make_choice(names: Collection[str]) -> dict[str, Collection[str]]:
     """Make the metadata of a field that is one of these names."""
     return {"names": names}
 
@@ -63,12 +63,12 @@ class TransformerOptions:
     embed_dim: Width
     depth: Depth
     num_heads: Count
-    mlp: str = field(metadata=one_of(MLPS))
+    mlp: str = field(metadata=make_choice(MLPS))
     mlp_ratio: Positive | None
     mlp_dim: Width | None
-    norm: str = field(metadata=one_of(NORMS))
+    norm: str = field(metadata=make_choice(NORMS))
     norm_eps: Unsigned
-    initialization: str = field(metadata=one_of(SCHEMES))
+    initialization: str = field(metadata=make_choice(SCHEMES))
     drop_rate: Rate
     attn_drop_rate: Rate
 
@@ -95,21 +95,21 @@ class VisionTransformerOptions(TransformerOptions):
     stem_channels: Sequence[Width] | None
     in_chans: Count
 
-    position: str = field(metadata=one_of(POSITIONS))
-    position_place: str = field(metadata=one_of(POSITION_PLACES))
+    position: str = field(metadata=make_choice(POSITIONS))
+    position_place: str = field(metadata=make_choice(POSITION_PLACES))
     embed_prefix: bool
     class_token: bool
     num_registers: Natural
     pre_norm: bool
 
-    attention: str = field(metadata=one_of(PRODUCTS))
+    attention: str = field(metadata=make_choice(PRODUCTS))
     qkv_bias: bool
     qk_norm: bool
     layer_scale: Unsigned | None
     drop_path_rate: Rate
-    drop_path_shape: str = field(metadata=one_of(DROP_PATH_SHAPES))
+    drop_path_shape: str = field(metadata=make_choice(DROP_PATH_SHAPES))
 
-    pool: str = field(metadata=one_of(POOLS))
+    pool: str = field(metadata=make_choice(POOLS))
     fc_norm: bool | None
 
     num_classes: Count

@@ -32,7 +32,7 @@ def parameter_kinds(model: nn.Module) -> ParameterKinds:
     positions, and what its `no_weight_decay` names, where it has that."""
     parameters, head = dict(model.named_parameters()), head_names(model)
     told = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()  # type: ignore[operator]
-    ours = hasattr(model, "layer_of")
+    ours = hasattr(model, "get_layer_id")
     if not ours:
         told |= {name for name, p in parameters.items() if p.ndim <= 1 or name.split(".")[-1] in TABLES}
     return ParameterKinds(
@@ -41,6 +41,6 @@ def parameter_kinds(model: nn.Module) -> ParameterKinds:
         head=head,
         attention={name for name in parameters if not ATTENTION.isdisjoint(name.split("."))},
         outputs=head | (model.outputs() if hasattr(model, "outputs") else set()),  # type: ignore[operator]
-        layers={name: model.layer_of(name) for name in parameters} if ours else None,  # type: ignore[operator]
+        layers={name: model.get_layer_id(name) for name in parameters} if ours else None,  # type: ignore[operator]
         depth=int(model.depth) if ours else 0,  # type: ignore[arg-type]
     )

@@ -5,7 +5,7 @@ from torch import nn
 from vitlab.models.vit import VisionTransformer
 
 
-def reading_encoder(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
+def require_encoder(encoder: nn.Module, patch_size: int | None) -> VisionTransformer:
     """Take an encoder whose tokens are all read. Raises ValueError for one that is no Vision Transformer, or has other
     weights than its head's that no text trains."""
     if not isinstance(encoder, VisionTransformer):

@@ -19,7 +19,7 @@ OF_AN_ENCODER = (MaskedAutoencoder, SelfDistilled, Captioner, ImageTextModel)
 OURS = (VisionTransformer, SingleStream, *OF_AN_ENCODER)
 
 
-def heads_of(model: nn.Module) -> list[nn.Linear]:
+def find_heads(model: nn.Module) -> list[nn.Linear]:
     """The linear layers that give the logits, in the order in which a distilled model has them: those of our models,
     those that a model of timm names, else the last one. None where there is no such layer."""
     if isinstance(model, (*OURS, EncoderDecoder)):
@@ -33,7 +33,7 @@ def heads_of(model: nn.Module) -> list[nn.Linear]:
 
 def head_names(model: nn.Module) -> set[str]:
     """Names of the head's parameters, by which the model itself knows them."""
-    own = {id(parameter) for head in heads_of(model) for parameter in head.parameters()}
+    own = {id(parameter) for head in find_heads(model) for parameter in head.parameters()}
     return {name for name, parameter in model.named_parameters() if id(parameter) in own}
 
 
@@ -44,7 +44,7 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
     """
     if isinstance(model, OURS):
         return model.represent(*inputs)
-    heads = heads_of(model)
+    heads = find_heads(model)
     if not heads:
         raise ValueError(f"{type(model).__name__} has no linear layer, and so no head to tell from its backbone")
     seen: list[Tensor] = []
@@ -56,7 +56,7 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
     return seen[-1].flatten(1)
 
 
-def encoder_of(model: nn.Module) -> VisionTransformer | None:
+def find_encoder(model: nn.Module) -> VisionTransformer | None:
     """The Vision Transformer that a model is, or that it trains as its encoder; None for other models, and for one
     whose blocks read texts as well."""
     inner = model.encoder if isinstance(model, OF_AN_ENCODER) else model

@@ -92,7 +92,7 @@ class SelfDistilled(nn.Module):
         """Names of the parameters that give the outputs, as a head does."""
         return {"projection.prototypes"}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: the encoder's own, and depth+1 for the projection."""
         within = name.removeprefix("encoder.")
-        return self.depth + 1 if within == name else self.encoder.layer_of(within)
+        return self.depth + 1 if within == name else self.encoder.get_layer_id(within)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids, LearnedSequencePosition, TokenEmbedding, mask_padding
 from vitlab.models.attention_weights import record_attention
-from vitlab.models.reading_encoder import reading_encoder, take_heads_off
+from vitlab.models.reading_encoder import require_encoder, take_heads_off
 from vitlab.models.text_state import TextState
 from vitlab.ranges import Length, Pixels, VocabSize
 
@@ -59,7 +59,7 @@ class SingleStream(nn.Module):
         patch_size: Pixels | None,
     ):
         super().__init__()
-        self.encoder = reading_encoder(encoder, patch_size)
+        self.encoder = require_encoder(encoder, patch_size)
         width = self.encoder.head.in_features
         if self.encoder.positions_in_blocks:
             raise ValueError(
@@ -87,18 +87,18 @@ class SingleStream(nn.Module):
         one than the encoder was made for, or differ -> what is given, not yet seen by any block."""
         if question.shape[1] != self.question_length:
             raise ValueError(f"a question of {question.shape[1]} tokens is not filled up to {self.question_length}")
-        image, grid = self.embedded(x, grid)
+        image, grid = self.embed_images(x, grid)
         mask = mask_padding(None, grid, self.encoder.num_prefix_tokens)
         mask = None if mask is None else F.pad(mask, (0, self.question_length), value=True)
         return Given(torch.cat([image, self.embed(question) + self.type_embed[TEXT]], dim=1), mask)
 
-    def embedded(self, x: Tensor, grid: Grids | None) -> tuple[Tensor, Grids]:
+    def embed_images(self, x: Tensor, grid: Grids | None) -> tuple[Tensor, Grids]:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> their tokens (B, S - Q, D), told to be an image's, and their
         grid."""
         x, grid = self.encoder.embed(x, grid)
         return x + self.type_embed[IMAGE], grid
 
-    def continued(self, written: Tensor, given: Given) -> Tensor:
+    def continue_answers(self, written: Tensor, given: Given) -> Tensor:
         """Answers so far (R, M), and what was given -> logits of the token after each (R, M, V). Raises ValueError for
         more tokens than max_length."""
         R, M = written.shape
@@ -123,7 +123,7 @@ class SingleStream(nn.Module):
     ) -> Tensor:
         """(B, M), and what `read` takes -> (B, M, V). What fills an answer up stands behind it, and so is hidden from
         it already."""
-        return self.continued(written, self.read(question, x, grid))
+        return self.continue_answers(written, self.read(question, x, grid))
 
     def begin_text(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> "StreamState":
         """Begin an answer to each question."""
@@ -133,16 +133,16 @@ class SingleStream(nn.Module):
     def attention_maps(self, written: Tensor, given: Given) -> StreamAttentionMaps:
         """Where everything looks while what comes after each token of `written` (B, M) is written."""
         with record_attention(self.encoder.blocks) as found:
-            self.continued(written, given)
+            self.continue_answers(written, given)
         whole = torch.stack(list(found.values()), dim=1)
         image = given.tokens.shape[1] - self.question_length
         return StreamAttentionMaps(whole[..., image:, :image], whole)
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tell what the blocks make of images alone (B, C, H, W) or patches (B, N, C·P·P). -> (B, D)"""
-        x, grid = self.embedded(x, grid)
+        x, grid = self.embed_images(x, grid)
         x = self.encoder.encode(x, grid, mask_padding(None, grid, self.encoder.num_prefix_tokens))
-        return self.encoder.pooled(x, grid)
+        return self.encoder.pool_tokens(x, grid)
 
     @property
     def depth(self) -> int:
@@ -158,11 +158,11 @@ class SingleStream(nn.Module):
             "embed.position.pos_embed",
         }
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the embeddings, those that also score among them, 1 to depth the blocks,
         depth+1 what follows them."""
         part, _, within = name.partition(".")
-        return self.encoder.layer_of(within) if part == "encoder" else 0
+        return self.encoder.get_layer_id(within) if part == "encoder" else 0
 
 
 class StreamState(TextState):
@@ -173,7 +173,7 @@ class StreamState(TextState):
         self.model, self.given = model, given
 
     def logits(self, tokens: Tensor) -> Tensor:
-        return self.model.continued(tokens, self.given)
+        return self.model.continue_answers(tokens, self.given)
 
     def attention_maps(self, tokens: Tensor) -> StreamAttentionMaps:
         return self.model.attention_maps(tokens, self.given)

@@ -22,5 +22,5 @@ def stages(model: VisionTransformer, x: Tensor, grid: Grids | None = None) -> It
         yield f"block_{number}", x
     x = model.norm(x)
     yield "encoded", x
-    yield "pooled", model.pooled(x, grid)
-    yield "logits", model.classified(x, grid)
+    yield "pooled", model.pool_tokens(x, grid)
+    yield "logits", model.classify_tokens(x, grid)

@@ -17,7 +17,7 @@ from vitlab.layers import (
     TokenEmbedding,
 )
 from vitlab.models.initialization import initialize
-from vitlab.models.options import TransformerOptions, one_of
+from vitlab.models.options import TransformerOptions, make_choice
 from vitlab.ranges import Length, VocabSize
 
 
@@ -28,7 +28,7 @@ class TextOptions(TransformerOptions):
     vocab_size: VocabSize
     max_length: Length  # tokens of a text, its end among them
     norm_first: bool
-    position: str = field(metadata=one_of(SEQUENCE_POSITIONS))
+    position: str = field(metadata=make_choice(SEQUENCE_POSITIONS))
     scale_embedding: bool
     embed_norm: bool
     causal: bool
@@ -84,7 +84,7 @@ class TextModule(nn.Module):
         """Names of the parameters that take no weight decay: biases, norms and position embeddings."""
         return {name for name, p in self.named_parameters() if p.ndim == 1 or name.endswith("pos_embed")}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the embeddings, also where they score tokens, 1 to depth the blocks,
         depth+1 what follows them."""
         if name.startswith("blocks."):

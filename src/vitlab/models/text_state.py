@@ -58,17 +58,17 @@ class DecoderState(TextState):
         longest = decoder.max_length - self.question.shape[1]
         super().__init__(memory.shape[0], decoder.head.out_features, longest, memory.device)
 
-    def whole(self, tokens: Tensor) -> Tensor:
+    def prepend_question(self, tokens: Tensor) -> Tensor:
         """Put the questions before texts. (R, M) -> (R, Q + M)"""
         return torch.cat([self.question.repeat_interleave(tokens.shape[0] // self.num_texts, dim=0), tokens], dim=1)
 
     def logits(self, tokens: Tensor) -> Tensor:
         depth = self.decoder.depth
-        return self.decoder.extend(self.whole(tokens), [NoCache()] * depth, [self.memory] * depth)
+        return self.decoder.extend(self.prepend_question(tokens), [NoCache()] * depth, [self.memory] * depth)
 
     def attention_maps(self, tokens: Tensor) -> AttentionMaps:
         """Tell it of the question's tokens as well, each before it knew any later one."""
-        tokens = self.whole(tokens)
+        tokens = self.prepend_question(tokens)
         lengths = range(1, tokens.shape[1] + 1)
         steps = [self.decoder.attention_maps(tokens[:, :m], self.memory.tokens, self.memory.attn_mask) for m in lengths]
         filled = [
@@ -95,4 +95,4 @@ class CachedDecoderState(DecoderState):
             sequence.select(rows)
 
     def attention_maps(self, tokens: Tensor) -> AttentionMaps:
-        return self.decoder.attention_maps(self.whole(tokens), self.memory.tokens, self.memory.attn_mask)
+        return self.decoder.attention_maps(self.prepend_question(tokens), self.memory.tokens, self.memory.attn_mask)

@@ -13,7 +13,7 @@ from vitlab.layers import EncoderBlock, NoCache, PreNormEncoderBlock, padding_ma
 from vitlab.models.attention_weights import record_attention
 from vitlab.models.decoder import Decoder
 from vitlab.models.encoder_decoder import EncoderDecoder, Read
-from vitlab.models.options import takes_keywords_of
+from vitlab.models.options import accept_options
 from vitlab.models.text_module import TextModule, TextOptions
 
 
@@ -22,7 +22,7 @@ class TextEncoder(TextModule):
     left. With `causal` each word sees only those before it. Raises ValueError for sizes that do not fit together, and
     for an unknown name."""
 
-    @takes_keywords_of(TextOptions)
+    @accept_options(TextOptions)
     def __init__(self, options: TextOptions):
         kind = PreNormEncoderBlock if options.norm_first else EncoderBlock
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vitlab.layers import ATTENTION_POSITIONS, Grids, Position, mask_padding, present_patches
 from vitlab.models.assembly import build_blocks, build_pool, build_position, build_stem
 from vitlab.models.initialization import POSITION_STD, initialize
-from vitlab.models.options import VisionTransformerOptions, takes_keywords_of
+from vitlab.models.options import VisionTransformerOptions, accept_options
 
 
 class VisionTransformer(nn.Module):
@@ -29,7 +29,7 @@ class VisionTransformer(nn.Module):
     pos_embed: Tensor
     prefixes: tuple[str, ...] = ("cls_token", "reg_token")  # what stands before the patches
 
-    @takes_keywords_of(VisionTransformerOptions)
+    @accept_options(VisionTransformerOptions)
     def __init__(self, options: VisionTransformerOptions):
         super().__init__()
         self.depth, self.scheme = options.depth, options.initialization
@@ -121,27 +121,27 @@ class VisionTransformer(nn.Module):
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> what the head sees of them (B, D), or representation_dim."""
-        return self.pooled(self.forward_features(x, grid), grid)
+        return self.pool_tokens(self.forward_features(x, grid), grid)
 
-    def pooled(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+    def pool_tokens(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tokens (B, T, D) -> (B, D), or representation_dim."""
         x = self.attn_pool(x, present_patches(grid))  # (B, D), equation 4
         return self.pre_logits(self.fc_norm(x))
 
-    def classified(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+    def classify_tokens(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Tokens (B, T, D) -> logits (B, K)."""
-        return self.head(self.pooled(x, grid))  # (B, K)
+        return self.head(self.pool_tokens(x, grid))  # (B, K)
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> logits (B, K)."""
-        return self.classified(self.forward_features(x, grid), grid)
+        return self.classify_tokens(self.forward_features(x, grid), grid)
 
     def no_weight_decay(self) -> set[str]:
         """Names of the parameters that take no weight decay: biases, norms, tokens and position embeddings."""
         exempt = {*self.prefixes, "pos_embed", "latent", "relative_position_bias_table"}
         return {name for name, p in self.named_parameters() if p.ndim == 1 or name.split(".")[-1] in exempt}
 
-    def layer_of(self, name: str) -> int:
+    def get_layer_id(self, name: str) -> int:
         """The layer a parameter belongs to: 0 the embeddings, 1 to depth the blocks, depth+1 what follows them."""
         if name.startswith("blocks."):
             return int(name.split(".")[1]) + 1

@@ -70,7 +70,7 @@ class Optimization:
         """Divide a model's parameters into groups by their kinds."""
         return parameter_groups(parameters, kinds, lr=self.scaled_lr, **self.options)
 
-    def groups_at(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
+    def make_groups(self, rates: Mapping[float, nn.Module], kinds: Kinds) -> list[dict[str, Any]]:
         """Make parameter groups of linear heads that learn side by side, each at a rate of its own in place of `lr`,
         scaled like it. Raises ValueError for options that tell layers and parts apart."""
         for key, value in SAME_FOR_ALL.items():

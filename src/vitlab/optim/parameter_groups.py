@@ -56,7 +56,7 @@ def parameter_groups(
     if layers is None:
         raise ValueError(f"layer_decay needs a model that names its layers, which {kinds.model} does not")
     named = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
-    learns = learning(dict(named), kinds, trained)
+    learns = list_learning(dict(named), kinds, trained)
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, parameter in named:
         if name not in learns and unfreeze_step is None:
@@ -88,7 +88,7 @@ def parameter_groups(
     return list(groups.values())
 
 
-def learning(parameters: Collection[str], kinds: Kinds, trained: str) -> set[str]:
+def list_learning(parameters: Collection[str], kinds: Kinds, trained: str) -> set[str]:
     """List the names of the parameters that learn from the first step on. Raises ValueError if there are none."""
     if trained == "all":
         return set(parameters)

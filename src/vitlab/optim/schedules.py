@@ -27,7 +27,7 @@ def cosine(
         remaining = 0.5 * (1 + math.cos(math.pi * progress(step, warmup, num_steps)))
         return final_ratio + (1 - final_ratio) * remaining
 
-    return after_warmup(warmup, fall)
+    return prepend_warmup(warmup, fall)
 
 
 def linear(
@@ -36,12 +36,12 @@ def linear(
     """Warm up linearly, then fall along a straight line to `final_ratio` (Dosovitskiy et al., 2021, arXiv:2010.11929,
     4.1)."""
     warmup = warmup_length(num_steps, warmup_ratio, warmup_steps)
-    return after_warmup(warmup, lambda step: 1 - (1 - final_ratio) * progress(step, warmup, num_steps))
+    return prepend_warmup(warmup, lambda step: 1 - (1 - final_ratio) * progress(step, warmup, num_steps))
 
 
 def constant(num_steps: Count, *, warmup_ratio: Share | None, warmup_steps: Natural | None) -> Schedule:
     """Warm up linearly, then stay at 1."""
-    return after_warmup(warmup_length(num_steps, warmup_ratio, warmup_steps), lambda step: 1.0)
+    return prepend_warmup(warmup_length(num_steps, warmup_ratio, warmup_steps), lambda step: 1.0)
 
 
 def rsqrt(
@@ -75,7 +75,7 @@ def rsqrt(
     def fall(step: int) -> float:
         return final_ratio + (root(step) - final_ratio) * (1 - progress(step, num_steps - cooldown, num_steps))
 
-    return after_warmup(warmup, fall)
+    return prepend_warmup(warmup, fall)
 
 
 def warmup_stable_decay(
@@ -102,13 +102,13 @@ def warmup_stable_decay(
     def fall(step: int) -> float:
         return final_ratio + (1 - final_ratio) * shape(progress(step, num_steps - decay, num_steps))
 
-    return after_warmup(warmup, fall)
+    return prepend_warmup(warmup, fall)
 
 
 # -- what they share
 
 
-def after_warmup(warmup: int, rest: Schedule) -> Schedule:
+def prepend_warmup(warmup: int, rest: Schedule) -> Schedule:
     """Warm up in `warmup` equal steps, then follow `rest`."""
     return lambda step: (step + 1) / (warmup + 1) if step < warmup else rest(step)
 

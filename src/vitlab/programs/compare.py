@@ -166,7 +166,7 @@ def draw_samples(folder: Path, recipes: Sequence[Recipe], rows: Sequence[dict[st
         datamodule = SavedRun.open(str(first.folder)).datamodule()
         datamodule.prepare_data()
         datamodule.setup()
-        dataset = datamodule.evaluated("test")
+        dataset = datamodule.get_evaluation_split("test")
         chosen = rows[:PICTURED]
         images = [dataset[(0, int(row["index"]))].image / 255 for row in chosen]
     except (VitlabError, OSError, AttributeError) as error:

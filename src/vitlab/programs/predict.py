@@ -225,7 +225,7 @@ def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, no
 
 def write_texts(task: TextGeneration | Asking, view: View | TextView) -> Iterator[WrittenText]:
     """Write a text of each sample."""
-    written = task.written(*view.arguments())
+    written = task.generate(*view.arguments())
     vocabulary = task.vocabulary
     rows = zip(written.tokens.tolist(), written.present.tolist(), written.log_probs.exp().tolist(), strict=True)
     for tokens, present, probabilities in rows:

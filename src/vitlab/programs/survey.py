@@ -47,7 +47,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     check_images(cfg.data)
     options = find_values(cfg)
     datamodule: Any = options.datamodule
-    splits = {name: datamodule.evaluated(name) for name in datamodule.splits}
+    splits = {name: datamodule.get_evaluation_split(name) for name in datamodule.splits}
     classes = counts(splits, datamodule.class_names)
     workers = choose_num_workers(datamodule.loading.num_workers, processes=1)
     found = {name: survey_split(name, split, workers) for name, split in splits.items()}

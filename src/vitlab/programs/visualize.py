@@ -17,7 +17,7 @@ from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import choose_device
-from vitlab.models import StreamAttentionMaps, VisionTransformer, encoder_of
+from vitlab.models import StreamAttentionMaps, VisionTransformer, find_encoder
 from vitlab.run.inference.given_images import pixels_of, prepared
 from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
 from vitlab.run.inference.saved_run import SavedRun
@@ -30,7 +30,7 @@ from vitlab.views import (
     VIEWS,
     Likely,
     describe_training,
-    evaluating,
+    eval_mode,
     gallery,
     likely,
     modalities_figure,
@@ -80,7 +80,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
     paths = find_images(cfg.images) if of_images else []
     place.check_apart(paths)
-    model = encoder_of(task.model)
+    model = find_encoder(task.model)
     if model is None:
         given = " with question=" if isinstance(task, Answering) else ""
         found = "without attention to look at; give a run of a ViT"
@@ -134,7 +134,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
         for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
             view = prepared([image], datamodule, device)
             with torch.inference_mode():
-                text = writer.written(*view.arguments(), with_attention=True)
+                text = writer.generate(*view.arguments(), with_attention=True)
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
             name = f"{path.name}: {cfg.question}" if cfg.question else path.name
             tokens, title = told(task.vocabulary, name, text.tokens[0])
@@ -164,7 +164,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
         for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
             words, present = text_view([found[place]], vocabulary, device).arguments()
             with torch.inference_mode():
-                text = task.written(words, present, with_attention=True)
+                text = task.generate(words, present, with_attention=True)
                 encoder = reader.attention_maps(words, present)
             seen, _ = told(vocabulary, "", words[0])
             tokens, title = told(task.vocabulary, found[place], text.tokens[0])
@@ -198,8 +198,8 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     images = readable_images(chosen, datamodule)
     task.templates = ["{}"] if cfg.texts is not None else task.templates
     with torch.inference_mode():
-        seen = task.model.of_images(*prepared(images, datamodule, device).arguments())
-        cosines = (seen @ task.of_classes(texts).T).cpu()
+        seen = task.model.encode_images(*prepared(images, datamodule, device).arguments())
+        cosines = (seen @ task.embed_classes(texts).T).cpu()
     files = written(place, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))])
     tell_of_others(len(paths), len(chosen), "images")
     return files
@@ -223,7 +223,7 @@ def likeliest_classes(task: Task, inputs: Tensor, class_names: list[str]) -> lis
     """What the model makes of images (B, C, H, W); None of one that tells no classes."""
     if not isinstance(task, Supervised):
         return None
-    with evaluating(task.model):
+    with eval_mode(task.model):
         return likely(task.probabilities(task.model.forward(inputs)), class_names)
 
 

@@ -30,9 +30,9 @@ class Answering(TextGeneration):
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
-        self.questions_of(datamodule)
+        self.collect_questions(datamodule)
 
-    def questions_of(self, datamodule: TrainingData) -> Answers:
+    def collect_questions(self, datamodule: TrainingData) -> Answers:
         """Check the questions of all splits, and give those for training. Raises ConfigError for data without any, and
         DataError, which names it, for one that is longer than the model reads."""
         if not isinstance(datamodule.targets, Answers):
@@ -42,9 +42,9 @@ class Answering(TextGeneration):
         return datamodule.targets
 
     def inputs(self, batch: Batch) -> tuple[Any, ...]:
-        return self.filled(batch.target.questions), *batch.view.arguments()
+        return self.pad_questions(batch.target.questions), *batch.view.arguments()
 
-    def filled(self, questions: Tensor) -> Tensor:
+    def pad_questions(self, questions: Tensor) -> Tensor:
         """Fill questions up to the length that the model was made for. (B, Q) -> (B, question_length)"""
         missing = self.model.question_length - questions.shape[1]
         return F.pad(questions, (0, missing), value=self.vocabulary.special.padding)
@@ -61,21 +61,21 @@ class Answering(TextGeneration):
 
     def name_groups(self, stage: str) -> None:
         """Score the groups of the data, on all devices, whatever their samples."""
-        self.metrics[stage]["text"].groups = list(self.questions_of(self.trainer.datamodule).groups)
+        self.metrics[stage]["text"].groups = list(self.collect_questions(self.trainer.datamodule).groups)
 
     def belongs(self, batch: Batch) -> Tensor:
         return batch.target.groups
 
     # -- a question by itself
 
-    def asking(self, question: str) -> "Asking":
+    def ask(self, question: str) -> "Asking":
         """Ask one question of every image. Raises DataError for one that is longer than the model reads, or has
         characters that it does not know."""
         return Asking(self, question)
 
 
 class Asking:
-    """Answer one question about any image. Raises as `Answering.asking`."""
+    """Answer one question about any image. Raises as `Answering.ask`."""
 
     def __init__(self, task: Answering, question: str):
         self.task, self.text, self.vocabulary = task, question, task.vocabulary
@@ -84,11 +84,11 @@ class Asking:
         most = task.model.question_length
         if (length := len(self.vocabulary.encode(question))) > most:
             raise DataError(f"the question '{question}' has {length} tokens with its end, and the model reads {most}")
-        self.question = task.filled(Texts([question], self.vocabulary).collate().codes)  # (1, Q)
+        self.question = task.pad_questions(Texts([question], self.vocabulary).collate().codes)  # (1, Q)
         named = {self.vocabulary.special.padding: FILL, self.vocabulary.special.end: "end"}
         self.words = [named.get(token) or self.vocabulary.decode([token]) for token in self.question[0].tolist()]
 
-    def written(self, *inputs: Any, with_attention: bool = False) -> Any:
+    def generate(self, *inputs: Any, with_attention: bool = False) -> Any:
         """What the model answers to images, or to patches and their grid."""
         question = self.question.to(inputs[0].device).expand(len(inputs[0]), -1)
-        return self.task.written(question, *inputs, with_attention=with_attention)
+        return self.task.generate(question, *inputs, with_attention=with_attention)

@@ -12,10 +12,10 @@ from torchmetrics import Metric
 def average_precision(scores: Tensor, target: Tensor) -> Tensor:
     """Average the precision of each class over its recalls. Scores (n, K) of any scale, and target (n, K), whether the
     sample has the class -> (K,), NaN for a class that no sample has. Samples of equal scores come at one threshold."""
-    return torch.stack([of_one_class(scores[:, k], target[:, k]) for k in range(scores.shape[1])])
+    return torch.stack([compute_one_class(scores[:, k], target[:, k]) for k in range(scores.shape[1])])
 
 
-def of_one_class(scores: Tensor, target: Tensor) -> Tensor:
+def compute_one_class(scores: Tensor, target: Tensor) -> Tensor:
     """(n,), (n,) -> ()"""
     scores, order = scores.sort(descending=True)
     ends = torch.ones_like(scores, dtype=torch.bool)

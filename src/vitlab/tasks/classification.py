@@ -24,7 +24,7 @@ class Classification(Supervised):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if len(datamodule.class_names) == 1:
-            raise DataError(one_class(datamodule.class_names[0], Path(datamodule.splits["train"].name(0))))
+            raise DataError(refuse_one_class(datamodule.class_names[0], Path(datamodule.splits["train"].name(0))))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """(B, K) -> (B, K), whatever the loss. Of logits that a sigmoid was trained on, one for each class by itself,
@@ -37,7 +37,7 @@ class Classification(Supervised):
         return logits.argmax(dim=1)
 
 
-def one_class(name: str, image: Path) -> str:
+def refuse_one_class(name: str, image: Path) -> str:
     """Refuse data in which every image has the class `name`, among them this `image`."""
     told = f"the data has one class, '{name}', and it takes two to tell classes apart"
     folder = next((parent for parent in image.parent.parents if parent.name == name), None)

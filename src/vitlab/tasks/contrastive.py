@@ -86,9 +86,9 @@ class Contrastive(Task):
             raise ConfigError("devices compare as many pairs each; with several set data.loading.on_bad_image=error")
 
     def forward(self, batch: Batch) -> Features:
-        return self.model(self.whole(batch.target.codes), batch.target.lengths, *batch.view.arguments())
+        return self.model(self.pad_texts(batch.target.codes), batch.target.lengths, *batch.view.arguments())
 
-    def whole(self, codes: Tensor) -> Tensor:
+    def pad_texts(self, codes: Tensor) -> Tensor:
         """Fill texts up to the length that the model was made for. (B, M) -> (B, max_length)"""
         return F.pad(codes, (0, self.max_length - codes.shape[1]), value=self.vocabulary.special.padding)
 
@@ -112,16 +112,16 @@ class Contrastive(Task):
         super().on_test_epoch_start()
         self.known = None
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         """The loss is known once all pairs are: the metric gives it."""
-        found, codes = self(batch), self.whole(batch.target.codes)
+        found, codes = self(batch), self.pad_texts(batch.target.codes)
         images = batch.target.images if isinstance(batch.target, ImageTextBatch) else batch.index
         told = isinstance(batch.target, CaptionBatch)
         meanings, names = (batch.target.meanings, self.trainer.datamodule.class_names) if told else (images, [])
         right = torch.full_like(batch.index, float("nan"), dtype=torch.float32)
         if names:
             if self.known is None:
-                self.known = self.of_classes(names)
+                self.known = self.embed_classes(names)
             said = (found.image @ self.known.T).argmax(dim=1)
             right = (said == meanings).float().where(meanings < len(names), right)
         scored = Scored(found.image, found.text, codes, meanings, images, batch.index, right)
@@ -132,7 +132,7 @@ class Contrastive(Task):
         values = super().scores(stage)
         return values if self.trainer.datamodule.class_names else {k: v for k, v in values.items() if k != "zero_shot"}
 
-    def of_classes(self, names: Sequence[str]) -> Tensor:
+    def embed_classes(self, names: Sequence[str]) -> Tensor:
         """The features of classes: of each the mean over its name in all templates, of length 1 (CLIP, section 3.1.4).
         Raises DataError, which names it, for a word that the vocabulary does not know. -> (K, F)"""
         texts = [template.replace("{}", name) for name in names for template in self.templates]
@@ -141,12 +141,12 @@ class Contrastive(Task):
         if batch.codes.shape[1] > self.max_length:
             longest = max(texts, key=lambda text: len(self.vocabulary.encode(text)))
             raise ConfigError(f"the text '{longest}' has more than the {self.max_length} tokens that the model reads")
-        features = self.model.of_texts(self.whole(batch.codes).to(device), batch.lengths.to(device))  # (K·T, F)
+        features = self.model.encode_texts(self.pad_texts(batch.codes).to(device), batch.lengths.to(device))  # (K·T, F)
         return F.normalize(features.unflatten(0, (len(names), -1)).mean(dim=1), dim=1)
 
     def zero_shot(self, names: Sequence[str]) -> "ZeroShot":
-        """Make a classifier of names. Raises as `of_classes`."""
-        return ZeroShot(self.model, self.of_classes(names))
+        """Make a classifier of names. Raises as `embed_classes`."""
+        return ZeroShot(self.model, self.embed_classes(names))
 
 
 class ZeroShot:
@@ -157,7 +157,7 @@ class ZeroShot:
 
     def __call__(self, *inputs: Any) -> Tensor:
         """Give logits of images, or of patches and their grid. -> (B, K)"""
-        return self.model.logit_scale.exp() * self.model.of_images(*inputs) @ self.classes.T
+        return self.model.logit_scale.exp() * self.model.encode_images(*inputs) @ self.classes.T
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """How probable each class is, one of which is right. (B, K) -> (B, K)"""

@@ -11,7 +11,7 @@ from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, Multi
 from vitlab.monitors import METRICS
 
 
-def metrics_of(labels: str, stage: str, num_classes: int) -> list[str]:
+def list_metrics(labels: str, stage: str, num_classes: int) -> list[str]:
     """List the metrics of a stage of a model of K classes; `labels` is "one_class" or "several_classes"."""
     return [
         name
@@ -22,7 +22,9 @@ def metrics_of(labels: str, stage: str, num_classes: int) -> list[str]:
 
 def build_metrics(labels: str, stage: str, num_classes: int) -> MetricCollection:
     """Build the metrics of a stage, by their names."""
-    made = {name: make(getattr(METRICS[name], labels), num_classes) for name in metrics_of(labels, stage, num_classes)}
+    made = {
+        name: make(getattr(METRICS[name], labels), num_classes) for name in list_metrics(labels, stage, num_classes)
+    }
     return MetricCollection(made, compute_groups=False)
 
 
@@ -56,6 +58,6 @@ def calibration_error(num_classes: int) -> Metric:
     return MulticlassCalibrationError(num_classes, n_bins=15, norm="l1", validate_args=False)
 
 
-def f1_of_answers(num_classes: int) -> Metric:
+def build_answers_f1(num_classes: int) -> Metric:
     """Measure F1 of all K answers to all images together."""
     return BinaryF1Score(validate_args=False)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vitlab.data.batches.batch import Batch
 from vitlab.errors import ConfigError
-from vitlab.models import heads_of, parameter_kinds, represent
+from vitlab.models import find_heads, parameter_kinds, represent
 from vitlab.monitors import format_metric
 from vitlab.ranges import Count, Positive
 from vitlab.tasks.classification import Classification
@@ -45,7 +45,7 @@ class LinearProbe(Classification):
     ):
         if not lr_grid or len(set(lr_grid)) < len(lr_grid):
             raise ValueError(f"lr_grid {lr_grid} is not a list of learning rates, each once")
-        own = heads_of(model)
+        own = find_heads(model)
         if len(own) != 1 or own[0].out_features != num_classes:
             raise ValueError(
                 f"{type(model).__name__} has not one linear head of {num_classes} classes, which a linear probe would "
@@ -64,10 +64,10 @@ class LinearProbe(Classification):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Train heads beside the model; the model itself does not learn."""
-        self.heads = nn.ModuleList(copy.deepcopy(heads_of(self.model)[0]) for _ in self.lr_grid)
+        self.heads = nn.ModuleList(copy.deepcopy(find_heads(self.model)[0]) for _ in self.lr_grid)
         self.heads.requires_grad_(True)
         self.model.requires_grad_(False)
-        return self.optimization.groups_at(
+        return self.optimization.make_groups(
             dict(zip(self.lr_grid, self.heads, strict=True)), parameter_kinds(self.heads[0])
         )
 
@@ -96,7 +96,7 @@ class LinearProbe(Classification):
         """Compute the logits of the model's own head (B, K)."""
         features = represent(self.model, *inputs)
         with torch.autocast(self.device.type, enabled=False):  # fp32: a folded mean drowns small features in bf16
-            return heads_of(self.model)[0](features.float())
+            return find_heads(self.model)[0](features.float())
 
     def all_losses(self, loss: Callable[..., Tensor], logits: Tensor, target: Tensor, **options: Any) -> Tensor:
         """Compute the loss of every head. (B, L, K) and (B,) or (B, K) -> (B, L)"""
@@ -120,9 +120,9 @@ class LinearProbe(Classification):
 
     # -- evaluation
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         if stage != "val":
-            return super().evaluated(batch, stage)
+            return super().evaluate_batch(batch, stage)
         logits = self.all_logits(batch).float()
         losses = self.all_losses(self.plain_loss, logits, batch.target)
         self.per_head.update(logits, losses, self.learns_from.hard_labels(batch.target))
@@ -141,10 +141,10 @@ class LinearProbe(Classification):
         self.give_head()
         if not self.trainer.sanity_checking:
             for logger in self.trainer.loggers:
-                logger.log_metrics(self.by_name(), step=self.global_step)
+                logger.log_metrics(self.name_metrics(), step=self.global_step)
         return {name: value[self.best[0]] for name, value in found.items()}
 
-    def by_name(self) -> dict[str, float]:
+    def name_metrics(self) -> dict[str, float]:
         """Name the figures of every head as they are logged."""
         return {
             f"val/{name}_lr_{lr:g}": value
@@ -155,7 +155,7 @@ class LinearProbe(Classification):
     @torch.no_grad()
     def give_head(self) -> None:
         """Write the best head into the model: w·(x - μ)/σ + b is (w/σ)·x + (b - (w/σ)·μ)."""
-        head, own = self.heads[int(self.best)], heads_of(self.model)[0]
+        head, own = self.heads[int(self.best)], find_heads(self.model)[0]
         weight, bias = head.weight.double(), head.bias.double()
         if isinstance(self.norm, nn.BatchNorm1d):
             mean, variance = self.norm.running_mean, self.norm.running_var

@@ -61,21 +61,21 @@ class MaskedAutoencoding(Task):
     def training_losses(self, batch: Batch) -> Tensor:
         return self.loss(batch, torch.rand(batch.view.inputs.shape[:2], device=batch.view.inputs.device))
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        return self.loss(batch, self.counted_noise(batch)), {}
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        return self.loss(batch, self.draw_noise(batch)), {}
 
-    def counted_noise(self, batch: Batch) -> Tensor:
+    def draw_noise(self, batch: Batch) -> Tensor:
         """Draw noise as a function of the seed and the place of each image in its split. -> (B, N)"""
         index = batch.index.cpu()
         counters = torch.stack([torch.full_like(index, self.seed), index], dim=1).numpy()
         noise = draw_numbers("mask", counters, batch.view.inputs.shape[1])
         return torch.from_numpy(noise).float().to(batch.view.inputs.device)
 
-    def reconstructed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def reconstruct(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Reconstruct as evaluation does: patches (B, N, C·P·P), predicted where they were hidden, and true there (B,
         N). A target that was normalised gets the mean and deviation of the true patch back, which the model does not
         predict."""
-        prediction, mask = self(batch, self.counted_noise(batch))
+        prediction, mask = self(batch, self.draw_noise(batch))
         if self.normalize_target:
             prediction = denormalize_patches(prediction, batch.view.inputs)
         return torch.where(mask[..., None], prediction.float(), batch.view.inputs), mask

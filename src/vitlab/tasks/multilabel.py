@@ -22,7 +22,7 @@ class MultilabelClassification(Supervised):
     labels = "several_classes"
 
     @staticmethod
-    def balanced(counts: Tensor, num_images: int) -> Tensor:
+    def balance_classes(counts: Tensor, num_images: int) -> Tensor:
         return (num_images - counts).clamp_min(1) / counts
 
     def probabilities(self, logits: Tensor) -> Tensor:

@@ -73,11 +73,11 @@ class Retrieval(Metric):
             return dict.fromkeys(["loss", "zero_shot", *RECALLS], nan)
         order = places.argsort()  # whatever rank had which
         image, text, codes, meanings, images = (value[order] for value in (image, text, codes, meanings, images))
-        turns = earlier(images).argsort(stable=True)  # a block seldom has two texts of one image
+        turns = count_earlier(images).argsort(stable=True)  # a block seldom has two texts of one image
         blocks = zip(image[turns].split(BLOCK), text[turns].split(BLOCK), strict=True)
         losses = torch.cat([self.pair_loss(Pairs(*block), *logits[0]) for block in blocks])
-        which, shown, means = (numbered(value) for value in (codes, images, meanings))
-        texts, pictures = first_places(which), first_places(shown)
+        which, shown, means = (number_values(value) for value in (codes, images, meanings))
+        texts, pictures = find_first_places(which), find_first_places(shown)
         T, own = len(texts), means[pictures]
         said = means * T + which  # a number for each meaning and text that come together
         number = torch.arange(T, device=which.device)
@@ -100,12 +100,12 @@ def recalls(name: str, right: Tensor) -> dict[str, Tensor]:
     return {f"{name}_recall{k}": right[:, :k].any(dim=1).float().mean() for k in BEST}
 
 
-def numbered(values: Tensor) -> Tensor:
+def number_values(values: Tensor) -> Tensor:
     """Number different values, or rows of them, from 0 on. (n, ...) -> (n,)"""
     return values.unique(dim=0, return_inverse=True)[1]
 
 
-def earlier(numbers: Tensor) -> Tensor:
+def count_earlier(numbers: Tensor) -> Tensor:
     """Count how often each number has come before. (n,) -> (n,)"""
     order = numbers.argsort(stable=True)
     ordered = numbers[order]
@@ -113,7 +113,7 @@ def earlier(numbers: Tensor) -> Tensor:
     return torch.empty_like(counts).scatter(0, order, counts)
 
 
-def first_places(numbers: Tensor) -> Tensor:
+def find_first_places(numbers: Tensor) -> Tensor:
     """Where each number from 0 on stands first. (n,) -> (T,)"""
     order = numbers.argsort(stable=True)
-    return order[earlier(numbers)[order] == 0]
+    return order[count_earlier(numbers)[order] == 0]

@@ -79,16 +79,16 @@ class SelfDistillation(Task):
             self.teacher.load_state_dict(self.model.state_dict())
 
     def training_losses(self, batch: Batch) -> Tensor:
-        student = logits_of(self.model, batch.views)
+        student = compute_logits(self.model, batch.views)
         with torch.no_grad():
-            teacher = torch.stack(logits_of(self.teacher, batch.views[: self.num_large])).float()  # (T, B, K)
+            teacher = torch.stack(compute_logits(self.teacher, batch.views[: self.num_large])).float()  # (T, B, K)
             targets = self.targets(teacher, "fit")
             mean = self.trainer.strategy.reduce(teacher.mean(dim=(0, 1)), reduce_op="mean")
             self.center.lerp_(mean, 1 - self.center_momentum)
         return self_distillation([logits.float() for logits in student], list(targets), self.temperatures[0])
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        student, teacher = (logits_of(model, batch.views)[0].float() for model in (self.model, self.teacher))
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+        student, teacher = (compute_logits(model, batch.views)[0].float() for model in (self.model, self.teacher))
         return self_distillation([student], [self.targets(teacher, stage)], self.temperatures[0]), {}
 
     def targets(self, teacher: Tensor, stage: str) -> Tensor:
@@ -108,7 +108,7 @@ class SelfDistillation(Task):
             torch._foreach_lerp_([*teacher], [*student], rest)
 
 
-def logits_of(model: nn.Module, views: Sequence[View]) -> list[Tensor]:
+def compute_logits(model: nn.Module, views: Sequence[View]) -> list[Tensor]:
     """Compute a model's logits for each view (B, K); views of one size go through it together."""
     logits: list[Tensor] = []
     for _, group in groupby(views, key=lambda view: view.inputs.shape):

@@ -18,7 +18,7 @@ from vitlab.losses import evaluation_loss
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
 from vitlab.monitors import METRICS
 from vitlab.ranges import Count, Unsigned
-from vitlab.tasks.label_metrics import build_metrics, metrics_of
+from vitlab.tasks.label_metrics import build_metrics, list_metrics
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 
@@ -94,7 +94,7 @@ class Supervised(Task):
         raise NotImplementedError
 
     @staticmethod
-    def balanced(counts: Tensor, num_images: int) -> Tensor:
+    def balance_classes(counts: Tensor, num_images: int) -> Tensor:
         """Give factors that balance the classes, of which the images have that many, none of them 0. (K,) -> (K,)"""
         return counts.sum() / (len(counts) * counts)
 
@@ -114,7 +114,7 @@ class Supervised(Task):
     # -- what they share
 
     def monitors(self) -> list[str]:
-        return ["val/loss", *(f"val/{name}" for name in metrics_of(self.labels, "val", self.num_classes))]
+        return ["val/loss", *(f"val/{name}" for name in list_metrics(self.labels, "val", self.num_classes))]
 
     def new_metrics(self, stage: str) -> MetricCollection:
         return build_metrics(self.labels, stage, self.num_classes)
@@ -147,7 +147,7 @@ class Supervised(Task):
             if not counts.min():
                 name = datamodule.class_names[int(counts.argmin())]
                 raise ConfigError(f"task.class_weights=balanced needs images of every class, and '{name}' has none")
-            self.class_factors = self.balanced(counts, len(datamodule.splits["train"]))
+            self.class_factors = self.balance_classes(counts, len(datamodule.splits["train"]))
 
     def forward(self, *inputs: Any) -> Tensor:
         """Compute logits (B, K) from patches (B, N, C·P·P) and their grid, or images (B, C, H, W)."""
@@ -158,7 +158,7 @@ class Supervised(Task):
         self.count("fit", logits.detach(), batch.target)
         return self.loss(logits, batch.target, **self.weighting())
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         logits = self(*batch.view.arguments()).float()
         loss = self.plain_loss(logits, batch.target)
         self.count(stage, logits, batch.target)

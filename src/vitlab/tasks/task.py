@@ -32,7 +32,7 @@ STAGES = ("fit", "val", "test")
 
 
 class Task(pl.LightningModule):
-    """A model, and what is minimised: a regime gives `training_losses`, `evaluated` and the names it may be judged by.
+    """A model, and what is minimised: a regime gives `training_losses`, `evaluate_batch` and its monitors.
 
     `schedule` takes a number of optimizer steps. Metrics stay on the device; training sums are read once per logging
     interval, through `training_metrics`. `num_steps` and `record` are known from `plan` on. Raises ValueError for a
@@ -58,7 +58,7 @@ class Task(pl.LightningModule):
     12. `Task.configure_gradient_clipping`: prepare the gradients for the optimizer, which Lightning then steps.
         13. `Task.drop_frozen_gradients`: drop those of parts that learn later.
         14. `Task.clip_gradients`: clip the total norm, and keep it for train/grad_norm.
-    15. `after_warmup`: the learning rate of the next step, by the schedule.
+    15. `prepend_warmup`: the learning rate of the next step, by the schedule.
     16. `StepLog.on_train_batch_end`: every `log_every_n_steps` steps, read the sums from the device and log them.
     17. `WeightAverage.on_train_batch_end`, with callbacks=[default,ema]: move the average towards the weights.
 
@@ -113,7 +113,7 @@ class Task(pl.LightningModule):
         """Compute the losses (B,) whose mean is minimised."""
         raise NotImplementedError
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         """Compute the loss of each sample (B,), and what callbacks may want to know, by name."""
         raise NotImplementedError
 
@@ -248,7 +248,7 @@ class Task(pl.LightningModule):
     def _evaluation_step(self, batch: Batch, stage: str) -> dict[str, Any] | None:
         if not len(batch.index):  # no image of it could be read
             return None
-        loss, outputs = self.evaluated(batch, stage)
+        loss, outputs = self.evaluate_batch(batch, stage)
         self.losses[stage].update(loss)
         self.scored.update(loss.new_full((), len(loss)))  # a Python number would make the host wait for the device
         return outputs

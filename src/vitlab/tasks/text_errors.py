@@ -35,11 +35,11 @@ class TextErrors(Metric):
     def update(self, written: Tensor, wanted: Tensor, belongs: Tensor | None = None) -> None:
         """(B, M) and (B, M'), each text's end among its tokens, and padding behind it; and, where there are groups,
         which of these each belongs to, (B, G) bool."""
-        self.written.append(self.filled(written))
-        self.wanted.append(self.filled(wanted))
+        self.written.append(self.pad_texts(written))
+        self.wanted.append(self.pad_texts(wanted))
         self.belongs.append(wanted.new_zeros(wanted.shape[0], 0, dtype=torch.bool) if belongs is None else belongs)
 
-    def filled(self, tokens: Tensor) -> Tensor:
+    def pad_texts(self, tokens: Tensor) -> Tensor:
         """Pad texts to one length, in all batches and on all devices. -> (B, max_length)"""
         missing = self.max_length - tokens.shape[1]
         assert missing >= 0, f"a text of {tokens.shape[1]} tokens where {self.max_length} are the most"

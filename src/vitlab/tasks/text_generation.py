@@ -107,14 +107,14 @@ class TextGeneration(Task):
         target = batch.target.codes
         return self.loss(self(target, *self.inputs(batch)), target, self.label_smoothing)
 
-    def evaluated(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
+    def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
         target, inputs = batch.target.codes, self.inputs(batch)
         loss = self.loss(self(target, *inputs), target, 0.0)
-        written = self.written(*inputs)
+        written = self.generate(*inputs)
         self.metrics[stage]["text"].update(written.tokens, target, self.belongs(batch))
         return loss, {"predictions": Predictions(written, loss)}
 
-    def written(self, *inputs: Any, with_attention: bool = False) -> Any:
+    def generate(self, *inputs: Any, with_attention: bool = False) -> Any:
         """What the model writes of what it is given to read, as `decoding` gives it."""
         return self.decoding(self.model.begin_text(*inputs), self.vocabulary.special, with_attention=with_attention)
 

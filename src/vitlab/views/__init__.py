@@ -1,6 +1,6 @@
 """Views of a Vision Transformer: where it looks, what it knows of places, what its filters seek."""
 
-from vitlab.views.capture import attention_of, evaluating, pooling_of
+from vitlab.views.capture import capture_attention, capture_pooling, eval_mode
 from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
@@ -17,20 +17,20 @@ __all__ = [
     "OF_IMAGES",
     "VIEWS",
     "Likely",
-    "attention_of",
+    "capture_attention",
+    "capture_pooling",
     "channels_last",
     "cosine_similarity",
     "describe_training",
     "embedding_filters",
     "embedding_similarity",
-    "evaluating",
+    "eval_mode",
     "gallery",
     "likely",
     "mean_distance",
     "modalities_figure",
     "patch_distances",
     "pick",
-    "pooling_of",
     "principal_components",
     "reading_figure",
     "relative_bias",

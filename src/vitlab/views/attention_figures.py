@@ -15,7 +15,16 @@ from torch import Tensor
 
 from vitlab.layers import Grid
 from vitlab.views.distance import patch_distances
-from vitlab.views.mosaic import Scale, channels_last, draw_mosaic, mosaic_figure, mosaic_size, numbers, of_all, pick
+from vitlab.views.mosaic import (
+    Scale,
+    channels_last,
+    draw_mosaic,
+    format_count,
+    mosaic_figure,
+    mosaic_size,
+    numbers,
+    pick,
+)
 
 HEAT = "inferno"
 MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
@@ -23,7 +32,7 @@ LETTER = 0.08  # inches that one of the words beside an image takes
 TILE = 112  # pixels of the longer side of an image in a mosaic
 
 
-def small(image: Tensor) -> Tensor:
+def make_tile(image: Tensor) -> Tensor:
     """Shrink or enlarge an image to a tile. (C, H, W) -> (H', W', 3)"""
     longer = max(image.shape[1:])
     size = [round(side * TILE / longer) for side in image.shape[1:]]
@@ -34,9 +43,9 @@ def small(image: Tensor) -> Tensor:
     return channels_last(image)
 
 
-def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
+def overlay_heat(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
     """Lay heat (L, h, N) over a pale image (C, H, W), the hotter the more opaque. -> (L, h, H', W', 3)"""
-    grey = small(image).mean(dim=2)  # (H', W')
+    grey = make_tile(image).mean(dim=2)  # (H', W')
     heat = F.interpolate(values.unflatten(-1, grid), size=grey.shape, mode="nearest-exact")  # (L, h, H', W')
     opacity = 0.3 + 0.65 * np.asarray(scale.norm(heat.numpy()))[..., None]
     pale = 0.15 + 0.85 * grey.numpy()[..., None]
@@ -44,10 +53,10 @@ def over(image: Tensor, values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
     return mixed
 
 
-def beside_images(images: list[Tensor], values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
+def prepend_images(images: list[Tensor], values: Tensor, grid: Grid, scale: Scale) -> np.ndarray:
     """Put each image before its heat maps (B, h, N). -> (B, 1 + h, H', W', 3)"""
-    heat = [over(image, maps[None], grid, scale) for image, maps in zip(images, values, strict=True)]
-    plain = np.stack([small(image).numpy() for image in images])[:, None]
+    heat = [overlay_heat(image, maps[None], grid, scale) for image, maps in zip(images, values, strict=True)]
+    plain = np.stack([make_tile(image).numpy() for image in images])[:, None]
     return np.concatenate([plain, np.concatenate(heat)], axis=1)
 
 
@@ -65,7 +74,7 @@ def attention_figure(
     maps = torch.cat([maps.mean(dim=1, keepdim=True), maps[:, heads]], dim=1)
     highest = max(3.0, float(maps.flatten().quantile(0.995)))
     scale = Scale(PowerNorm(0.5, 0, highest, clip=True), HEAT, "times even attention")
-    tiles = over(image, maps, grid, scale)
+    tiles = overlay_heat(image, maps, grid, scale)
     width, height = mosaic_size(tiles, max(1.1, 5 / len(columns)))
     width = max(width, 6.5)
     figure = Figure(figsize=(width, 2 + height), layout="constrained")
@@ -73,7 +82,7 @@ def attention_figure(
     above, below = figure.add_subfigure(parts[0]), figure.add_subfigure(parts[1])
     picture, words = above.subplots(1, 2, width_ratios=[2.2, width - 2.2])
     picture.imshow(channels_last(image).numpy())
-    count = f"{of_all(L, MOST_LAYERS, 'layer')}, {of_all(h, MOST_HEADS, 'head')}"
+    count = f"{format_count(L, MOST_LAYERS, 'layer')}, {format_count(h, MOST_HEADS, 'head')}"
     lines = [title, f"attention of {whose}", count, "1 is what each token would get if all got the same"]
     wrapped = [part for line in "\n".join(lines).splitlines() for part in wrap(line, int((width - 2.2) / LETTER))]
     words.text(0, 0.5, "\n".join(wrapped), va="center", fontsize=10, linespacing=1.5)
@@ -92,7 +101,7 @@ def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: s
     norm = Normalize(float(last.min()), float(last.max()), clip=True)
     scale = Scale(norm, HEAT, "times the patches' mean\n(range of the last layer)")
     return mosaic_figure(
-        beside_images(images, rolled, grid, scale),
+        prepend_images(images, rolled, grid, scale),
         titles,
         ["image", *numbers(layers)],
         title=f"attention rollout: what {whose} has gathered of each patch",
@@ -108,7 +117,7 @@ def relevance_figure(images: list[Tensor], values: Tensor, grid: Grid, *, titles
     scale = Scale(PowerNorm(0.5, 0, max(3.0, float(values.max())), clip=True), HEAT, "times the patches' mean")
     ranks = ["the likeliest", "the second"][: values.shape[1]]
     return mosaic_figure(
-        beside_images(images, values, grid, scale),
+        prepend_images(images, values, grid, scale),
         titles,
         ["image", *ranks],
         title="relevance: which patches speak for a class\n(attention weighted by the gradient of its logit)",
@@ -131,6 +140,6 @@ def distance_figure(distances: Tensor, grid: Grid, patch_size: int) -> Figure:
     axes.axhline(even, color="grey", linestyle="--", linewidth=1, label="even attention")
     axes.set(xlabel="layer", ylabel="mean attention distance (pixels)", ylim=(0, 1.1 * max(even, values.max(), 1)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axes.set_title(f"how far patches look: {of_all(B, B, 'image')}", fontsize=11)
+    axes.set_title(f"how far patches look: {format_count(B, B, 'image')}", fontsize=11)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure

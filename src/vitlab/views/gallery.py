@@ -16,7 +16,7 @@ from vitlab.views.attention_figures import (
     relevance_figure,
     rollout_figure,
 )
-from vitlab.views.likely import Likely, shortened
+from vitlab.views.likely import Likely, shorten_name
 from vitlab.views.look import look
 from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.weight_figures import filters_figure, position_figure
@@ -41,7 +41,7 @@ def gallery(
     """
     grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
     pictures = pictures.float().cpu()
-    names = [shortened(title.split("\n")[0]) for title in titles]
+    names = [shorten_name(title.split("\n")[0]) for title in titles]
     if set(views) & set(OF_IMAGES):
         found = [look(model, image[None]) for image in inputs]
         looks = [seen for seen in found if seen is not None]

@@ -20,7 +20,7 @@ class Likely(NamedTuple):
     probability: float
 
     def __str__(self) -> str:
-        return f"{shortened(self.name)} {self.probability:.1%}"
+        return f"{shorten_name(self.name)} {self.probability:.1%}"
 
 
 def likely(probabilities: Tensor, class_names: Sequence[str]) -> list[list[Likely]]:
@@ -30,7 +30,7 @@ def likely(probabilities: Tensor, class_names: Sequence[str]) -> list[list[Likel
     return [[Likely(k, class_names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
 
 
-def shortened(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Its end, where names of files differ."""
     return name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitlab.models import VisionTransformer
-from vitlab.views.capture import attention_of, pooling_of
+from vitlab.views.capture import capture_attention, capture_pooling
 from vitlab.views.distance import mean_distance
 from vitlab.views.rollout import rollout
 
@@ -27,13 +27,13 @@ class Look(NamedTuple):
 def look(model: VisionTransformer, image: Tensor) -> Look | None:
     """Gather all that is to be seen of the model's attention on one image (1, C, H, W); None where layers drop or merge
     tokens, so that a patch has no place in all of them."""
-    attention = [weights[0] for weights in attention_of(model, image)]
+    attention = [weights[0] for weights in capture_attention(model, image)]
     if len({weights.shape[-1] for weights in attention}) > 1:
         return None
     prefix, T = model.num_prefix_tokens, attention[0].shape[-1]
     share = model.attn_pool.share(T, prefix)
     maps = torch.stack([share @ weights for weights in attention])[..., prefix:] * T  # (L, h, N)
-    pooling = pooling_of(model, image)
+    pooling = capture_pooling(model, image)
     if pooling is not None:
         share[prefix:] = pooling[0].mean(dim=0)
         pooling = pooling[0] * (T - prefix)

@@ -32,7 +32,7 @@ def modalities_figure(whole: Tensor, question: Sequence[str], written: Sequence[
         draw_whole(axes, shares[layer], [*question, *written], [*question, "begin", *written[:-1]])
         axes.set_title(f"layer {layer + 1}", fontsize=9)
     axes = figure.add_subplot(places[1, :])
-    for name, (found, even) in crossing(shares, N, question).items():
+    for name, (found, even) in measure_crossing(shares, N, question).items():
         axes.plot(range(1, len(found) + 1), found, "o-", color=COLOURS[name], label=name)
         axes.axhline(even, color=COLOURS[name], linewidth=0.8, linestyle=":")
     axes.set(xlabel="layer (dotted: if all were looked at alike)", ylabel="share of attention", ylim=(0, 1))
@@ -41,7 +41,7 @@ def modalities_figure(whole: Tensor, question: Sequence[str], written: Sequence[
     return figure
 
 
-def crossing(shares: Tensor, N: int, question: Sequence[str]) -> dict[str, tuple[Tensor, float]]:
+def measure_crossing(shares: Tensor, N: int, question: Sequence[str]) -> dict[str, tuple[Tensor, float]]:
     """Measure how much of attention (L, T, T) goes from one to the other: of each layer (L,), in the mean over the
     tokens that look, fill left out; and how much it would be if each looked at all that it may see alike."""
     given, T = N + len(question), shares.shape[1]

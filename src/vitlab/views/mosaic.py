@@ -43,7 +43,7 @@ def pick(count: int, most: int) -> list[int]:
     return [round(number) for number in np.linspace(0, count - 1, min(count, most))]
 
 
-def of_all(count: int, most: int, what: str) -> str:
+def format_count(count: int, most: int, what: str) -> str:
     """Say how many there are, and how many of them are shown."""
     plural = what if count == 1 else f"{what}s"
     return f"{count} {plural}" if count <= most else f"{most} of {count} {plural}"

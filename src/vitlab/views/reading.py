@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitlab.layers import Grids, MixedGrids
 from vitlab.models import AttentionMaps
-from vitlab.views.attention_figures import HEAT, over
+from vitlab.views.attention_figures import HEAT, overlay_heat
 from vitlab.views.mosaic import Scale, mosaic_figure, numbers, pick
 
 MOST_LAYERS = 6
@@ -31,7 +31,7 @@ def reading_figure(
     layers = pick(len(seen), MOST_LAYERS)
     seen = torch.cat([seen.mean(dim=0, keepdim=True), seen[layers]]).transpose(0, 1) * N  # (M, 1 + L, N)
     scale = Scale(PowerNorm(0.5, 0, max(3.0, float(seen.max())), clip=True), HEAT, "times even attention")
-    tiles = over(image, seen, grid, scale)
+    tiles = overlay_heat(image, seen, grid, scale)
     columns = ["mean", *numbers(layers)]
     labels = (rows, "layer")
     return mosaic_figure(tiles, tokens, columns, title=title, labels=labels, scale=scale, largest=2.2)

@@ -14,8 +14,8 @@ from torch import Tensor
 from vitlab.layers import Attention
 from vitlab.layers.written_attention import attention_weights
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.models.activation_checkpointing import keeping_activations
-from vitlab.views.capture import evaluating
+from vitlab.models.activation_checkpointing import keep_activations
+from vitlab.views.capture import eval_mode
 
 
 def why_no_relevance(model: VisionTransformer) -> str | None:
@@ -34,15 +34,15 @@ def relevance(model: VisionTransformer, image: Tensor, k: int) -> Tensor:
     token is itself: of a mean, all patches are as large a part before any attention.
     """
     with torch.inference_mode(False):  # in which Lightning tests
-        weights, logits = attended(model, image)
+        weights, logits = capture_layers(model, image)
         slopes = torch.autograd.grad(logits[0, k], weights)
-    joint = gathered_relevance([a[0].float().cpu() for a in weights], [g[0].float().cpu() for g in slopes])
+    joint = combine_relevance([a[0].float().cpu() for a in weights], [g[0].float().cpu() for g in slopes])
     prefix = model.num_prefix_tokens
     share = model.attn_pool.share(len(joint), prefix)
     return (share @ joint - share)[prefix:].detach()
 
 
-def attended(model: VisionTransformer, image: Tensor) -> tuple[list[Tensor], Tensor]:
+def capture_layers(model: VisionTransformer, image: Tensor) -> tuple[list[Tensor], Tensor]:
     """The attention A of each layer, L times (1, h, T, T), of which the logits (1, K) are a function."""
     kept: list[Tensor] = []
 
@@ -55,15 +55,15 @@ def attended(model: VisionTransformer, image: Tensor) -> tuple[list[Tensor], Ten
     try:
         for layer in layers:
             layer.product = product
-        with evaluating(model), keeping_activations(model), torch.enable_grad():
-            logits = model.classified(model.forward_features(image.detach().clone().requires_grad_()))
+        with eval_mode(model), keep_activations(model), torch.enable_grad():
+            logits = model.classify_tokens(model.forward_features(image.detach().clone().requires_grad_()))
     finally:
         for layer, own in zip(layers, before, strict=True):
             layer.product = own
     return kept, logits
 
 
-def gathered_relevance(weights: Sequence[Tensor], slopes: Sequence[Tensor]) -> Tensor:
+def combine_relevance(weights: Sequence[Tensor], slopes: Sequence[Tensor]) -> Tensor:
     """Ā(l) = I + E_h[(∇A(l) ⊙ A(l))⁺], equation 13, and C = Ā(L) … Ā(2) Ā(1), equation 14: the first layer acts first.
 
     L times (h, T, T), twice -> (T, T): row t says what has come from each token of the input to token t.

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vitlab.views.attention_figures import small
+from vitlab.views.attention_figures import make_tile
 
 SQUARE = np.array([[-1, 1, 1, -1, -1], [-1, -1, 1, 1, -1]])  # its corners, x and y
 MOST_NUMBERED = 300  # cells in which a number can be read
@@ -24,7 +24,7 @@ def similarity_figure(images: Sequence[Tensor], texts: Sequence[str], cosines: T
     drawn = axes.imshow(cosines.numpy(), cmap="viridis", aspect="auto", extent=(-0.5, T - 0.5, n - 0.5, -0.5))
     middle = float(cosines.mean())
     for row, image in enumerate(images):
-        axes.imshow(small(image).numpy(), extent=(-1.6, -0.6, row + 0.45, row - 0.45), aspect="auto")
+        axes.imshow(make_tile(image).numpy(), extent=(-1.6, -0.6, row + 0.45, row - 0.45), aspect="auto")
         best = int(cosines[row].argmax())
         axes.plot(best + 0.45 * SQUARE[0], row + 0.45 * SQUARE[1], color="tab:red", linewidth=2)
         for column, cosine in enumerate(cosines[row].tolist() if n * T <= MOST_NUMBERED else []):

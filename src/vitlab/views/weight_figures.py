@@ -12,7 +12,7 @@ from torch import Tensor
 from vitlab.layers import ConvolutionalStem
 from vitlab.models import VisionTransformer
 from vitlab.views.filters import embedding_filters, principal_components
-from vitlab.views.mosaic import Scale, mosaic_figure, numbers, of_all, pick
+from vitlab.views.mosaic import Scale, format_count, mosaic_figure, numbers, pick
 from vitlab.views.position import embedding_similarity, relative_bias, rotary_similarity
 
 MOST_PLACES, MOST_LAYERS, MOST_HEADS = 14, 12, 12
@@ -43,7 +43,10 @@ def similarity_figure(similarity: Tensor) -> Figure:
         numbers(rows),
         numbers(columns),
         title="position embeddings: how alike each patch's is to all",
-        labels=(f"{of_all(h, MOST_PLACES, 'row')} of patches", f"{of_all(w, MOST_PLACES, 'column')} of patches"),
+        labels=(
+            f"{format_count(h, MOST_PLACES, 'row')} of patches",
+            f"{format_count(w, MOST_PLACES, 'column')} of patches",
+        ),
         scale=scale,
         largest=0.9,
     )
@@ -61,7 +64,7 @@ def bias_figure(bias: Tensor) -> Figure:
         numbers(rows),
         numbers(columns),
         title="relative positions: bias by where the key lies,\nseen from the query in the middle of a tile",
-        labels=(of_all(L, MOST_LAYERS, "layer"), of_all(heads, MOST_HEADS, "head")),
+        labels=(format_count(L, MOST_LAYERS, "layer"), format_count(heads, MOST_HEADS, "head")),
         scale=scale,
     )
 
@@ -94,7 +97,7 @@ def filters_figure(model: VisionTransformer) -> Figure:
     D, C, P, _ = filters.shape
     if isinstance(model.patch_embed, ConvolutionalStem):
         filters = filters[pick(D, MOST_FILTERS)]
-        title = f"first convolution: {of_all(D, MOST_FILTERS, 'filter')} of {P}x{P}"
+        title = f"first convolution: {format_count(D, MOST_FILTERS, 'filter')} of {P}x{P}"
     else:
         filters, shares = principal_components(filters, MOST_COMPONENTS)
         title = (
@@ -104,7 +107,7 @@ def filters_figure(model: VisionTransformer) -> Figure:
     tiles = 0.5 + 0.5 * filters / filters.abs().amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-30)  # 0 is grey
     if C in (1, 3):
         colours = tiles.permute(0, 2, 3, 1).numpy() if C == 3 else colormaps[DIVERGING](tiles[:, 0].numpy())[..., :3]
-        mosaic = wrapped(colours)
+        mosaic = wrap_tiles(colours)
         starts = range(0, len(tiles), COLUMNS)
         rows, columns = (
             [f"{start + 1} to {min(start + COLUMNS, len(tiles))}" for start in starts],
@@ -116,11 +119,11 @@ def filters_figure(model: VisionTransformer) -> Figure:
         tiles = tiles[: 2 * COLUMNS, channels].transpose(0, 1)  # (channels, filters, P, P)
         mosaic = colormaps[DIVERGING](tiles.numpy())[..., :3]
         rows, columns = numbers(channels), numbers(range(tiles.shape[1]))
-        labels = (of_all(C, MOST_CHANNELS, "channel"), f"the first {len(columns)}")
+        labels = (format_count(C, MOST_CHANNELS, "channel"), f"the first {len(columns)}")
     return mosaic_figure(mosaic, rows, columns, title=title, labels=labels, scale=None, largest=0.8)
 
 
-def wrapped(tiles: np.ndarray) -> np.ndarray:
+def wrap_tiles(tiles: np.ndarray) -> np.ndarray:
     """Wrap tiles into rows, the last filled with white. (n, P, P, 3) -> (rows, columns, P, P, 3)"""
     columns = min(COLUMNS, len(tiles))
     white = np.ones((-len(tiles) % columns, *tiles.shape[1:]))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitlab.errors import ConfigError
-from vitlab.layers import Attention, Block, PatchEmbedding, PositionedBlock, exported_options
+from vitlab.layers import Attention, Block, PatchEmbedding, PositionedBlock, find_exported_options
 from vitlab.models import VisionTransformer
 from vitlab.weights.facts import facts
 from vitlab.weights.renaming import Tensors
@@ -58,7 +58,7 @@ def common(library: str, model: VisionTransformer, kind: str) -> tuple[dict[str,
     """Collect the model's facts, and the options of its positions in a library's model of a `kind`. Raises ConfigError
     for positions that do not declare that kind, and for what no library has in its ViT."""
     own = facts(model)
-    parts = [exported_options(part, kind) for part in (model.position, attention(model).rel_pos)]
+    parts = [find_exported_options(part, kind) for part in (model.position, attention(model).rel_pos)]
     blocks = {type(block) for block in model.blocks}
     refuse(
         library,

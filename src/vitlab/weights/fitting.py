@@ -211,7 +211,7 @@ def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) 
     if old == position.grid or table.shape[1] != sum(old):
         return
     theirs = Learned2D(embed_dim=position.embed_dim, grid=old, num_prefix_tokens=0, embed_prefix=False)
-    fitted.change(name, theirs.resized(table, position.grid), f"grid {by(old)} -> {by(position.grid)}")
+    fitted.change(name, theirs.resize(table, position.grid), f"grid {by(old)} -> {by(position.grid)}")
 
 
 def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitlab.layers import ACTIVATIONS, AttentionPooling, ClassTokenPooling, exported_options
+from vitlab.layers import ACTIVATIONS, AttentionPooling, ClassTokenPooling, find_exported_options
 from vitlab.models import VisionTransformer
 from vitlab.weights.exporting import (
     attention,
@@ -58,7 +58,7 @@ DINOV3: Rules = (
 
 def choose_tower(model: VisionTransformer) -> str | None:
     """Choose the kind of tower that computes what a model does; None: a plain ViT."""
-    if exported_options(attention(model).rel_pos, "dinov3_vit") is not None:
+    if find_exported_options(attention(model).rel_pos, "dinov3_vit") is not None:
         return "dinov3_vit"
     if has(model.norm_pre):
         return "clip_vision_model"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitlab.layers import ACTIVATIONS, AttentionPooling, LayerScale, exported_options
+from vitlab.layers import ACTIVATIONS, AttentionPooling, LayerScale, find_exported_options
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
     Export,
@@ -35,7 +35,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     """Write a model in timm's form, whose files do not say whether an image may have several labels. Raises ConfigError
     for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
-    rotary = exported_options(attention(model).rel_pos, "timm_eva") is not None
+    rotary = find_exported_options(attention(model).rel_pos, "timm_eva") is not None
     own, of_position = common("timm's ViT", model, "timm_eva" if rotary else "timm_vit")
     distilled = isinstance(model, DistilledVisionTransformer)
     activation = ACTIVATIONS.get(own["mlp"])

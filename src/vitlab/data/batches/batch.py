@@ -11,7 +11,7 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from vitlab.layers import Grid, MixedGrids, mixed_grids, patchify
+from vitlab.layers import Grid, MixedGrids, make_mixed_grids, patchify
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ def collate(
 
 def cut_and_pad(images: Sequence[Tensor], patch_size: int, place: Tensor | None) -> View:
     """Cut images (C, H, W) of any sizes into patches, padded with zeros to the longest."""
-    grid = mixed_grids([(image.shape[-2] // patch_size, image.shape[-1] // patch_size) for image in images])
+    grid = make_mixed_grids([(image.shape[-2] // patch_size, image.shape[-1] // patch_size) for image in images])
     N = grid.mask.shape[1]
     patches = [patchify(image[None], patch_size)[0] for image in images]  # (n, C·P·P) each
     padded = [torch.nn.functional.pad(p, (0, 0, 0, N - len(p))) for p in patches]

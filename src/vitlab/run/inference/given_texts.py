@@ -32,7 +32,7 @@ def asked(cfg: DictConfig, task: Any) -> Any:
     if isinstance(task, Answering):
         if cfg.question is None:
             raise ConfigError(f"run={cfg.run} answers questions; set question='how many?' or another of its kind")
-        return task.asking(str(cfg.question))
+        return task.ask(str(cfg.question))
     if cfg.question is not None:
         raise ConfigError(f"run={cfg.run} is asked no questions; leave question= out, or give a run of task=answering")
     return task
