@@ -26,7 +26,7 @@ from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model, load_pretrained
 from vitlab.run.inference.classification import choose_names, classifier
-from vitlab.run.inference.given_images import list_images, pixels_of, prepared
+from vitlab.run.inference.given_images import list_images, load_pixels, prepare_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.tasks import Contrastive, Task, TextGeneration
 from vitlab.tasks.predictions import Prediction as Prediction
@@ -105,7 +105,7 @@ class Run:
         """Images as the model takes them: normalised (B, C, H, W), on `device`."""
         if self._datamodule.images.eval_crop.output_size() is None:
             raise ConfigError(f"{self.path} was evaluated on images of different sizes, which make no (B, C, H, W)")
-        pixels = torch.stack([pixels_of(image, self._datamodule) for image in list_images(images)])
+        pixels = torch.stack([load_pixels(image, self._datamodule) for image in list_images(images)])
         return self._datamodule.preprocessing.to(self.device).normalize(pixels.to(self.device))
 
     @refusals()
@@ -158,9 +158,9 @@ class Run:
             raise ConfigError(f"batch_size {batch_size} is not at least 1")
         found = []
         for some in (given[place : place + batch_size] for place in range(0, len(given), batch_size)):
-            pixels = [pixels_of(image, self._datamodule) for image in some]
+            pixels = [load_pixels(image, self._datamodule) for image in some]
             with torch.no_grad(), refuse_out_of_memory(lambda: suggest_half("batch_size", batch_size)):
-                found.append(function(*prepared(pixels, self._datamodule, self.device).arguments()).cpu())
+                found.append(function(*prepare_images(pixels, self._datamodule, self.device).arguments()).cpu())
         return torch.cat(found)
 
 

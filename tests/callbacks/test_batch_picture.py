@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitlab.callbacks.batch_picture import shares_in_words
+from vitlab.callbacks.batch_picture import format_shares
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from vitlab.callbacks.batch_picture import shares_in_words
     ],
 )
 def test_a_mixed_image_tells_the_shares_of_its_classes(target, words):
-    assert shares_in_words(target, list("abcdef")) == words
+    assert format_shares(target, list("abcdef")) == words

@@ -169,7 +169,7 @@ def test_who_reads_the_best_model_waits_until_it_is_written(run, monkeypatch):
     run.global_step, run.callback_metrics = 3, {"val/acc1": 3}
     nn.init.constant_(run.lightning_module.weight, 3)
     run.best.on_validation_end(run, run.lightning_module)
-    assert run.best.kept_weights(run)["weight"].item() == 3
+    assert run.best.read_weights(run)["weight"].item() == 3
 
 
 def test_a_small_one_is_written_at_once(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, torchvision_model
 from vitlab.optim import Optimization, constant
 from vitlab.run.building.model import try_out
-from vitlab.run.inference.teacher import stated_by, stated_by_run
+from vitlab.run.inference.teacher import find_stated, find_stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
 from vitlab.weights.transfer_table import Report
@@ -228,11 +228,11 @@ def test_a_teacher_of_other_images_or_logits_is_refused():
 
 
 def test_what_weights_state_of_their_images():
-    timm = stated_by(Report("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k", "timm"))
+    timm = find_stated(Report("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k", "timm"))
     assert (timm.norm, timm.image_size) == (Norm([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]), 224)
-    assert stated_by(Report("weights.pth", "plain")).norm is None
+    assert find_stated(Report("weights.pth", "plain")).norm is None
     data = {"mean": [0.1], "std": [0.2], "image_size": 48}
-    own = stated_by_run({"data": data}, {"run": {"class_names": ["a"]}})
+    own = find_stated_by_run({"data": data}, {"run": {"class_names": ["a"]}})
     assert (own.norm, own.image_size, own.class_names) == (Norm([0.1], [0.2]), 48, ["a"])
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from vitlab.errors import ConfigError
 from vitlab.models import DistilledVisionTransformer
-from vitlab.programs.export import resizing, write
+from vitlab.programs.export import find_resize_size, write
 from vitlab.weights.exporting import Preprocessing
 from vitlab.weights.huggingface_export import to_huggingface
 from vitlab.weights.timm_export import to_timm
@@ -116,8 +116,8 @@ def test_models_of_other_libraries_are_not_exported():
 
 def test_resizing_is_that_of_the_evaluation_crop():
     center = {"_target_": "vitlab.data.CenterCrop", "image_size": 32, "resize_size": 37, "interpolation": "bicubic"}
-    assert resizing(center) == (37, Image.Resampling.BICUBIC)
+    assert find_resize_size(center) == (37, Image.Resampling.BICUBIC)
     whole = {"_target_": "vitlab.data.WholeImage", "image_size": 32, "interpolation": "bilinear"}
-    assert resizing(whole) == (None, Image.Resampling.BILINEAR)
+    assert find_resize_size(whole) == (None, Image.Resampling.BILINEAR)
     with pytest.raises(ConfigError, match="own shape"):
-        resizing({"_target_": "vitlab.data.TokenBudget", "max_tokens": 16, "interpolation": "bicubic"})
+        find_resize_size({"_target_": "vitlab.data.TokenBudget", "max_tokens": 16, "interpolation": "bicubic"})

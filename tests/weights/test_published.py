@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 from vitlab.config.home import CONF
 from vitlab.config.nodes import make_node
 from vitlab.errors import ConfigError
-from vitlab.run.building.model import build_model, load_pretrained, weights_of
-from vitlab.run.printing.hints import of_few_images
+from vitlab.run.building.model import build_model, find_weights, load_pretrained
+from vitlab.run.printing.hints import advise_few_images
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml") if "\npublished: timm:" in path.read_text())
 
@@ -32,7 +32,7 @@ def test_the_published_presets_are_the_papers():
 def test_timm_has_them_and_they_fit_but_for_the_head(name, monkeypatch):
     """In one layer of random weights, since some have 600 million."""
     node = preset(name, depth=1)
-    kind, _, weights = weights_of(node).partition(":")
+    kind, _, weights = find_weights(node).partition(":")
     assert kind == "timm"
     assert timm.get_pretrained_cfg(weights).has_weights
     create = timm.create_model
@@ -52,6 +52,6 @@ def test_a_model_without_known_ones_says_so(cli):
 @pytest.mark.filterwarnings("ignore:In 'model/")
 def test_a_hint_names_them():
     cfg = make_node({"model": OmegaConf.to_container(preset("vit_s16", pretrained=None)), "data": {"image_size": 224}})
-    assert "model.pretrained=published starts from timm:vit_small_patch16_224" in of_few_images(cfg, 500)[0]
+    assert "model.pretrained=published starts from timm:vit_small_patch16_224" in advise_few_images(cfg, 500)[0]
     with pytest.raises(ConfigError, match="no published weights"):
-        weights_of(preset("vit_mu4"))
+        find_weights(preset("vit_mu4"))

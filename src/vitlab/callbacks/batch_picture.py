@@ -62,10 +62,10 @@ def label(batch: Batch, i: int, datamodule: ImageDataModule) -> str:
     """Name the i-th image's label; for a mixed image, each class with its share."""
     if datamodule.mixing is None:
         return datamodule.training.words(int(batch.index[i]), datamodule.class_names)
-    return shares_in_words(batch.target[i], datamodule.class_names)
+    return format_shares(batch.target[i], datamodule.class_names)
 
 
-def shares_in_words(shares: Tensor, class_names: list[str]) -> str:
+def format_shares(shares: Tensor, class_names: list[str]) -> str:
     """List up to `NAMED` classes of a mixed image, one per line, with their shares (K,)."""
     shares, classes = (part[:NAMED] for part in shares.sort(descending=True, stable=True))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]

@@ -81,10 +81,10 @@ class BestModel(Callback):
                 "score": {self.monitor: score},
                 "run": pl_module.record,
             }
-            self.writer = self.writer or Writer(background_of(trainer), held=True)
+            self.writer = self.writer or Writer(get_background(trainer), held=True)
             self.writer.write(checkpoint, partial(file.write, path=self.path(trainer)))
 
-    def kept_weights(self, trainer: pl.Trainer) -> dict[str, Any]:
+    def read_weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Read the best model's weights, on every rank from the first one's folder: others that srun started have
         folders of their own. Raises CheckpointError, and StorageError where they could not be written."""
         if self.writer is not None:
@@ -100,6 +100,6 @@ class BestModel(Callback):
         return unshard_state(weights)
 
 
-def background_of(trainer: pl.Trainer) -> Background:
+def get_background(trainer: pl.Trainer) -> Background:
     """Return the thread that writes the latest state."""
     return next(callback.background for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))

@@ -22,11 +22,11 @@ class EMA(WeightAverage):
                 "steps, so that nothing would be averaged; make it smaller"
             )
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         return step > self.start_step
 
     def can_continue(self, step: int, state: dict[str, Any]) -> bool:
-        return self.due(step)
+        return self.is_due(step)
 
     def share(self, step: int) -> float:
         return 1 - self.decay

@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import image_grid, save_figure
-from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable, text_table
+from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable, build_text_table
 from vitlab.callbacks.per_class import per_class, write_per_class_table
 from vitlab.data import TextDataModule
 from vitlab.data.targets import SeveralClasses, Texts
@@ -44,7 +44,7 @@ class EvaluationReport(Callback):
         if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
         logits, loss = outputs["predictions"]
-        kind, probabilities = label_table_of(trainer), pl_module.probabilities(logits)
+        kind, probabilities = choose_label_table(trainer), pl_module.probabilities(logits)
         further = further_columns(probabilities).values() if kind.has_classes else ()
         columns = [batch.index.float(), loss.float(), *further, kind.columns(batch.target, probabilities)]
         self.rows.append(torch.column_stack(columns))  # stays on the device
@@ -55,11 +55,11 @@ class EvaluationReport(Callback):
             return
         table = np.concatenate(parts)
         table = table[table[:, 0].argsort()]
-        further = list(COLUMNS) if label_table_of(trainer).has_classes else []
+        further = list(COLUMNS) if choose_label_table(trainer).has_classes else []
         index, loss, more, labels = np.split(table, [1, 2, 2 + len(further)], axis=1)
         index, loss = index[:, 0].astype(int), loss[:, 0]
         assert len(np.unique(index)) == len(index), "a test sample was scored twice"
-        datamodule, kind = trainer.datamodule, label_table_of(trainer)
+        datamodule, kind = trainer.datamodule, choose_label_table(trainer)
         names, name = datamodule.class_names, datamodule.test_split
         split = datamodule.splits[name]
         asked = [[question] if (question := split.get_question(i)) else [] for i in index.tolist()]
@@ -92,10 +92,10 @@ class EvaluationReport(Callback):
                 logger.log_table(key=f"{name}_worst_predictions_table", columns=heads, data=[rows[i] for i in worst])
 
 
-def label_table_of(trainer: pl.Trainer) -> LabelTable:
+def choose_label_table(trainer: pl.Trainer) -> LabelTable:
     """Return what the report says of the labels of this trainer's data."""
     targets = trainer.datamodule.targets
     if isinstance(targets, Texts):
         assert targets.vocabulary is not None
-        return text_table(targets.vocabulary)
+        return build_text_table(targets.vocabulary)
     return SEVERAL_CLASSES if isinstance(targets, SeveralClasses) else ONE_CLASS

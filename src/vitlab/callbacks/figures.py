@@ -44,7 +44,7 @@ def image_grid(
 ) -> Figure:
     """Draw images (C, H, W) in [0, 1] in rows, each in its own shape with a title above it, whose lines are folded to
     its width. `marks` say which are right: their titles are green, and others red."""
-    folded = ["\n".join(part for line in title.split("\n") for part in lines_of(line)) for title in titles]
+    folded = ["\n".join(part for line in title.split("\n") for part in wrap_line(line)) for title in titles]
     colours = ["black"] * len(images) if marks is None else [RIGHT if mark else WRONG for mark in marks]
     rows = -(-len(images) // columns)
     words = 0.25 + 0.12 * max(title.count("\n") for title in folded)  # inches, as all below
@@ -65,7 +65,7 @@ def image_grid(
     return figure
 
 
-def lines_of(line: str) -> list[str]:
+def wrap_line(line: str) -> list[str]:
     """A line of a title as one or two that fit above a picture."""
     first, *rest = wrap(line.replace("$", "\\$"), LETTERS) or [""]
     return [first, rest[0] if len(rest) == 1 else f"{rest[0][: LETTERS - 1]}…"] if rest else [first]

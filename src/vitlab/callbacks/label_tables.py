@@ -43,30 +43,30 @@ class LabelTable:
 # -- one class
 
 
-def one_columns(target: Tensor, probabilities: Tensor) -> Tensor:
+def stack_class_columns(target: Tensor, probabilities: Tensor) -> Tensor:
     """Give the true class, the predicted one, and its probability. (B,), (B, K) -> (B, 3)"""
     probability, predicted = probabilities.max(dim=1)
     return torch.stack([target.float(), predicted.float(), probability], dim=1)
 
 
-def one_words(row: np.ndarray, names: list[str]) -> list[str | float]:
+def format_class_row(row: np.ndarray, names: list[str]) -> list[str | float]:
     true, predicted, probability = row.tolist()
     return [names[int(true)], names[int(predicted)], round(probability, 6)]
 
 
-def one_title(row: np.ndarray, names: list[str]) -> str:
-    true, predicted, probability = one_words(row, names)
+def format_class_title(row: np.ndarray, names: list[str]) -> str:
+    true, predicted, probability = format_class_row(row, names)
     said = f"{probability:.1%} {predicted}"
     return f"✓ {said}" if true == predicted else f"✗ {said}\nis {true}"
 
 
-def one_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+def collect_class_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
     """(n, 3) -> (n, K), (n, K) bool"""
     classes = np.arange(K)
     return table[:, :1] == classes, table[:, 1:2] == classes
 
 
-def one_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
+def draw_class_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
     matrix = multiclass_confusion_matrix(
         torch.from_numpy(table[:, 1]).long(), torch.from_numpy(table[:, 0]).long(), num_classes=len(names)
     ).numpy()
@@ -77,17 +77,17 @@ def one_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
 # -- several classes
 
 
-def several_columns(target: Tensor, probabilities: Tensor) -> Tensor:
+def stack_classes_columns(target: Tensor, probabilities: Tensor) -> Tensor:
     """Give for each class whether the image has it, and its probability. (B, K), (B, K) -> (B, 2·K)"""
     return torch.cat([target, probabilities], dim=1)
 
 
-def several_words(row: np.ndarray, names: list[str]) -> list[str | float]:
+def format_classes_row(row: np.ndarray, names: list[str]) -> list[str | float]:
     true, probabilities = np.split(row, 2)
     return [SeveralClasses(true[None]).words(0, names), *(round(p, 6) for p in probabilities.tolist())]
 
 
-def several_title(row: np.ndarray, names: list[str]) -> str:
+def format_classes_title(row: np.ndarray, names: list[str]) -> str:
     """List the classes that the image has, then the most probable ones, one per line."""
     true, probabilities = np.split(row, 2)
     there = [names[k] for k in np.flatnonzero(true)]
@@ -96,13 +96,13 @@ def several_title(row: np.ndarray, names: list[str]) -> str:
     return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])
 
 
-def several_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+def collect_classes_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
     """(n, 2·K) -> (n, K), (n, K) bool: a class is said to be there from a probability of 0.5 on."""
     true, probabilities = np.split(table, 2, axis=1)
     return true > 0.5, probabilities > 0.5
 
 
-def several_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
+def draw_classes_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
     true, probabilities = (torch.from_numpy(part) for part in np.split(table, 2, axis=1))
     precisions = average_precision(probabilities, true > 0.5).numpy()
     heading = f"{split}: average precision of each class, {np.nanmean(precisions):.3f} in the mean"
@@ -112,7 +112,7 @@ def several_figure(table: np.ndarray, names: list[str], split: str) -> Figure:
 # -- a text
 
 
-def text_table(vocabulary: Vocabulary) -> LabelTable:
+def build_text_table(vocabulary: Vocabulary) -> LabelTable:
     """Texts of these tokens. A row holds those that should stand there, those that were written, and how probable each
     was, (3·M,)."""
 
@@ -153,20 +153,20 @@ def text_table(vocabulary: Vocabulary) -> LabelTable:
 
 
 ONE_CLASS = LabelTable(
-    one_columns,
+    stack_class_columns,
     lambda names: ["true", "predicted", "probability"],
-    one_words,
-    one_title,
-    one_answers,
-    one_figure,
+    format_class_row,
+    format_class_title,
+    collect_class_answers,
+    draw_class_figure,
     "confusion_matrix",
 )
 SEVERAL_CLASSES = LabelTable(
-    several_columns,
+    stack_classes_columns,
     lambda names: ["true", *names],
-    several_words,
-    several_title,
-    several_answers,
-    several_figure,
+    format_classes_row,
+    format_classes_title,
+    collect_classes_answers,
+    draw_classes_figure,
     "average_precision",
 )

@@ -72,12 +72,12 @@ class LatestState(Checkpoint):
     ) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
             return
-        if trainer.global_step != self.saved_step and self.due(trainer):
+        if trainer.global_step != self.saved_step and self.is_due(trainer):
             self.save(trainer)
         elif self.background.begun:
             self.background.check()
 
-    def due(self, trainer: pl.Trainer) -> bool:
+    def is_due(self, trainer: pl.Trainer) -> bool:
         """Whether the state after this step is to be saved; all ranks say the same."""
         step = trainer.global_step
         if step - self.saved_step >= self.every_n_steps or (
@@ -89,7 +89,7 @@ class LatestState(Checkpoint):
         over = time.monotonic() - self.saved_at >= 60 * self.every_n_minutes
         return trainer.strategy.reduce_boolean_decision(over, all=False) if trainer.world_size > 1 else over
 
-    def kept(self, step: int) -> bool:
+    def is_kept(self, step: int) -> bool:
         """Whether the state after this step stays."""
         return self.keep_every_n_steps is not None and step % self.keep_every_n_steps == 0
 
@@ -98,7 +98,7 @@ class LatestState(Checkpoint):
         validated = every is not None and (trainer.current_epoch + 1) % every == 0
         if (
             validated
-            or self.kept(trainer.global_step)
+            or self.is_kept(trainer.global_step)
             or trainer.should_stop
             or trainer.global_step >= pl_module.num_steps
         ):
@@ -136,7 +136,7 @@ class LatestState(Checkpoint):
 
     def _write(self, step: int, latest: Path, state: dict[str, Any]) -> None:
         file.write(state, latest, previous=latest.with_name(f"{LATEST[1]}.ckpt"))
-        if self.kept(step):
+        if self.is_kept(step):
             link(latest, latest.with_name(f"step_{step}.ckpt"))
 
     def _copy(self, latest: Path) -> None:

@@ -30,7 +30,7 @@ class SWA(WeightAverage):
                 "steps, so that nothing would be averaged; make it shorter"
             )
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         return step >= self.first_step and (step - self.first_step) % self.every_n_steps == 0
 
     def can_continue(self, step: int, state: dict[str, Any]) -> bool:

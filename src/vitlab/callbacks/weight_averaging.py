@@ -32,7 +32,7 @@ class WeightAverage(Callback):
         self.averages: dict[str, Tensor] = {}  # from the first update on
         self.aside: dict[str, Tensor] = {}  # the weights, while averages are in their place
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Whether the weights after `step` optimizer steps (from 1) enter the average."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class WeightAverage(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
-        if step > self.latest_step and self.due(step):
+        if step > self.latest_step and self.is_due(step):
             share = self.share(step) if self.count else 1.0
             if share == 1:
                 self.averages = copies(self.weights)

@@ -23,10 +23,10 @@ from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
 from vitlab.run.building.run_loggers import try_callbacks_and_loggers
 from vitlab.run.building.trainer import find_devices
-from vitlab.run.checks.batch_advice import largest_part, memory_of
-from vitlab.run.checks.memory_estimate import devices_that_share, memory_of_one, share_of
-from vitlab.run.checks.preconditions import bytes_of_checkpoints
-from vitlab.run.hardware.step_timing import measured
+from vitlab.run.checks.batch_advice import count_device_memory, largest_part
+from vitlab.run.checks.memory_estimate import count_sharing_devices, divide_memory, estimate_device_memory
+from vitlab.run.checks.preconditions import estimate_checkpoint_bytes
+from vitlab.run.hardware.step_timing import measure_steps
 from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
 from vitlab.run.storage.start import Place, Start, start_or_resume
@@ -42,7 +42,7 @@ def check(cfg: DictConfig) -> None:
     job = Job.current()
     resume = cfg.resume
     if resume == AUTO:
-        run = run_of(cfg, job)
+        run = find_run(cfg, job)
         if run is not None and read_result(run) is not None:
             show("answer", f"{run} has come to its end: nothing is left to do")
             return
@@ -52,21 +52,21 @@ def check(cfg: DictConfig) -> None:
     folder = job.folder if resume is None else run_folder(resume).absolute()
     start = start_or_resume(cfg, job, Place(str(folder), resume))
     if "cache" in start.cfg.data:  # the training builds it
-        start = replace(start, cfg=changed(start.cfg, {"data": {"cache": {"kind": "none"}}}))
+        start = replace(start, cfg=change_config(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     try_callbacks_and_loggers(start)
     found = find_values(start.cfg, find_devices(start.cfg.trainer, folder, to_run=False))
     start = replace(start, cfg=found.cfg)
     parts = train.build(start, found.datamodule, device="meta")
     train.check(start, parts)
     console.print_start(found, parts)
-    needed = bytes_of_checkpoints(parts.task)
+    needed = estimate_checkpoint_bytes(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")
     show_memory(parts, cfg)
     show_speed(start, parts, cfg.seconds)
     show("answer", "yes")
 
 
-def run_of(cfg: DictConfig, job: Job) -> Path | None:
+def find_run(cfg: DictConfig, job: Job) -> Path | None:
     """Find the run that the training would resume: in its folder, where one is given."""
     there = [job.folder] if job.named else sorted(Path("runs", cfg.name).glob("*"))
     return find_own_run(remove_keys(cfg, OWN_KEYS), there)
@@ -75,13 +75,13 @@ def run_of(cfg: DictConfig, job: Job) -> Path | None:
 def show_memory(parts: Parts, cfg: DictConfig) -> None:
     """Tell what a device holds, with each strategy where there are several. Raises ConfigError where it cannot."""
     datamodule, trainer, model = parts.datamodule, parts.trainer, parts.task.model
-    whole = memory_of_one(parts.task, datamodule, trainer)
+    whole = estimate_device_memory(parts.task, datamodule, trainer)
     if whole is None:
         show("memory", "not counted: the model is of another library, or writes texts")
         return
-    there = int(cfg.memory_gib * GIB) if cfg.memory_gib else memory_of(trainer)
+    there = int(cfg.memory_gib * GIB) if cfg.memory_gib else count_device_memory(trainer)
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
-    _, memory, evaluation = share_of(model, whole, devices_that_share(trainer))
+    _, memory, evaluation = divide_memory(model, whole, count_sharing_devices(trainer))
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",
@@ -90,7 +90,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     )
     sharing = {"ddp": 1, "fsdp": trainer.world_size, "hsdp": trainer.world_size // trainer.num_nodes}
     for name, devices in sharing.items() if trainer.world_size > 1 else ():
-        share = share_of(model, whole, devices)
+        share = divide_memory(model, whole, devices)
         trained = share.memory.fixed + size * share.memory.per_image
         show(
             name,
@@ -121,14 +121,14 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
     if seconds == 0:
         show("speed", "not measured: not asked for")
         return
-    if on_cpu and 6 * FEW * counted_operations(task.model, datamodule) > seconds * CPU_FLOPS:
+    if on_cpu and 6 * FEW * count_operations(task.model, datamodule) > seconds * CPU_FLOPS:
         show("speed", f"not measured: a step would take longer than seconds={seconds:g}")
         return
     source = datamodule.source
-    speed = measured(*trainable(start, source, min(size, FEW)), trainer, seconds / 4)
+    speed = measure_steps(*build_trainable(start, source, min(size, FEW)), trainer, seconds / 4)
     more = min(size, int(seconds / 4 / speed.learning))
     if more > FEW:
-        speed = measured(*trainable(start, source, more), trainer, seconds / 2)
+        speed = measure_steps(*build_trainable(start, source, more), trainer, seconds / 2)
     images = isinstance(datamodule, ImageDataModule)
     workers = max(datamodule.loading.num_workers or 0, 1) if images else 1
     reading, learning = speed.reading / workers, speed.learning
@@ -147,10 +147,10 @@ def show_speed(start: Start, parts: Parts, seconds: float) -> None:
         )
 
 
-def trainable(start: Start, source: Any, size: int) -> tuple[Any, DataModule]:
+def build_trainable(start: Start, source: Any, size: int) -> tuple[Any, DataModule]:
     """Make a task and its data for steps of that many images."""
     alone = {"device_batch_size": None} | ({"loading": {"num_workers": 0}} if "loading" in start.cfg.data else {})
-    cfg = changed(start.cfg, {"global_batch_size": size, "data": alone})
+    cfg = change_config(start.cfg, {"global_batch_size": size, "data": alone})
     datamodule = build_datamodule(cfg, source)
     datamodule.setup()
     model = build_model(cfg.model)
@@ -161,7 +161,7 @@ def trainable(start: Start, source: Any, size: int) -> tuple[Any, DataModule]:
     return task, datamodule
 
 
-def counted_operations(model: torch.nn.Module, datamodule: DataModule) -> int:
+def count_operations(model: torch.nn.Module, datamodule: DataModule) -> int:
     """Count multiply-accumulates for one image; 0 for a model that cannot be counted."""
     if not isinstance(datamodule, ImageDataModule):
         return 0
@@ -171,7 +171,7 @@ def counted_operations(model: torch.nn.Module, datamodule: DataModule) -> int:
         return 0
 
 
-def changed(cfg: DictConfig, changes: dict[str, Any]) -> DictConfig:
+def change_config(cfg: DictConfig, changes: dict[str, Any]) -> DictConfig:
     merged = OmegaConf.merge(cfg, changes)
     assert isinstance(merged, DictConfig)
     return merged

@@ -12,22 +12,22 @@ from vitlab.atomic_files import write_csv, write_whole
 from vitlab.config.found import PLACES
 from vitlab.config.stored_config import is_machine_key
 from vitlab.errors import ConfigError, VitlabError
-from vitlab.programs.sweeps import named
+from vitlab.programs.sweeps import find_sweep
 from vitlab.reports.comparison import (
     Pair,
     Recipe,
     differences,
     disagreements,
+    find_differing_settings,
     is_of_one_run,
-    listed,
+    list_seeds,
     means,
-    settings_that_differ,
 )
 from vitlab.reports.comparison import (
     compare as compare_recipes,
 )
 from vitlab.reports.finished import FinishedRun, read_run
-from vitlab.reports.tables import as_latex, as_markdown, as_table
+from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder
 
 PICTURED = 24  # samples that are drawn
@@ -46,11 +46,11 @@ def compare(cfg: DictConfig) -> list[Pair]:
     pairs = compare_recipes(recipes, metric)
     notes += [note for pair in pairs for note in notes_on(pair)]
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
-    settings = [row for row in settings_that_differ(recipes) if not is_machine_key(row["key"])]
+    settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
     tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
     if len(pairs) == 1:
         tables["samples"] = disagreements(pairs[0])
-    with place.made() as folder:
+    with place.make_folder() as folder:
         write(folder, sentences + notes, tables)
         pictures = draw_samples(folder, recipes, tables.get("samples", []))
         show(folder, sentences + notes, tables, pictures)
@@ -68,11 +68,11 @@ def find_recipes(cfg: DictConfig) -> tuple[list[Recipe], list[str]]:
         folders = [str(run) for run in cfg.runs]
         if cfg.by is not None:
             raise ConfigError("by= sorts the jobs of a sweep; leave it out with runs=")
-        recipes = by_settings([read_chosen(Path(folder)) for folder in folders])
+        recipes = group_by_settings([read_chosen(Path(folder)) for folder in folders])
     else:
-        recipes, notes = of_a_sweep(str(cfg.sweep or cfg.study), cfg.by)
+        recipes, notes = group_sweep_jobs(str(cfg.sweep or cfg.study), cfg.by)
     if len(recipes) < 2:
-        have = f"{recipes[0].label} with {listed(recipes[0])}" if recipes else "none"
+        have = f"{recipes[0].label} with {list_seeds(recipes[0])}" if recipes else "none"
         raise ConfigError(f"{chosen[0]}= names one recipe alone ({have}), and it takes two to compare; add another")
     return recipes, notes
 
@@ -86,7 +86,7 @@ def read_chosen(folder: Path) -> FinishedRun:
     return replace(run, settings={key: value for key, value in run.settings.items() if key not in left_out})
 
 
-def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
+def group_by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
     groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
     for run in runs:
@@ -106,9 +106,9 @@ def by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     return [Recipe(name, group) for name, group in zip(names, found, strict=True)]
 
 
-def of_a_sweep(name: str, by: str | None) -> tuple[list[Recipe], list[str]]:
+def group_sweep_jobs(name: str, by: str | None) -> tuple[list[Recipe], list[str]]:
     """Sort the jobs of a sweep that are done by the key `by`, or by all that varies but the seed."""
-    sweep = named(name)
+    sweep = find_sweep(name)
     states, jobs = sweep.states(), sweep.jobs()
     done = [job for job in jobs if states[job.name].status == "done"]
     varied = [key for key in dict.fromkeys(k for job in jobs for k in job.values) if key != "seed"]
@@ -145,11 +145,11 @@ def write(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, A
     """Write comparison.md with all, and each table as CSV and LaTeX."""
     parts = ["# Comparison", *sentences]
     for name, rows in tables.items():
-        parts += [f"## {name.capitalize()}", as_markdown(rows) if rows else "None."]
+        parts += [f"## {name.capitalize()}", format_markdown(rows) if rows else "None."]
         if rows:
             columns = list(dict.fromkeys(key for row in rows for key in row))
             write_csv(folder / f"{name}.csv", columns, [[row.get(key) for key in columns] for row in rows])
-            write_whole(folder / f"{name}.tex", as_latex(rows).encode("utf-8"))
+            write_whole(folder / f"{name}.tex", format_latex(rows).encode("utf-8"))
     write_whole(folder / "comparison.md", ("\n\n".join(parts) + "\n").encode("utf-8"))
 
 
@@ -186,7 +186,7 @@ def show(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, An
         console.print(sentence)
     metric = tables["differences"][0]["metric"]
     means = [row for row in tables["means"] if row["metric"] == metric]
-    console.print(as_table([{key: value for key, value in row.items() if key in PRINTED} for row in means]))
+    console.print(build_table([{key: value for key, value in row.items() if key in PRINTED} for row in means]))
     if tables["settings"]:
-        console.print(as_table(tables["settings"][:SHOWN]))
+        console.print(build_table(tables["settings"][:SHOWN]))
     console.print(f"tables in {folder}" + (f", samples in {picture}" if picture else ""))

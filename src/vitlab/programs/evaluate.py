@@ -13,8 +13,8 @@ from vitlab.distributed.environment import is_other_rank
 from vitlab.errors import ConfigError, DataError
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.run.building.trainer import build_trainer, watch_ranks
-from vitlab.run.checks.batch_advice import too_many
-from vitlab.run.inference.generation_options import with_generation_options
+from vitlab.run.checks.batch_advice import advise_batch_size
+from vitlab.run.inference.generation_options import apply_generation_options
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.printing import console
 from vitlab.run.storage.output import output_folder
@@ -31,14 +31,14 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.trainer.get("precision") == "auto":
         raise ConfigError("trainer.precision=auto is found when a run starts; leave it out, and it is the run's own")
     given = resolve_config(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
-    saved = with_generation_options(SavedRun.open(cfg.run, given), cfg)
+    saved = apply_generation_options(SavedRun.open(cfg.run, given), cfg)
     place = output_folder(cfg.output, "evaluate", saved.folder / "evaluate", overwrite=cfg.overwrite)
     if cfg.templates is not None and not saved.checkpoint["run"]["class_names"]:
         raise ConfigError(
             f"templates= are what names of classes are put into, and run={cfg.run} has none; leave it out"
         )
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
-        saved = saved.changed({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
+        saved = saved.change_config({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
     check_kept({"data": resolve_config(saved.config)["data"]})
     datamodule = saved.datamodule()
     datamodule.setup()
@@ -49,7 +49,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         raise DataError("the texts of the data are in another vocabulary than the run was trained on")
     if is_other_rank():
         return score(cfg, saved, datamodule, saved.folder)
-    with place.made() as folder:
+    with place.make_folder() as folder:
         return score(cfg, saved, datamodule, folder)
 
 
@@ -62,7 +62,7 @@ def score(cfg: DictConfig, saved: SavedRun, datamodule: DataModule, folder: Path
     if size > 0 and "global_batch_size" not in cfg.data:  # nothing is accumulated here
         datamodule.global_batch_size = size * trainer.world_size
     datamodule.attach(trainer, at_most=known, test_split=cfg.split)
-    with watch_ranks(trainer), refuse_out_of_memory(lambda: too_many(datamodule, trainer, None)):
+    with watch_ranks(trainer), refuse_out_of_memory(lambda: advise_batch_size(datamodule, trainer, None)):
         trainer.test(saved.task(), datamodule=datamodule, verbose=False)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     partial = partial_use(trainer)

@@ -39,13 +39,13 @@ def export(cfg: DictConfig) -> Path:
         names = [f"{number} {name}" for number, name in enumerate(names)]
     task = saved.task()
     data = resolve_config(saved.config)["data"]
-    preprocessing = Preprocessing(data["mean"], data["std"], *resizing(data["images"]["eval_crop"]))
+    preprocessing = Preprocessing(data["mean"], data["std"], *find_resize_size(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
     exported, open_there, opened_by = FORMATS[cfg.format]
     model = require_vit(task.model).eval()
     made = exported(model, names, preprocessing, several_labels)
-    twin = build_model(saved.changed({"model": made.options}).config.model)
-    with place.made() as output, write_folder_atomically(output) as temporary:
+    twin = build_model(saved.change_config({"model": made.options}).config.model)
+    with place.make_folder() as output, write_folder_atomically(output) as temporary:
         write(temporary, made)
         note = check_export(temporary, made, model, twin, open_there)
     console = Console(soft_wrap=True, highlight=False)
@@ -58,7 +58,7 @@ def export(cfg: DictConfig) -> Path:
     return output
 
 
-def resizing(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
+def find_resize_size(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:
     """Give the size that the shorter side is resized to before the centre is cut out (None where images are resized
     whole), and Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
     if "max_tokens" in crop:

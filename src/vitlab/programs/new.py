@@ -61,7 +61,7 @@ def new(cfg: DictConfig) -> Path:
     output = output_folder(cfg.output, "new", Path(), overwrite=cfg.overwrite)
     words = {"name": name, **{command: format_command(command) for command in ("train", "evaluate")}}
     files = {f"{name}.py": MODULE, "conf/loss/poly.yaml": LOSS, f"test_{name}.py": TEST, "README.md": README}
-    with output.made() as folder:
+    with output.make_folder() as folder:
         for file, text in files.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             write_whole(folder / file, (text if text is MODULE else text.format(**words)).encode())

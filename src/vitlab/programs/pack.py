@@ -54,9 +54,9 @@ def pack(cfg: DictConfig) -> Path:
         num_workers=choose_num_workers(loading.num_workers, processes=1),
         on_bad_image=loading.on_bad_image,
     )
-    for line in told(index, output):
+    for line in format_summary(index, output):
         console.print(line)
-    console.print(f"train from it: {training(output)}")
+    console.print(f"train from it: {format_training_command(output)}")
     return output
 
 
@@ -108,12 +108,12 @@ def index_only(cfg: DictConfig) -> tuple[Path, dict[str, Any]]:
     index = index_tars(
         root, folder, class_names=names, num_workers=choose_num_workers(cfg.data.loading.num_workers, processes=1)
     )
-    for line in told(index, folder):
+    for line in format_summary(index, folder):
         print(line)
     return folder, index
 
 
-def told(index: dict[str, Any], folder: Path) -> list[str]:
+def format_summary(index: dict[str, Any], folder: Path) -> list[str]:
     """Say what was written, in lines."""
     lines = [f"{folder}: {len(index['class_names'])} classes"]
     for split, entry in index["splits"].items():
@@ -127,7 +127,7 @@ def told(index: dict[str, Any], folder: Path) -> list[str]:
     return lines
 
 
-def training(output: Path) -> str:
+def format_training_command(output: Path) -> str:
     """Give the command that trains on the shards as it would on the original."""
     job = Job.current()
     data = [word for word in job.overrides if word.startswith("data.") and not word.startswith("data.source")]

@@ -28,9 +28,9 @@ from vitlab.machine import choose_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.hardware.precision import speed_up_float32_products
 from vitlab.run.inference.classification import choose_names, classifier
-from vitlab.run.inference.generation_options import with_generation_options
-from vitlab.run.inference.given_images import GivenFiles, Read, prepared
-from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
+from vitlab.run.inference.generation_options import apply_generation_options
+from vitlab.run.inference.given_images import GivenFiles, Read, prepare_images
+from vitlab.run.inference.given_texts import ask_question, find_texts, require_input, text_view
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_file
 from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_ending, prediction_file
@@ -60,21 +60,21 @@ def predict(cfg: DictConfig) -> Path:
     """
     if cfg.on_bad_image not in ON_BAD_IMAGE:
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
-    saved = with_generation_options(SavedRun.open(cfg.run), cfg)
+    saved = apply_generation_options(SavedRun.open(cfg.run), cfg)
     output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
     check_ending(output.path)
     names, device = choose_names(saved, cfg.labels), choose_device(cfg.device)
     speed_up_float32_products(device)
     if saved.input_vocabulary is not None:
-        return predict_of_texts(cfg, saved, saved.input_vocabulary, output, device)
-    files = share(find_image_names(named(cfg, "images")), cfg.share)
+        return predict_texts(cfg, saved, saved.input_vocabulary, output, device)
+    files = share(find_image_names(require_input(cfg, "images")), cfg.share)
     output.check_apart(map(Path, files))
     datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)
     if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
-    task = asked(cfg, task)
+    task = ask_question(cfg, task)
     sorting = Sorting.into(cfg.sort_into, files, names) if cfg.sort_into is not None else None
     if sorting is not None and isinstance(task, WRITERS):
         raise ConfigError(f"sort_into= sorts by class, and run={cfg.run} writes texts; leave it out")
@@ -89,7 +89,7 @@ def predict(cfg: DictConfig) -> Path:
         table = Shown("image")
         for read in read_files(files, datamodule, cfg, file.done, device):
             paths = [Path(files[place]) for place in read.places if place not in read.reasons]
-            said = describe(prepared(read.pixels, datamodule, device), paths) if paths else []
+            said = describe(prepare_images(read.pixels, datamodule, device), paths) if paths else []
             for path, one in zip(paths, said, strict=True):
                 table.add(format_name(str(path)), one)
                 if sorting is not None:
@@ -163,12 +163,12 @@ def lines_of(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_imag
     return lines
 
 
-def predict_of_texts(
+def predict_texts(
     cfg: DictConfig, saved: SavedRun, vocabulary: Vocabulary, output: Output, device: torch.device
 ) -> Path:
     """Write what is written of each text."""
-    texts = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
-    task = asked(cfg, saved.task().to(device).eval())
+    texts = find_texts(require_input(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
+    task = ask_question(cfg, saved.task().to(device).eval())
     with prediction_file(
         output, request_of(cfg, saved, compute_digest(format_json(texts))), overwrite=cfg.overwrite
     ) as file:

@@ -57,13 +57,13 @@ def preview(cfg: DictConfig) -> list[Path]:
 
 def first_batch(datamodule: ImageDataModule, cfg: DictConfig) -> Batch:
     """Make the batch that a single device gets at step 0."""
-    datamodule.attach(stand_in(cfg))
+    datamodule.attach(make_trainer(cfg))
     datamodule.plan()
     batch = datamodule.on_before_batch_transfer(next(iter(datamodule.train_dataloader(in_this_process=True))), 0)
     return datamodule.on_after_batch_transfer(batch, 0)
 
 
-def stand_in(cfg: DictConfig) -> pl.Trainer:
+def make_trainer(cfg: DictConfig) -> pl.Trainer:
     """Give a datamodule what it asks a trainer for: rank, ranks, step and the length of the run; nothing is trained."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     trainer = pl.Trainer(

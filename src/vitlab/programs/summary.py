@@ -84,7 +84,7 @@ def check_kind(model: DictConfig) -> None:
 
 
 def parts_table(parts: dict[str, Cost]) -> Table:
-    table = left_titled("parameters, and multiply-accumulates for one image")
+    table = make_left_title("parameters, and multiply-accumulates for one image")
     table.add_column("part", no_wrap=True)
     for name in ("parameters", "GMACs in weights", "GMACs in QKᵀ and AV", "share"):
         table.add_column(name, justify="right")
@@ -111,7 +111,7 @@ def print_memory(
 
 def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) -> Table:
     """Show why ViT cuts patches: pixels as tokens beside patches as tokens, for the blocks of this model."""
-    table = left_titled("pixels against patches: one image through the blocks of this model")
+    table = make_left_title("pixels against patches: one image through the blocks of this model")
     table.add_column("image", no_wrap=True)
     table.add_column("patch")
     for name in ("tokens", "scores of a head", "GMACs in weights", "GMACs in QKᵀ and AV", "scores of a layer, MiB"):
@@ -138,7 +138,7 @@ def sequence_table(model: VisionTransformer, parts: dict[str, Cost], size: int) 
 def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> Table:
     """List every tensor with its weight decay and the factor of its learning rate, or that it is frozen; identical
     blocks share a row."""
-    table = left_titled("parameter groups")
+    table = make_left_title("parameter groups")
     table.add_column("tensor", no_wrap=True)
     for name in ("shape", "parameters", "weight decay", "lr multiplier"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -146,7 +146,7 @@ def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> 
     for group in groups:
         row = (f"{group['weight_decay']:g}", f"{group['lr'] / lr:.4g}")
         places |= dict.fromkeys(group["names"], row)
-    for name, count, shape in folded(model, places):
+    for name, count, shape in fold_blocks(model, places):
         words = name.split(".")
         if count > 1:
             words[1] += f"-{int(words[1]) + count - 1}"
@@ -155,7 +155,7 @@ def tensors_table(model: nn.Module, groups: list[dict[str, Any]], lr: float) -> 
     return table
 
 
-def folded(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
+def fold_blocks(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
     """Give the first of each run of blocks whose tensor of that name has the same shape and place, and the run's
     length."""
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
@@ -180,5 +180,5 @@ def gigas(count: int) -> str:
     return f"{count / 1e9:,.3f}"
 
 
-def left_titled(title: str) -> Table:
+def make_left_title(title: str) -> Table:
     return Table(title=title, title_justify="left")

@@ -30,7 +30,7 @@ from vitlab.errors import ConfigError
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.printing.console import write_json
-from vitlab.run.printing.hints import named
+from vitlab.run.printing.hints import name_images
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.views import channels_last
 
@@ -70,7 +70,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     output = place.make()
     write_json(output / "survey.json", report)
     write_tables(output, splits, found, groups, classes)
-    write_figure(drawn(splits, found, classes), output / "survey.png")
+    write_figure(draw_survey(splits, found, classes), output / "survey.png")
     tell(report, splits, found, groups, output)
     tell_options(report, stated=None if "in_chans" in options.values else datamodule.in_chans)
     return report
@@ -85,7 +85,7 @@ def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
     )
 
 
-def classes_of(split: ImageSplit) -> Classes:
+def require_classes(split: ImageSplit) -> Classes:
     """Raise ConfigError for images without classes."""
     if not isinstance(split.targets, Classes):
         raise ConfigError(f"a survey counts classes, and this data has images {split.targets.kind}")
@@ -94,7 +94,7 @@ def classes_of(split: ImageSplit) -> Classes:
 
 def counts(splits: dict[str, ImageSplit], class_names: list[str]) -> dict[str, list[int]]:
     """Count the images of each class in each split."""
-    columns = [classes_of(split).counts(len(class_names)) for split in splits.values()]
+    columns = [require_classes(split).counts(len(class_names)) for split in splits.values()]
     numbers = np.stack(columns, axis=1)
     return dict(zip(class_names, numbers.tolist(), strict=True))
 
@@ -118,10 +118,10 @@ def tell(
     names = list(report["classes"])
     rows = {
         "images": ", ".join(f"{name} {count:,}" for name, count in report["images"].items()),
-        "sizes": listed(report["sizes"], len(sizes)),
+        "sizes": format_counts(report["sizes"], len(sizes)),
         "": f"height {smallest[0]} to {largest[0]}, median {median[0]}; "
         f"width {smallest[1]} to {largest[1]}, median {median[1]}",
-        "modes": listed(report["modes"], len(sizes)),
+        "modes": format_counts(report["modes"], len(sizes)),
         "unreadable": f"{bad:,} images, in {output / 'unreadable.csv'}" if bad else "none",
     }
     for name, row in rows.items():
@@ -139,7 +139,7 @@ def tell(
             labels = f", {odd:,} of them with different labels" if odd else ""
             what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
             console.print(f"{'identical':<12}{what}")
-            tell_some(console, [named(group, splits) for group in some])
+            tell_some(console, [name_images(group, splits) for group in some])
     for pair, count in report["overlap"].items():
         console.print(f"{'overlap':<12}{count:,} images of {pair}", style="bold yellow")
     console.print(f"{'picture':<12}{output / 'survey.png'}")
@@ -147,7 +147,7 @@ def tell(
 
 def tell_options(report: dict[str, Any], stated: int | None) -> None:
     """Say how to normalise, and, unless the config has `stated` the same, how many channels there are."""
-    words = [f"data.{key}={as_list(report[key])}" for key in ("mean", "std")]
+    words = [f"data.{key}={format_list(report[key])}" for key in ("mean", "std")]
     if report["in_chans"] != stated:
         channels = report["in_chans"]
         words = [f"data.in_chans={channels}", f"data.images.mode={MODES.get(channels, 'null')}", *words]
@@ -162,13 +162,13 @@ def tell_some(console: Console, lines: Sequence[str]) -> None:
         console.print(f"{'':<12}and {len(lines) - SHOWN:,} more")
 
 
-def listed(counted: dict[str, int], total: int) -> str:
+def format_counts(counted: dict[str, int], total: int) -> str:
     """List things with their counts, and count those that are not listed."""
     rest = total - sum(counted.values())
     return ", ".join(f"{name} {count:,}" for name, count in counted.items()) + (f", others {rest:,}" if rest else "")
 
 
-def as_list(values: list[float]) -> str:
+def format_list(values: list[float]) -> str:
     """Write a list as Hydra reads it back."""
     return "[" + ",".join(f"{value:.4f}" for value in values) + "]"
 
@@ -214,9 +214,9 @@ def write_tables(
 # -- drawn
 
 
-def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: dict[str, list[int]]) -> Figure:
+def draw_survey(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: dict[str, list[int]]) -> Figure:
     """Draw class counts, sizes, and an image of each of up to 30 classes as it is evaluated."""
-    samples = list(samples_of(splits["train"], found["train"], len(classes)))
+    samples = list(choose_samples(splits["train"], found["train"], len(classes)))
     columns = min(10, len(samples))
     lines = -(-len(samples) // columns)
     figure = Figure(figsize=(13, 4.2 + 1.6 * lines), layout="constrained")
@@ -234,12 +234,12 @@ def drawn(splits: dict[str, ImageSplit], found: dict[str, Findings], classes: di
     return figure
 
 
-def samples_of(split: ImageSplit, found: Findings, num_classes: int) -> Iterable[tuple[int, Any]]:
+def choose_samples(split: ImageSplit, found: Findings, num_classes: int) -> Iterable[tuple[int, Any]]:
     """Give (class, image (C, H, W) in [0, 1]): the first readable image of up to 30 classes, evenly spaced."""
     readable = np.ones(len(split), dtype=bool)
     readable[list(found.unreadable)] = False
     places = np.flatnonzero(readable)
-    classes, firsts = classes_of(split)[places].find_first_places()
+    classes, firsts = require_classes(split)[places].find_first_places()
     for k in np.linspace(0, len(classes) - 1, min(LABELLED_CLASSES, len(classes))).round().astype(int):
         sample = split[Key(0, int(places[firsts[k]]))]
         if isinstance(sample, Sample):

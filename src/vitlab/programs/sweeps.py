@@ -22,10 +22,10 @@ def tell(cfg: DictConfig) -> None:
     """Print the jobs of a sweep, or how far all sweeps are. Raises CheckpointError where there is no such sweep."""
     console = Console(soft_wrap=True)
     if cfg.sweep is None:
-        for sweep in found():
+        for sweep in find_sweeps():
             console.print(line(sweep), highlight=False, markup=False)
         return
-    sweep = named(cfg.sweep)
+    sweep = find_sweep(cfg.sweep)
     states = sweep.states()
     if cfg.watch:
         with Live(console=console, transient=True, auto_refresh=False) as live:
@@ -36,7 +36,7 @@ def tell(cfg: DictConfig) -> None:
     console.print(build_page(sweep.jobs(), states))
     if cfg.pictures:
         Results(sweep).write()
-        console.print(*draw_sweep(sweep.path, Results(sweep).ended(), sweep.scales()), sep="\n", highlight=False)
+        console.print(*draw_sweep(sweep.path, Results(sweep).list_ended(), sweep.scales()), sep="\n", highlight=False)
     console.print(f"tables and runs in {sweep.path}", highlight=False, markup=False)
 
 
@@ -49,17 +49,17 @@ def line(sweep: SweepFolder) -> str:
         return str(error)
 
 
-def found() -> list[SweepFolder]:
+def find_sweeps() -> list[SweepFolder]:
     """Find all sweeps below runs/, the latest first."""
     paths = [*RUNS.glob(f"*/{SWEEP}"), *RUNS.glob(f"*/*/{SWEEP}")]
     return [SweepFolder(path.parent) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
 
 
-def named(name: str) -> SweepFolder:
+def find_sweep(name: str) -> SweepFolder:
     """Find the sweep of that name or folder. Raises CheckpointError."""
     for path in (RUNS / name, Path(name)):
         if (sweep := SweepFolder(path)).is_saved:
             sweep.request()
             return sweep
-    known = [str(sweep.path.relative_to(RUNS)) for sweep in found()]
+    known = [str(sweep.path.relative_to(RUNS)) for sweep in find_sweeps()]
     raise CheckpointError(f"there is no sweep {name}{suggest_name(name, known)}")

@@ -28,7 +28,7 @@ from vitlab.run.building.model import build_model, compile_model, load_pretraine
 from vitlab.run.building.parts import Parts, build_callbacks, build_task
 from vitlab.run.building.run_loggers import build_loggers, close_loggers, try_callbacks_and_loggers, uploads
 from vitlab.run.building.trainer import build_trainer, find_devices, watch_ranks
-from vitlab.run.checks.batch_advice import too_many
+from vitlab.run.checks.batch_advice import advise_batch_size
 from vitlab.run.checks.continuation import check_continuation
 from vitlab.run.checks.preconditions import check_disk, check_task
 from vitlab.run.inference.teacher import build_teacher
@@ -146,7 +146,7 @@ def begin(start: Start, found: Found, parts: Parts, transfer: Any) -> None:
 def supervise(parts: Parts) -> Iterator[None]:
     """While the run computes, watch its other processes, and say which batch fits if memory runs out; then close its
     loggers, however it ended."""
-    advice = refuse_out_of_memory(lambda: too_many(parts.datamodule, parts.trainer, parts.task))
+    advice = refuse_out_of_memory(lambda: advise_batch_size(parts.datamodule, parts.trainer, parts.task))
     with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice:
         yield
 
@@ -164,25 +164,25 @@ def fit(start: Start, parts: Parts) -> Fitted:
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     started = time.perf_counter()
     trainer.fit(task, datamodule=datamodule, ckpt_path=start.state, weights_only=True)
-    best, steps = best_of(trainer), trainer.global_step - start.first_step
+    best, steps = find_best(trainer), trainer.global_step - start.first_step
     if best is not None and (best.validated_step != trainer.global_step or not trainer.callback_metrics):
         trainer.validate(task, datamodule=datamodule, verbose=False)
-    return Fitted(steps, time.perf_counter() - started, measured(trainer))
+    return Fitted(steps, time.perf_counter() - started, get_metrics(trainer))
 
 
 def test(parts: Parts, fitted: Fitted) -> Result:
     """Calibrate the best model on validation, and test it."""
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
-    best, log = best_of(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
+    best, log = find_best(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
     if best is not None and best.score is not None:
-        trainer.strategy.load_model_state_dict({"state_dict": best.kept_weights(trainer)})
+        trainer.strategy.load_model_state_dict({"state_dict": best.read_weights(trainer)})
     trainer.test(task, datamodule=datamodule, verbose=False)
     return Result(
         score=best.score if best is not None else None,
         best_step=best.step if best is not None else trainer.global_step,
         steps=trainer.global_step,
         steps_of_this_start=fitted.steps,
-        test=measured(trainer),
+        test=get_metrics(trainer),
         last=fitted.last,
         calibration=next((c.found for c in trainer.callbacks if isinstance(c, Calibration)), None),
         seconds=fitted.seconds,
@@ -204,9 +204,9 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     console.print_result(best | result.test, result.facts(parts.datamodule.things), then)
 
 
-def best_of(trainer: pl.Trainer) -> BestModel | None:
+def find_best(trainer: pl.Trainer) -> BestModel | None:
     return next((c for c in trainer.callbacks if isinstance(c, BestModel)), None)
 
 
-def measured(trainer: pl.Trainer) -> dict[str, float]:
+def get_metrics(trainer: pl.Trainer) -> dict[str, float]:
     return {name: float(value) for name, value in trainer.callback_metrics.items()}

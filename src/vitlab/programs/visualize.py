@@ -18,8 +18,8 @@ from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import choose_device
 from vitlab.models import StreamAttentionMaps, VisionTransformer, find_encoder
-from vitlab.run.inference.given_images import pixels_of, prepared
-from vitlab.run.inference.given_texts import asked, find_texts, named, text_view
+from vitlab.run.inference.given_images import load_pixels, prepare_images
+from vitlab.run.inference.given_texts import ask_question, find_texts, require_input, text_view
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_folder
 from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
@@ -53,12 +53,12 @@ def visualize(cfg: DictConfig) -> list[Path]:
     Raises ConfigError for an unknown view, for missing images or texts, and for a model without
     attention; DataError for what cannot be found or read.
     """
-    views = checked_views(cfg.views)
+    views = check_views(cfg.views)
     saved = SavedRun.open(cfg.run)
     place = output_folder(cfg.output, "visualize", saved.folder / "visualize", overwrite=cfg.overwrite)
     task = saved.task()
     if cfg.question is not None:
-        asked(cfg, task)  # refuses it of a run that is asked nothing
+        ask_question(cfg, task)  # refuses it of a run that is asked nothing
     compared = isinstance(task, Contrastive) and views == [SIMILARITIES]
     if cfg.texts is not None and saved.input_vocabulary is None and not compared:
         raise ConfigError(
@@ -94,7 +94,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
     if paths and datamodule.images.eval_crop.output_size() is None:
         raise ConfigError(f"views are drawn of images of one size, and run={cfg.run} was evaluated on different ones")
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)] if paths else []
-    read = readable_images(chosen, datamodule)
+    read = load_images(chosen, datamodule)
     images = torch.stack(read) if read else torch.empty(0)
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     task.to(device)
@@ -102,15 +102,15 @@ def visualize(cfg: DictConfig) -> list[Path]:
     trained = describe_training(int(saved.checkpoint["global_step"]))
     said = [f"said {', '.join(map(str, one))}" for one in classes] if classes else []
     titles = ["\n".join([path.name, *said[i : i + 1], trained]) for i, path in enumerate(chosen)]
-    files = written(place, gallery(model, inputs, images / 255, titles, views, classes))
+    files = write_pictures(place, gallery(model, inputs, images / 255, titles, views, classes))
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
 
-def written(place: Output, pictures: Iterable[tuple[str, Figure | None]]) -> list[Path]:
+def write_pictures(place: Output, pictures: Iterable[tuple[str, Figure | None]]) -> list[Path]:
     """Write pictures by their names, and print the files."""
     files = []
-    with place.made() as folder:
+    with place.make_folder() as folder:
         for name, figure in pictures:
             if figure is None:
                 print(f"no picture of {name}: the model has none")
@@ -123,21 +123,21 @@ def written(place: Output, pictures: Iterable[tuple[str, Figure | None]]) -> lis
 def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Output) -> list[Path]:
     """Draw where the model looks in each image while it writes, and, where it is asked, while it reads the question;
     how image and text look at each other where they are one sequence. Raises as `visualize`."""
-    paths = find_images(named(cfg, "images"))
+    paths = find_images(require_input(cfg, "images"))
     place.check_apart(paths)
     device = choose_device()
-    datamodule, writer = saved.datamodule(), asked(cfg, task.to(device).eval())
+    datamodule, writer = saved.datamodule(), ask_question(cfg, task.to(device).eval())
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
-    images = readable_images(chosen, datamodule)
+    images = load_images(chosen, datamodule)
 
     def pictures() -> Iterator[tuple[str, Figure]]:
         for number, (path, image) in enumerate(zip(chosen, images, strict=True), start=1):
-            view = prepared([image], datamodule, device)
+            view = prepare_images([image], datamodule, device)
             with torch.inference_mode():
                 text = writer.generate(*view.arguments(), with_attention=True)
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
             name = f"{path.name}: {cfg.question}" if cfg.question else path.name
-            tokens, title = told(task.vocabulary, name, text.tokens[0])
+            tokens, title = describe_text(task.vocabulary, name, text.tokens[0])
             words = writer.words if isinstance(writer, Asking) else []
             named = {place: word for place, word in enumerate([*words, *tokens]) if word != FILL}
             memory = text.attention.memory[..., list(named), :]
@@ -146,7 +146,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
             if isinstance(text.attention, StreamAttentionMaps):
                 yield f"{MODALITIES}_{number}", modalities_figure(text.attention.whole, words, tokens, title)
 
-    files = written(place, pictures())
+    files = write_pictures(place, pictures())
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
@@ -158,7 +158,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
     device = choose_device()
     task = task.to(device).eval()
     reader: Any = task.model.encoder
-    found = find_texts(named(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
+    found = find_texts(require_input(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
 
     def pictures() -> Iterator[tuple[str, Figure]]:
         for number, place in enumerate(pick(len(found), cfg.num_images), start=1):
@@ -166,16 +166,16 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
             with torch.inference_mode():
                 text = task.generate(words, present, with_attention=True)
                 encoder = reader.attention_maps(words, present)
-            seen, _ = told(vocabulary, "", words[0])
-            tokens, title = told(task.vocabulary, found[place], text.tokens[0])
+            seen, _ = describe_text(vocabulary, "", words[0])
+            tokens, title = describe_text(task.vocabulary, found[place], text.tokens[0])
             yield f"{READING}_{number}", texts_figure(text.attention, encoder, seen, tokens, title)
 
-    files = written(place, pictures())
+    files = write_pictures(place, pictures())
     tell_of_others(len(found), len(files), "texts")
     return files
 
 
-def told(vocabulary: Vocabulary, name: str, tokens: Tensor) -> tuple[list[str], str]:
+def describe_text(vocabulary: Vocabulary, name: str, tokens: Tensor) -> tuple[list[str], str]:
     """Give the words of each token of a text (M,), and a title of its name and all of it."""
     numbers = tokens.tolist()
     return [vocabulary.decode([number]) or "end" for number in numbers], f"{name}: {vocabulary.decode(numbers)}"
@@ -195,20 +195,22 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     device = choose_device()
     datamodule, task = saved.datamodule(), task.to(device).eval()
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
-    images = readable_images(chosen, datamodule)
+    images = load_images(chosen, datamodule)
     task.templates = ["{}"] if cfg.texts is not None else task.templates
     with torch.inference_mode():
-        seen = task.model.encode_images(*prepared(images, datamodule, device).arguments())
+        seen = task.model.encode_images(*prepare_images(images, datamodule, device).arguments())
         cosines = (seen @ task.embed_classes(texts).T).cpu()
-    files = written(place, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))])
+    files = write_pictures(
+        place, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))]
+    )
     tell_of_others(len(paths), len(chosen), "images")
     return files
 
 
-def readable_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
+def load_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
     """Read images as the model was evaluated, (C, H, W) uint8 each. Raises DataError for one that cannot be read."""
     try:
-        return [pixels_of(path, datamodule) for path in paths]
+        return [load_pixels(path, datamodule) for path in paths]
     except DataError as error:
         raise DataError(f"{error}; mend or remove the file") from error
 
@@ -236,7 +238,7 @@ def check_relevance(task: Task, model: VisionTransformer) -> None:
         raise ConfigError(f"views=relevance: {why}; leave it out")
 
 
-def checked_views(views: ListConfig | str | None) -> list[str] | None:
+def check_views(views: ListConfig | str | None) -> list[str] | None:
     """Raise ConfigError unless each is a view; null are all that suit the model."""
     if views is None:
         return None

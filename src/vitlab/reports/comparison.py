@@ -81,11 +81,11 @@ class Pair:
     def sentence(self) -> str:
         """Say which is better, and how sure that is."""
         better_one, other = (self.second, self.first) if self.gain > 0 else (self.first, self.second)
-        return self.of_models(better_one, other) if self.is_of_models else self.of_recipes(better_one, other)
+        return self.compare_models(better_one, other) if self.is_of_models else self.compare_recipes(better_one, other)
 
-    def of_recipes(self, better_one: Recipe, other: Recipe) -> str:
+    def compare_recipes(self, better_one: Recipe, other: Recipe) -> str:
         count = len(self.gains)
-        seeds, size = f"{in_words(count)} seeds", f"{self.amount(abs(self.gain))} ± {self.amount(self.half)}"
+        seeds, size = f"{spell_count(count)} seeds", f"{self.amount(abs(self.gain))} ± {self.amount(self.half)}"
         exact = f"exact sign-flip test: {p_value(self.adjusted)}"
         if count < VERDICT:
             exact = (
@@ -103,7 +103,7 @@ class Pair:
             f"{self.amount(self.gain, sign=True)} ± {self.amount(self.half)}{self.unit} ({exact}); {least}."
         )
 
-    def of_models(self, better_one: Recipe, other: Recipe) -> str:
+    def compare_models(self, better_one: Recipe, other: Recipe) -> str:
         figures = " against ".join(
             f"{format_metric(self.metric, one.values(self.metric)[0])} ({one.label})" for one in (better_one, other)
         )
@@ -143,8 +143,8 @@ def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
     seeds = sorted(first.runs.keys() & second.runs.keys())
     if not seeds and not single:
         raise ConfigError(
-            f"{first.label} and {second.label} have no seed in common: {listed(first)} against {listed(second)}; train "
-            "both with the same seeds"
+            f"{first.label} and {second.label} have no seed in common: {list_seeds(first)} against {list_seeds(second)}"
+            "; train both with the same seeds"
         )
     pairs = [(first.runs[seed], second.runs[seed]) for seed in seeds]
     if single:
@@ -155,11 +155,11 @@ def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
     before = first.values(metric, [a.seed for a, _ in pairs])
     after = second.values(metric, [b.seed for _, b in pairs])
     gains = [sign * (b - a) for a, b in zip(before, after, strict=True)]
-    counts = counted(pairs)
+    counts = count_answers(pairs)
     p = sign_flip_p(gains) if len(gains) > 1 else None
     if p is None and counts is not None and metric == ACCURACY:
         p = mcnemar_p(counts[1], counts[2])
-    return Pair(first, second, metric, gains, p, counts, over_seeds_and_samples(pairs, metric))
+    return Pair(first, second, metric, gains, p, counts, bootstrap_gain(pairs, metric))
 
 
 def check_samples(a: FinishedRun, b: FinishedRun) -> None:
@@ -180,7 +180,7 @@ def is_right(run: FinishedRun) -> dict[tuple[str, ...], bool]:
     return {key: true == predicted for key, (true, predicted) in run.samples.items()}
 
 
-def counted(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int, int, int, int] | None:
+def count_answers(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int, int, int, int] | None:
     """Count the samples that both, only the first, only the second and none classify correctly, over all pairs."""
     if not all(a.samples and b.samples for a, b in pairs):
         return None
@@ -189,7 +189,7 @@ def counted(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int, int,
     return tuple(kinds.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))  # type: ignore[return-value]  # four
 
 
-def over_seeds_and_samples(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str) -> tuple[float, float] | None:
+def bootstrap_gain(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str) -> tuple[float, float] | None:
     """Return the bootstrap interval of the gain in accuracy over seeds and samples; None where the metric is another
     one, or seeds were tested on different samples."""
     keys = list(pairs[0][0].samples)
@@ -199,11 +199,11 @@ def over_seeds_and_samples(pairs: Sequence[tuple[FinishedRun, FinishedRun]], met
     return bootstrap_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
 
 
-def listed(recipe: Recipe) -> str:
+def list_seeds(recipe: Recipe) -> str:
     return f"seed{'s' * (len(recipe.runs) > 1)} {', '.join(map(str, sorted(recipe.runs)))}"
 
 
-def in_words(count: int) -> str:
+def spell_count(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
 
@@ -269,7 +269,7 @@ def disagreements(pair: Pair) -> list[dict[str, Any]]:
     ]
 
 
-def settings_that_differ(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
+def find_differing_settings(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
     """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart."""
     settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
     keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_of_one_run(key)]

@@ -39,7 +39,7 @@ def read_run(folder: Path) -> FinishedRun:
     if not path.is_file():
         raise CheckpointError(f"{folder} is no run: it holds no config.yaml; name a run's folder")
     try:
-        settings = flat(yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        settings = flatten_values(yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         seed_and_monitor = settings["seed"], settings["monitor"]
     except (yaml.YAMLError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
@@ -64,8 +64,12 @@ def read_samples(folder: Path) -> dict[tuple[str, ...], tuple[str, str]]:
         raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
 
 
-def flat(node: Any, key: str = "") -> dict[str, Any]:
+def flatten_values(node: Any, key: str = "") -> dict[str, Any]:
     """Return the values below a node by their dotted keys."""
     if not isinstance(node, dict) or not node:
         return {key: node}
-    return {k: v for name, inner in node.items() for k, v in flat(inner, f"{key}.{name}" if key else str(name)).items()}
+    return {
+        k: v
+        for name, inner in node.items()
+        for k, v in flatten_values(inner, f"{key}.{name}" if key else str(name)).items()
+    }

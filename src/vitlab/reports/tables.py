@@ -10,7 +10,7 @@ SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{
 SPECIAL |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 
 
-def columns_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+def list_columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
@@ -21,24 +21,24 @@ def cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
+def format_markdown(rows: Sequence[dict[str, Any]]) -> str:
     """Write rows as a table in Markdown; a row is a value for each column that it has."""
-    names = columns_of(rows)
+    names = list_columns(rows)
     lines = [names, ["---"] * len(names), *cells(rows, names)]
     return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
 
 
-def as_latex(rows: Sequence[dict[str, Any]]) -> str:
+def format_latex(rows: Sequence[dict[str, Any]]) -> str:
     """Write rows as a tabular in LaTeX, with the rules of the package booktabs."""
-    names = columns_of(rows)
-    lines = [" & ".join(escaped(text) for text in line) + r" \\" for line in (names, *cells(rows, names))]
+    names = list_columns(rows)
+    lines = [" & ".join(escape_text(text) for text in line) + r" \\" for line in (names, *cells(rows, names))]
     begin = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
     return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
 
 
-def as_table(rows: Sequence[dict[str, Any]]) -> Table:
+def build_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Lay rows out as a table for the terminal."""
-    names = columns_of(rows)
+    names = list_columns(rows)
     table = Table(*(Column(Text(name), overflow="fold") for name in names))
     for row in cells(rows, names):
         table.add_row(*map(Text, row))
@@ -49,5 +49,5 @@ def cells(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[list[str
     return [[cell(row.get(name)) for name in names] for row in rows]
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     return "".join(SPECIAL.get(letter, letter) for letter in text)

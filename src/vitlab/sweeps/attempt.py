@@ -47,7 +47,7 @@ class Attempt:
 
     def begin(self) -> list[str] | None:
         """Record the start and return the command to run; None if an earlier start succeeded and was not recorded."""
-        before = self.sweep.state(self.name).current()
+        before = self.sweep.state(self.name).refresh()
         if (result := read_result(self.folder)) is not None:
             self._record(replace(before, status="done", score=result.get("score"), reason=None))
             leave(self.home)

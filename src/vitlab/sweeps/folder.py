@@ -83,15 +83,15 @@ class State:
             return False
         return time.time() - self.heartbeat < LOST
 
-    def as_lost(self) -> "State":
+    def mark_lost(self) -> "State":
         """Return the state of a running job whose supervisor is gone; its time ends with the last heartbeat."""
         lived = max(0.0, (self.heartbeat or 0.0) - (self.started or 0.0))
         seconds = round(self.seconds + lived, 1)
         return replace(self, status="lost", seconds=seconds, started=None, reason="its supervisor is gone")
 
-    def current(self) -> "State":
+    def refresh(self) -> "State":
         """Return this state, or the state lost for a running job without a supervisor."""
-        return self.as_lost() if self.status == "running" and not self.is_supervised else self
+        return self.mark_lost() if self.status == "running" and not self.is_supervised else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,14 +190,14 @@ class SweepFolder:
         """Whether a job's run has succeeded."""
         return (self.path / name / RESULT).is_file()
 
-    def saved_at(self, name: str) -> int | None:
+    def find_save_time(self, name: str) -> int | None:
         """Return when a job's run last saved a checkpoint, in ns; None if it has none."""
         states = [self.path / name / CHECKPOINTS / f"{state}.ckpt" for state in LATEST]
         return max((state.stat().st_mtime_ns for state in states if state.is_file()), default=None)
 
     def states(self) -> dict[str, State]:
         """Read the current state of each job, by name."""
-        return {job.name: self.state(job.name).current() for job in self.jobs()}
+        return {job.name: self.state(job.name).refresh() for job in self.jobs()}
 
     def engine(self, name: str) -> str | None:
         """Read which engine a job was last submitted to."""

@@ -31,9 +31,9 @@ class Results:
             self.due = time.monotonic() + (time.monotonic() - started) / SHARE
 
     def write(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return write_tables(self.sweep.path, self.ended())
+        return write_tables(self.sweep.path, self.list_ended())
 
-    def ended(self) -> list[dict[str, Any]]:
+    def list_ended(self) -> list[dict[str, Any]]:
         """Return the outcomes of the jobs that have ended."""
         return [one for one in self.outcomes.values() if one is not None]
 

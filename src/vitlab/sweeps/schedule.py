@@ -109,7 +109,7 @@ class Schedule:
             if not self.queue:
                 self._add(self.source.next())
             name = self.queue.popleft()
-            self.saved[name] = self.sweep.saved_at(name)
+            self.saved[name] = self.sweep.find_save_time(name)
             self.submitted.add(name)
             self.sweep.write_engine(name, self.kind)
             self.engine.submit(Work(name, self.command))
@@ -124,7 +124,7 @@ class Schedule:
         """Record how a job has ended, and queue it again if it is to restart."""
         state = self.sweep.state(name)
         if state.status == "running":  # its supervisor died before it recorded the end
-            state = state.as_lost()
+            state = state.mark_lost()
             self.sweep.write_state(name, state)
         if state.status == "killed" and name in self.cancelled and not stop.requested:
             state = replace(state, status="pruned", reason=self.cancelled[name])
@@ -139,7 +139,7 @@ class Schedule:
         if state.status == "failed":
             self.tries[name] += 1
             return self.tries[name] < MAX_TRIES
-        progressed = self.sweep.saved_at(name) != self.saved[name]
+        progressed = self.sweep.find_save_time(name) != self.saved[name]
         self.stalls[name] = 0 if progressed else self.stalls[name] + 1
         return state.status not in ENDED and self.stalls[name] < MAX_STALLS
 

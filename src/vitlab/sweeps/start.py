@@ -37,7 +37,7 @@ def run_jobs(sweep: SweepFolder, engine: Engine, command: list[str], source: Job
     for job in sweep.jobs():
         read_result(sweep.path / job.name)  # refuses a damaged one before a job starts
     results = Results(sweep)
-    states = {job.name: sweep.state(job.name).current() for job in sweep.jobs()}
+    states = {job.name: sweep.state(job.name).refresh() for job in sweep.jobs()}
     with Board(sweep.jobs(), states, source.total) as board, Stop() as stop:
         schedule = Schedule(sweep, engine, command, source, [results.update, board.update])
         try:
@@ -45,7 +45,7 @@ def run_jobs(sweep: SweepFolder, engine: Engine, command: list[str], source: Job
         finally:
             results.write()
     results.print()
-    source.report(results.ended())
+    source.report(results.list_ended())
     if stop.number is not None:
         print("stopped; the same command resumes the sweep", flush=True)
         sys.exit(128 + stop.number)

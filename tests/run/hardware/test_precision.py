@@ -20,7 +20,15 @@ from vitlab.measurements import FILE
 from vitlab.models import VisionTransformer, small_resnet
 from vitlab.run.building.trainer import make_images
 from vitlab.run.hardware import block_timing, precision
-from vitlab.run.hardware.block_timing import FEW, Way, in_turns, least_seconds, one_thread, set_products, typical_block
+from vitlab.run.hardware.block_timing import (
+    FEW,
+    Way,
+    least_seconds,
+    one_thread,
+    run_in_turns,
+    set_products,
+    typical_block,
+)
 from vitlab.run.hardware.precision import (
     ONEDNN,
     PLAIN,
@@ -233,9 +241,9 @@ def test_a_trial_ends_in_time(monkeypatch):
 
         return step
 
-    assert in_turns({"a": taking(0.1), "b": taking(0.3)}, end=3.0) == {"a": 0.1, "b": 0.3}
+    assert run_in_turns({"a": taking(0.1), "b": taking(0.3)}, end=3.0) == {"a": 0.1, "b": 0.3}
     assert now[0] < 3.3
-    assert in_turns({"a": taking(1.0), "b": taking(9.0)}, end=now[0] + 3.0) is None
+    assert run_in_turns({"a": taking(1.0), "b": taking(9.0)}, end=now[0] + 3.0) is None
 
 
 def test_images_of_several_sizes_are_judged_by_the_largest():
@@ -271,7 +279,7 @@ def timed(call, size, ways):
 def noted(task):
     with open("precision_" + rank, "w") as file:
         file.write(task.trainer.precision)
-vitlab.run.hardware.precision.timed, Classification.on_fit_start = timed, noted
+vitlab.run.hardware.precision.time_ways, Classification.on_fit_start = timed, noted
 vitlab.run.hardware.precision.are_exact = lambda: False
 """
 

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from vitlab.errors import ConfigError
-from vitlab.run.inference.generation_options import generation_changes, with_generation_options
+from vitlab.run.inference.generation_options import apply_generation_options, generation_changes
 from vitlab.run.inference.saved_run import SavedRun
 
 UNCHANGED = {"run": "run", "beam_width": None, "length_penalty": None, "templates": None}
@@ -28,4 +28,4 @@ def test_what_is_null_changes_nothing():
 def test_a_run_of_classes_takes_none(changes, sentence):
     saved = SavedRun(Path("run"), Path("run"), {}, OmegaConf.create({"task": {"loss": None}}))
     with pytest.raises(ConfigError, match=f"run=run {sentence}"):
-        with_generation_options(saved, options(**changes))
+        apply_generation_options(saved, options(**changes))

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from vitlab.errors import DataError
-from vitlab.run.inference.given_images import in_bytes, list_images, stored
+from vitlab.run.inference.given_images import convert_to_uint8, list_images, load_stored
 
 
 def test_a_batch_is_its_images_and_lists_may_nest():
@@ -29,13 +29,13 @@ def test_what_is_no_image_is_refused(images, sentence):
 
 
 def test_floats_from_0_to_1_become_bytes():
-    assert in_bytes(np.array([[0.0, 0.5, 1.0]])).tolist() == [[0, 128, 255]]
+    assert convert_to_uint8(np.array([[0.0, 0.5, 1.0]])).tolist() == [[0, 128, 255]]
     for wrong in (np.array([[1.5]]), np.array([[np.nan]]), np.array([[3]]), np.zeros((0, 4))):
         with pytest.raises(ValueError, match="pixels"):
-            in_bytes(wrong)
+            convert_to_uint8(wrong)
 
 
 def test_tensors_have_their_channels_first_and_arrays_last():
-    assert stored(torch.zeros(3, 4, 5), "RGB").shape == (4, 5, 3)
+    assert load_stored(torch.zeros(3, 4, 5), "RGB").shape == (4, 5, 3)
     with pytest.raises(ValueError, match="an array is"):
-        stored(np.zeros((3, 40, 50)), "RGB")
+        load_stored(np.zeros((3, 40, 50)), "RGB")

@@ -19,7 +19,7 @@ from vitlab.data.loading.dataset import Split
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
 from vitlab.run.printing.hints import sentence
-from vitlab.run.printing.next_steps import written_file
+from vitlab.run.printing.next_steps import write_file
 
 SHORT = ["trainer.max_epochs=-1", "trainer.max_steps=2", *BARE]
 CPU = ["trainer=cpu", "trainer.precision=32-true", "logger=none", "global_batch_size=16"]
@@ -137,11 +137,11 @@ def test_an_image_that_is_no_file_becomes_one(tmp_path):
     for shape, suffix in {(4, 5): "png", (4, 5, 1): "png", (4, 5, 3): "png", (4, 5, 7): None}.items():
         pixels = random.randint(0, 255, (2, *shape), dtype=np.uint8)
         split = Split(ArrayPool(pixels, OneClass(np.zeros(2, int)), "some"), np.arange(2))
-        file = written_file(split, [1], tmp_path)
+        file = write_file(split, [1], tmp_path)
         assert file == (suffix and str(tmp_path / f"test_image.{suffix}"))
         if file is not None:
             assert np.array_equal(np.asarray(Image.open(file)), pixels[1].squeeze())
-    assert written_file(split, [], tmp_path) is None
+    assert write_file(split, [], tmp_path) is None
 
 
 @pytest.mark.slow

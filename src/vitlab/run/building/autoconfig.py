@@ -15,9 +15,9 @@ from vitlab.data.images.decoding import MODES
 from vitlab.data.pools.pool import OpenedSource
 from vitlab.data.targets import OneClass, Texts
 from vitlab.features import is_mirror_invariant
-from vitlab.run.building.model import weights_of
+from vitlab.run.building.model import find_weights
 from vitlab.run.building.parts import build_datamodule
-from vitlab.run.building.trainer import Devices, find_precision_of
+from vitlab.run.building.trainer import Devices, find_run_precision
 from vitlab.run.checks.preconditions import check_targets
 
 PHOTOGRAPH = 224  # pixels: the largest image_size that is chosen
@@ -60,7 +60,7 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> Found:
     if devices is not None:
         check_targets(filled(), datamodule)
         if is_open(cfg, "precision"):
-            values["precision"], measured = find_precision_of(filled(), datamodule, batch_size, devices.own)
+            values["precision"], measured = find_run_precision(filled(), datamodule, batch_size, devices.own)
     final = filled()
     OmegaConf.set_readonly(final, True)
     return Found(final, datamodule, values, measured)
@@ -99,7 +99,7 @@ def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) 
 def find_preprocessing(cfg: DictConfig) -> dict[str, Any]:
     """Return mean, std, image_size and interpolation of the images that the weights of model.pretrained were trained
     on, as far as they are known."""
-    name = weights_of(cfg.model) if "model" in cfg else None
+    name = find_weights(cfg.model) if "model" in cfg else None
     if name is None:
         return {}
     from vitlab.weights import view_of

@@ -25,7 +25,7 @@ OF_A_TEACHER = ("mean", "std")  # keys that one may have besides
 
 def build_model(node: DictConfig, key: str = "model") -> Module:
     """Build the model at `key`, with random weights. Raises ConfigError if weights are named at a model within it."""
-    own = make_node(without_weights(resolve_config(node), key))
+    own = make_node(remove_weights(resolve_config(node), key))
     check_memory(own, key)
     model: Module = build(own, key)
     return model
@@ -43,7 +43,7 @@ def check_memory(node: DictConfig, key: str) -> None:
         )
 
 
-def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
+def remove_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
     """Copy the node of a model, and those of models within it, without the keys that are the run's."""
     left_out = (*OF_THE_RUN, *OF_A_TEACHER) if key == "teacher" else OF_THE_RUN
     own = {name: value for name, value in node.items() if name not in left_out}
@@ -53,7 +53,7 @@ def without_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
                 raise ConfigError(
                     f"{key}.{name}.pretrained is not read; give weights for all of it by {key}.pretrained"
                 )
-            own[name] = without_weights(value, f"{key}.{name}")
+            own[name] = remove_weights(value, f"{key}.{name}")
     return own
 
 
@@ -65,14 +65,14 @@ def try_out(logits_of: Callable[[Tensor], Tensor], images: Tensor, num_classes: 
         raise
     except Exception as error:  # whatever a model of another library raises
         reason = str(error).strip().split("\n")[0]
-        raise ConfigError(f"{name} gives no logits for images of {shown(images)}: {reason}") from error
+        raise ConfigError(f"{name} gives no logits for images of {format_sizes(images)}: {reason}") from error
     if found != (len(images), num_classes):
         raise ConfigError(
             f"{name} tells {found[-1]} classes apart, and data.num_classes is {num_classes}; give one of the same"
         )
 
 
-def shown(images: Tensor) -> str:
+def format_sizes(images: Tensor) -> str:
     return "x".join(str(size) for size in images.shape[1:])
 
 
@@ -111,7 +111,7 @@ def load_pretrained(
 
     Raises CheckpointError when the source cannot be read or does not fit, also the `vocabularies` of the data.
     """
-    name = weights_of(node, key)
+    name = find_weights(node, key)
     if name is None:
         return None
     from vitlab.weights import load
@@ -120,7 +120,7 @@ def load_pretrained(
     return load(model, name, partial=bool(node.pretrained_partial), head=head, vocabularies=vocabularies)
 
 
-def weights_of(node: DictConfig, key: str = "model") -> str | None:
+def find_weights(node: DictConfig, key: str = "model") -> str | None:
     """Name the weights that a model starts from; None for random ones. Raises ConfigError where published ones are
     asked for and none are known."""
     if node.get("pretrained") != PUBLISHED:

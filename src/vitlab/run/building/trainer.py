@@ -92,7 +92,7 @@ def find_devices(node: DictConfig, folder: Path, *, to_run: bool = True) -> Devi
     return Devices(trainer.world_size, trainer.strategy.root_device)
 
 
-def find_precision_of(cfg: DictConfig, datamodule: DataModule, batch_size: int, device: torch.device) -> Choice:
+def find_run_precision(cfg: DictConfig, datamodule: DataModule, batch_size: int, device: torch.device) -> Choice:
     """Return the precision in which a device trains the config's model fastest, and how that was measured. The first
     process measures for all. Of a model with an encoder, only the encoder is timed."""
     with torch.device("meta"):

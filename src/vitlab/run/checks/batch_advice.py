@@ -7,17 +7,17 @@ import torch
 
 from vitlab.counting.memory import format_bytes
 from vitlab.data import DataModule
-from vitlab.run.checks.memory_estimate import memory_of_training
+from vitlab.run.checks.memory_estimate import estimate_training_memory
 from vitlab.tasks import Task
 
 
-def too_many(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) -> str:
+def advise_batch_size(datamodule: DataModule, trainer: pl.Trainer, trained: Task | None) -> str:
     """Say what to set when a batch did not fit: at most half of it, and, for a task that is trained, no more than the
     count for the device's memory."""
     share = datamodule.global_batch_size // trainer.world_size
     size = share // trainer.accumulate_grad_batches
-    memory = memory_of(trainer)
-    count = None if trained is None else counted(trained, datamodule, trainer, memory)
+    memory = count_device_memory(trainer)
+    count = None if trained is None else count_largest_batch(trained, datamodule, trainer, memory)
     fits = size // 2 if count is None else min(size // 2, count)
     best = largest_part(share, fits)
     where = f"with a batch of {size} on a device of {format_bytes(memory)}"
@@ -32,13 +32,13 @@ def largest_part(share: int, at_most: int) -> int | None:
     return next((number for number in range(min(share, at_most), 0, -1) if share % number == 0), None)
 
 
-def counted(task: Task, datamodule: DataModule, trainer: pl.Trainer, memory: int) -> int | None:
+def count_largest_batch(task: Task, datamodule: DataModule, trainer: pl.Trainer, memory: int) -> int | None:
     """Give the largest batch as the command summary counts it; None for a model that it cannot count."""
-    demand = memory_of_training(task, datamodule, trainer)
+    demand = estimate_training_memory(task, datamodule, trainer)
     return None if demand is None else demand.largest_batch(memory)
 
 
-def memory_of(trainer: pl.Trainer) -> int:
+def count_device_memory(trainer: pl.Trainer) -> int:
     """Give the bytes of a device; the processes of one machine share its CPU's."""
     device = trainer.strategy.root_device
     if device.type == "cuda":

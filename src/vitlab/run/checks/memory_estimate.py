@@ -12,14 +12,14 @@ from vitlab.distributed.fully_sharded import FullySharded, units
 from vitlab.tasks import Task
 
 
-def memory_of_training(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
+def estimate_training_memory(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
     """Count what a device holds with the trainer's strategy; None for a model that cannot be counted, or that reads no
     images."""
-    memory = memory_of_one(task, datamodule, trainer)
-    return None if memory is None else share_of(task.model, memory, devices_that_share(trainer)).memory
+    memory = estimate_device_memory(task, datamodule, trainer)
+    return None if memory is None else divide_memory(task.model, memory, count_sharing_devices(trainer)).memory
 
 
-def memory_of_one(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
+def estimate_device_memory(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
     """Count a device with the whole model, as src/summary.py does, and an average of the weights."""
     if not isinstance(datamodule, ImageDataModule):
         return None
@@ -42,7 +42,7 @@ class Share(NamedTuple):
     evaluation: int
 
 
-def share_of(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
+def divide_memory(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
     """Count one of so many devices that share a model. With it are whole, at most, in training: the trunk and two
     blocks, of which the second is under way, with their gradients; in an evaluation: all weights."""
     parameters = sum(p.numel() for p in model.parameters())
@@ -55,7 +55,7 @@ def share_of(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
     return Share(-(-parameters // devices), whole.divide_among(devices, min(gathered, 2 * weights)), evaluation)
 
 
-def devices_that_share(trainer: pl.Trainer) -> int:
+def count_sharing_devices(trainer: pl.Trainer) -> int:
     """Count the devices that have a copy of the model together."""
     strategy = trainer.strategy
     return trainer.world_size // strategy.copies if isinstance(strategy, FullySharded) else 1

@@ -132,10 +132,10 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
 
 def check_disk(task: Task, trainer: pl.Trainer) -> None:
     """Raise StorageError where the disk of the run has no room for its checkpoints."""
-    check_room(Path(trainer.default_root_dir), bytes_of_checkpoints(task))
+    check_room(Path(trainer.default_root_dir), estimate_checkpoint_bytes(task))
 
 
-def bytes_of_checkpoints(task: Task) -> int:
+def estimate_checkpoint_bytes(task: Task) -> int:
     """Estimate the most that lies on the disk at once: the latest state, the one before it and one that is written,
     each with an average and two moments, as Adam's, of the weights; the best model, and one that takes its place."""
     weights: int = sum(parameter.nbytes for parameter in task.parameters())

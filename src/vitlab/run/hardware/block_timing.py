@@ -89,16 +89,16 @@ def least_seconds(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Secon
     end = time.perf_counter() + LIMIT
     with torch.random.fork_rng(devices=[]), one_thread():
         try:
-            module, few, (first, *_) = filled(call.module), inputs_of(call, FEW), ways.values()
+            module, few, (first, *_) = fill_module(call.module), make_inputs(call, FEW), ways.values()
             step(module, few, first)  # what is done once
             samples = max(FEW, min(batch_size, int(FEW * ENOUGH / step(module, few, first))))
-            inputs = inputs_of(call, samples)
-            return in_turns({name: partial(step, module, inputs, way) for name, way in ways.items()}, end)
+            inputs = make_inputs(call, samples)
+            return run_in_turns({name: partial(step, module, inputs, way) for name, way in ways.items()}, end)
         except Exception:  # whatever a block of another library raises when it is called by itself
             return None
 
 
-def in_turns(steps: Mapping[str, Callable[[], float]], end: float) -> Seconds | None:
+def run_in_turns(steps: Mapping[str, Callable[[], float]], end: float) -> Seconds | None:
     """Take the steps in turns, in an order that rotates, until `end`. Returns the least seconds of each, the first left
     out; None where one of them has no more."""
     names, times = list(steps), {name: list[float]() for name in steps}
@@ -154,7 +154,7 @@ def set_products(kind: str | None) -> str | None:
 
 
 @torch.no_grad()
-def filled(module: nn.Module) -> nn.Module:
+def fill_module(module: nn.Module) -> nn.Module:
     """Give a module on the device "meta" small random numbers on the CPU."""
     module.to_empty(device="cpu")
     for tensor in (*module.parameters(), *module.buffers()):
@@ -165,7 +165,7 @@ def filled(module: nn.Module) -> nn.Module:
     return module.train()
 
 
-def inputs_of(call: Call, samples: int) -> Call:
+def make_inputs(call: Call, samples: int) -> Call:
     """Give the call random inputs on the CPU, of so many samples."""
 
     def random(tensor: Tensor) -> Tensor:

@@ -36,11 +36,11 @@ def check_float8(model: nn.Module, device: torch.device, precision: str | int) -
 
 def obstacle(device: torch.device) -> str | None:
     """Say why a device, or what is installed, has no products in float8; None where it has."""
-    needed = f"needs a CUDA device of compute capability {shown(CAPABILITY)} or more"
+    needed = f"needs a CUDA device of compute capability {format_capability(CAPABILITY)} or more"
     if device.type != "cuda":
         return f"{needed}, and the run is on {device.type}; set it to false"
     if (found := torch.cuda.get_device_capability(device)) < CAPABILITY:
-        return f"{needed}, and {torch.cuda.get_device_name(device)} has {shown(found)}; set it to false"
+        return f"{needed}, and {torch.cuda.get_device_name(device)} has {format_capability(found)}; set it to false"
     try:
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training  # noqa: F401 - as `use_float8` does
     except ImportError as error:
@@ -87,6 +87,6 @@ def width(layer: nn.Linear) -> int:
     return 0 if any(size % MULTIPLE for size in sizes) else min(sizes)
 
 
-def shown(capability: tuple[int, int]) -> str:
+def format_capability(capability: tuple[int, int]) -> str:
     """Write a compute capability as it is known: 8.9."""
     return ".".join(map(str, capability))

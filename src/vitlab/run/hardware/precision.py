@@ -44,9 +44,9 @@ def find_precision(model: nn.Module, inputs: tuple[Any, ...], batch_size: int, d
     block, ways = typical_block(model, *inputs), {FLOAT32: Way(), BFLOAT16: Way(bf16=True)}
     is_quick = block is not None and block.operations <= MOST
     for call, size in ((block if is_quick else None, batch_size), (linear_layer(), BATCH)):
-        if call is not None and (seconds := timed(call, size, ways)) is not None:
+        if call is not None and (seconds := time_ways(call, size, ways)) is not None:
             ratio = seconds[BFLOAT16] / seconds[FLOAT32]
-            measured = f"bfloat16 takes {ratio:.2f} times as long as float32 in {described(call, size)}"
+            measured = f"bfloat16 takes {ratio:.2f} times as long as float32 in {describe_call(call, size)}"
             return Choice(BFLOAT16 if ratio <= GAIN else FLOAT32, measured)
     return Choice(FLOAT32, "nothing: the machine is too busy to time a linear layer, and the run stays in float32")
 
@@ -57,15 +57,15 @@ def linear_layer() -> Call:
     return Call(layer, 2 * inputs.numel() * 4 * WIDTH, (inputs,), {})
 
 
-def timed(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds | None:
+def time_ways(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds | None:
     """Give the seconds that a block takes in each of the `ways`: kept ones, where it was timed before."""
     parameters = sum(parameter.numel() for parameter in call.module.parameters())
     named = ", ".join(f"{name} with products '{way.products or set_products(None)}'" for name, way in ways.items())
-    subject = f"{described(call, batch_size)} of {parameters:,} parameters in {named}"
+    subject = f"{describe_call(call, batch_size)} of {parameters:,} parameters in {named}"
     return measure_once(subject, list(ways), lambda: least_seconds(call, batch_size, ways))
 
 
-def described(call: Call, batch_size: int) -> str:
+def describe_call(call: Call, batch_size: int) -> str:
     """Name a block and the size of what it takes: a Block on 64 x 17 x 192."""
     shape = next(leaf.shape for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Tensor))
     return f"a {type(call.module).__name__} on {' x '.join(map(str, (batch_size, *shape[1:])))}"
@@ -81,7 +81,7 @@ def speed_up_float32_products(device: torch.device) -> bool:
     """
     if device.type != "cpu" or not are_exact():
         return False
-    seconds = timed(linear_layer(), BATCH, {PLAIN: Way(products=PLAIN), ONEDNN: Way(products=ONEDNN)})
+    seconds = time_ways(linear_layer(), BATCH, {PLAIN: Way(products=PLAIN), ONEDNN: Way(products=ONEDNN)})
     is_faster = seconds is not None and seconds[ONEDNN] <= GAIN * seconds[PLAIN]
     set_products(ONEDNN if is_faster else PLAIN)
     return is_faster

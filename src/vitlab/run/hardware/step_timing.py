@@ -33,22 +33,22 @@ class Stopwatch(Callback):
         self.begun: list[float] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.begun = [now(pl_module)]
+        self.begun = [read_clock(pl_module)]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self.begun.append(now(pl_module))
+        self.begun.append(read_clock(pl_module))
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        self.begun.append(now(pl_module))
+        self.begun.append(read_clock(pl_module))
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        end = now(pl_module)
+        end = read_clock(pl_module)
         self.marks.append((*self.begun, end))
         self.begun = [end]
         trainer.should_stop = len(self.marks) > 1 and end - self.marks[0][0] > self.seconds
@@ -60,14 +60,14 @@ class Stopwatch(Callback):
         return Speed(reading / batch_size, learning / batch_size, updating)
 
 
-def now(module: pl.LightningModule) -> float:
+def read_clock(module: pl.LightningModule) -> float:
     """Wait for the device, and give the time."""
     if module.device.type == "cuda":
         torch.cuda.synchronize(module.device)
     return time.perf_counter()
 
 
-def measured(task: Task, datamodule: DataModule, trainer: pl.Trainer, seconds: float) -> Speed:
+def measure_steps(task: Task, datamodule: DataModule, trainer: pl.Trainer, seconds: float) -> Speed:
     """Train on one device as the run would, on batches of its data module."""
     stopwatch = Stopwatch(seconds)
     alone = pl.Trainer(

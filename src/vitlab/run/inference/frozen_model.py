@@ -60,8 +60,8 @@ class FrozenModel:
             check_overrides()
             saved = SavedRun.open(cfg.run)
             check_images(saved.config.data)
-            data = data_of_run(resolve_config(saved.config)["data"], cfg, chosen is not None)
-            found = find_values(for_evaluation(make_node({"data": data}), few_labels))
+            data = build_data_node(resolve_config(saved.config)["data"], cfg, chosen is not None)
+            found = find_values(prepare_evaluation(make_node({"data": data}), few_labels))
             model = saved.task().model
             origin, node, folder = str(saved.path), resolve_config(saved.config)["model"], saved.folder
         else:
@@ -72,7 +72,7 @@ class FrozenModel:
             check_values(cfg)
             check_agreement(cfg)
             check_images(cfg.data)
-            found = find_values(for_evaluation(cfg, few_labels))
+            found = find_values(prepare_evaluation(cfg, few_labels))
             pl.seed_everything(cfg.seed, workers=False, verbose=False)
             model = build_model(found.cfg.model)
             if (report := load_pretrained(model, found.cfg.model)) is not None:
@@ -112,7 +112,7 @@ def check_overrides() -> None:
             raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
 
 
-def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:
+def build_data_node(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:
     """Give the data node of a run, changed by the keys of cfg.data; or, where a data set was chosen, that one's node,
     with images brought to the shape and the colours that the run knows."""
     if not chosen:
@@ -123,7 +123,7 @@ def data_of_run(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str,
     return {**{str(key): resolve_value(cfg.data[key]) for key in others}, **view, "cache": own["cache"]}
 
 
-def for_evaluation(cfg: DictConfig, few_labels: bool) -> DictConfig:
+def prepare_evaluation(cfg: DictConfig, few_labels: bool) -> DictConfig:
     """Return the config with data that is only evaluated: without what is done to training images, without a cache, in
     its own order. data.split.labels_per_class holds with `few_labels` alone."""
     data: dict[str, Any] = {

@@ -13,13 +13,13 @@ OF_WRITING = {  # keys of a task, what one without them does, and the command's 
 }
 
 
-def with_generation_options(saved: SavedRun, cfg: DictConfig) -> SavedRun:
+def apply_generation_options(saved: SavedRun, cfg: DictConfig) -> SavedRun:
     """Return the run with the options of the command. Raises ConfigError for an option that the run's task lacks."""
     changes = generation_changes(cfg)
     for key in changes.get("task", {}):
         if key not in saved.config.task:
             raise ConfigError(f"run={cfg.run} {OF_WRITING[key]}")
-    return saved.changed(changes)
+    return saved.change_config(changes)
 
 
 def generation_changes(cfg: DictConfig) -> dict[str, Any]:

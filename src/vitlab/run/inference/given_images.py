@@ -27,24 +27,24 @@ from vitlab.errors import DataError, format_error
 def list_images(images: Any) -> list[Any]:
     """List the images one by one: paths of files, Pillow's images, arrays (H, W) or (H, W, C), tensors (H, W) or (C, H,
     W). A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
-    found = list(each(images))
+    found = list(iterate_images(images))
     if not found:
         raise DataError("there are no images: the list is empty")
     return found
 
 
-def each(images: Any) -> Iterator[Any]:
+def iterate_images(images: Any) -> Iterator[Any]:
     if isinstance(images, str | Path):
         yield from find_images(str(images))
     elif isinstance(images, Image.Image):
         yield images
     elif isinstance(images, np.ndarray | Tensor):
         if images.ndim not in (2, 3, 4):
-            raise DataError(f"{told(images)} has {images.ndim} dimension(s): an image has 2 or 3, a batch 4")
+            raise DataError(f"{describe_image(images)} has {images.ndim} dimension(s): an image has 2 or 3, a batch 4")
         yield from images if images.ndim == 4 else [images]
     elif isinstance(images, Iterable) and not isinstance(images, bytes | dict):
         for image in images:
-            yield from each(image)
+            yield from iterate_images(image)
     else:
         raise DataError(
             f"a {type(images).__name__} is no image; give the name of a file or folder, a Pillow image, an array "
@@ -72,14 +72,14 @@ class GivenFiles(Dataset[Read]):
         pixels, reasons = [], {}
         for key in keys:
             try:
-                pixels.append(pixels_of(Path(self.names[key.index]), self.datamodule))
+                pixels.append(load_pixels(Path(self.names[key.index]), self.datamodule))
             except DataError as error:
                 reasons[key.index] = str(error)
         alike = len({image.shape for image in pixels}) == 1
         return Read([key.index for key in keys], torch.stack(pixels) if alike else pixels, reasons)
 
 
-def prepared(images: Iterable[Tensor], datamodule: ImageDataModule, device: torch.device) -> View:
+def prepare_images(images: Iterable[Tensor], datamodule: ImageDataModule, device: torch.device) -> View:
     """Images, each uint8 (C, H, W) as `pixels_of` gives it, normalised, and cut into patches where the model takes
     these."""
     samples = [Sample((image,), place) for place, image in enumerate(images)]
@@ -88,19 +88,21 @@ def prepared(images: Iterable[Tensor], datamodule: ImageDataModule, device: torc
     return view
 
 
-def pixels_of(image: Any, datamodule: ImageDataModule) -> Tensor:
+def load_pixels(image: Any, datamodule: ImageDataModule) -> Tensor:
     """Cut out of one image what the model is evaluated on: uint8 (C, H, W). Raises DataError."""
     mode = datamodule.images.mode or MODES.get(datamodule.in_chans)
     try:
-        pixels = crop_for_evaluation(stored(image, mode), datamodule.images.eval_crop, mode)
+        pixels = crop_for_evaluation(load_stored(image, mode), datamodule.images.eval_crop, mode)
     except DAMAGE as error:
-        raise DataError(f"cannot read {told(image)}: {format_error(error)}") from error
+        raise DataError(f"cannot read {describe_image(image)}: {format_error(error)}") from error
     if len(pixels) != datamodule.in_chans:
-        raise DataError(f"{told(image)} has {len(pixels)} channel(s), and the model takes {datamodule.in_chans}")
+        raise DataError(
+            f"{describe_image(image)} has {len(pixels)} channel(s), and the model takes {datamodule.in_chans}"
+        )
     return pixels
 
 
-def stored(image: Any, mode: str | None) -> Stored:
+def load_stored(image: Any, mode: str | None) -> Stored:
     """Give the content of a file, or pixels (H, W) or (H, W, C) in uint8. Raises what DAMAGE lists."""
     if isinstance(image, Path):
         return content(image)
@@ -111,10 +113,10 @@ def stored(image: Any, mode: str | None) -> Stored:
         array = array.transpose(1, 2, 0)
     if array.ndim == 3 and array.shape[2] not in MODES and array.shape[0] in MODES:
         raise ValueError("an array is (H, W) or (H, W, C), a tensor (H, W) or (C, H, W)")
-    return in_bytes(array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    return convert_to_uint8(array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array)
 
 
-def in_bytes(array: np.ndarray) -> np.ndarray:
+def convert_to_uint8(array: np.ndarray) -> np.ndarray:
     """Convert pixels to uint8, from uint8 or floats from 0 to 1. Raises ValueError."""
     if array.size == 0:
         raise ValueError("it has no pixels")
@@ -130,7 +132,7 @@ def in_bytes(array: np.ndarray) -> np.ndarray:
     return pixels
 
 
-def told(image: Any) -> str:
+def describe_image(image: Any) -> str:
     """Name an image in a sentence."""
     shape = f" {tuple(image.shape)}" if hasattr(image, "shape") else ""
     return str(image) if isinstance(image, Path) else f"{type(image).__name__}{shape}"

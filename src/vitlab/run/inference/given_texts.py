@@ -16,7 +16,7 @@ from vitlab.tasks import Answering
 from vitlab.vocabulary import Vocabulary
 
 
-def named(cfg: DictConfig, key: str) -> str:
+def require_input(cfg: DictConfig, key: str) -> str:
     """Return the value of `key`, images or texts. Raises ConfigError if the other kind of input is given, or none."""
     other = {"images": "texts", "texts": "images"}[key]
     if cfg[other] is not None:
@@ -26,7 +26,7 @@ def named(cfg: DictConfig, key: str) -> str:
     return str(cfg[key])
 
 
-def asked(cfg: DictConfig, task: Any) -> Any:
+def ask_question(cfg: DictConfig, task: Any) -> Any:
     """Give a task that is asked questions with the one that the command has, and any other as it is. Raises ConfigError
     where the question is missing, or not for this run, and DataError for one that the model cannot read."""
     if isinstance(task, Answering):

@@ -37,9 +37,9 @@ class SavedRun:
         config = read_saved_config(checkpoint, str(path))
         if is_edited(folder):
             warnings.warn(f"{folder / CONFIG} is not as the run wrote it; nothing reads it", stacklevel=2)
-        return cls(path, folder, checkpoint, config).changed(changes or {})
+        return cls(path, folder, checkpoint, config).change_config(changes or {})
 
-    def changed(self, changes: dict[str, Any]) -> "SavedRun":
+    def change_config(self, changes: dict[str, Any]) -> "SavedRun":
         """Open the same run with other values in its config."""
         return replace(self, config=merge_node(self.config, make_node(changes)))
 

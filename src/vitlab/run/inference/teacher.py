@@ -44,9 +44,9 @@ def build_teacher(cfg: DictConfig) -> Teacher:
         model = build_model(node, "teacher")
         report = load_pretrained(model, node, "teacher")
         check_complete(report)
-        stated = stated_by(report)
+        stated = find_stated(report)
     else:
-        model, stated = model_of_run(str(node.pretrained))
+        model, stated = load_run_model(str(node.pretrained))
     given = Norm(data["mean"], data["std"])
     teacher = Teacher(
         model,
@@ -60,10 +60,10 @@ def build_teacher(cfg: DictConfig) -> Teacher:
     return teacher
 
 
-def model_of_run(run: str) -> tuple[Module, Stated]:
+def load_run_model(run: str) -> tuple[Module, Stated]:
     """Load the model that a run trained."""
     saved = SavedRun.open(run)
-    return saved.task().model, stated_by_run(resolve_config(saved.config), saved.checkpoint)
+    return saved.task().model, find_stated_by_run(resolve_config(saved.config), saved.checkpoint)
 
 
 def wanted_norm(node: DictConfig, stated: Stated) -> Norm:
@@ -90,10 +90,12 @@ def check_complete(report: Any) -> None:
         )
 
 
-def stated_by(report: Any) -> Stated:
+def find_stated(report: Any) -> Stated:
     if report.form == "run":
         checkpoint = file.read(Path(report.origin))
-        return stated_by_run(resolve_config(parse_saved_config(checkpoint["run"]["config"], report.origin)), checkpoint)
+        return find_stated_by_run(
+            resolve_config(parse_saved_config(checkpoint["run"]["config"], report.origin)), checkpoint
+        )
     kind, _, name = report.origin.partition(":")
     if kind == "timm":
         import timm  # already imported to load the weights
@@ -103,6 +105,6 @@ def stated_by(report: Any) -> Stated:
     return Stated()
 
 
-def stated_by_run(config: dict[str, Any], checkpoint: dict[str, Any]) -> Stated:
+def find_stated_by_run(config: dict[str, Any], checkpoint: dict[str, Any]) -> Stated:
     data = config["data"]
     return Stated(Norm(data["mean"], data["std"]), data["image_size"], list(checkpoint["run"]["class_names"]))

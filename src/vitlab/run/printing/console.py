@@ -81,13 +81,13 @@ def classes(datamodule: DataModule) -> str:
         names = datamodule.class_names
         return f"{len(names):,}, told by their names: {told}" if names else f"none: {told}"
     counts, shares = datamodule.class_counts(), datamodule.class_shares()
-    told = f"{datamodule.num_classes:,}, of {between(counts)} training images each"
+    told = f"{datamodule.num_classes:,}, of {format_range(counts)} training images each"
     if isinstance(datamodule.targets, SeveralClasses):
         return f"{told}, several an image"
-    return f"{told}, balanced: {between(shares)} an epoch" if datamodule.order.class_balance else told
+    return f"{told}, balanced: {format_range(shares)} an epoch" if datamodule.order.class_balance else told
 
 
-def between(numbers: Any) -> str:
+def format_range(numbers: Any) -> str:
     least, most = f"{numbers.min():,}", f"{numbers.max():,}"
     return least if least == most else f"{least} to {most}"
 
@@ -109,13 +109,13 @@ def print_result(metrics: dict[str, float], facts: dict[str, str], commands: dic
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write plain values, with null for a number that JSON has not: NaN, as of a group without samples."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_json(path, known(content))
+    atomic_files.write_json(path, replace_unknown(content))
 
 
-def known(value: Any) -> Any:
+def replace_unknown(value: Any) -> Any:
     """Put None in place of all that is NaN or infinite below a value."""
     if isinstance(value, dict):
-        return {key: known(inner) for key, inner in value.items()}
+        return {key: replace_unknown(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [known(inner) for inner in value]
+        return [replace_unknown(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,7 +14,7 @@ from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.targets import Classes
 from vitlab.invocation import format_command
 from vitlab.run.building.autoconfig import find_preprocessing
-from vitlab.run.building.model import weights_of
+from vitlab.run.building.model import find_weights
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
 SHOWN = 3  # groups of equal images
@@ -25,20 +25,22 @@ PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
 def print_hints(cfg: DictConfig, datamodule: ImageDataModule) -> None:
     """Print a line for each; `cfg` holds what was found."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    for line in (*of_the_weights(cfg), *of_few_images(cfg, len(datamodule.splits["train"]))):
+    for line in (*advise_weights(cfg), *advise_few_images(cfg, len(datamodule.splits["train"]))):
         console.print(f"hint     {line}")
 
 
-def of_the_weights(cfg: DictConfig) -> list[str]:
+def advise_weights(cfg: DictConfig) -> list[str]:
     """Tell where images look otherwise than those that the weights were trained on."""
     known = {key: value for key, value in find_preprocessing(cfg).items() if key in ("mean", "std", "image_size")}
     if len(known.get("mean", ())) != cfg.data.in_chans:
         known = {key: value for key, value in known.items() if key == "image_size"}
-    words = [f"'data.{key}={shown(value)}'" for key, value in known.items() if not alike(cfg.data[key], value)]
-    return [f"{weights_of(cfg.model)} was trained on other images; the same: {' '.join(words)}"] if words else []
+    words = [
+        f"'data.{key}={format_value(value)}'" for key, value in known.items() if not is_alike(cfg.data[key], value)
+    ]
+    return [f"{find_weights(cfg.model)} was trained on other images; the same: {' '.join(words)}"] if words else []
 
 
-def of_few_images(cfg: DictConfig, num_images: int) -> list[str]:
+def advise_few_images(cfg: DictConfig, num_images: int) -> list[str]:
     """Tell what helps a Vision Transformer that starts from random weights."""
     model = cfg.model
     if model.get("pretrained") is not None or "initialization" not in model or num_images >= FEW:
@@ -58,14 +60,14 @@ def of_few_images(cfg: DictConfig, num_images: int) -> list[str]:
     return told
 
 
-def alike(given: Any, known: Any) -> bool:
+def is_alike(given: Any, known: Any) -> bool:
     if isinstance(known, int):
         same: bool = given == known
         return same
     return torch.allclose(torch.tensor(list(given)), torch.tensor(known), atol=1e-4)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     return str(value).replace(" ", "")
 
 
@@ -79,7 +81,7 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{'overlap':<9}{sentence(found, surveyed=isinstance(splits['train'].targets, Classes))}")
     for group in found.groups[:SHOWN]:
-        console.print(f"{'':<9}{named(group, splits)}", style="yellow")
+        console.print(f"{'':<9}{name_images(group, splits)}", style="yellow")
 
 
 def sentence(found: Overlap, surveyed: bool) -> str:
@@ -93,7 +95,7 @@ def sentence(found: Overlap, surveyed: bool) -> str:
     return f"WARNING: images stand in two splits ({', '.join(parts)}): scores are too good; the first of them:"
 
 
-def named(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:
+def name_images(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:
     """Name the images of a group with their splits, four at most."""
     words = [f"{split}: {splits[split].name(place)}" for split, place in group[:4]]
     return " = ".join(words) + (f" = {len(group) - 4:,} more" if len(group) > 4 else "")

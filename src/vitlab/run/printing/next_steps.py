@@ -56,7 +56,7 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
         words = [*words_to_fine_tune(start, parts), format_override("model.pretrained", run)]
         told["fine-tune"] = " ".join([format_command("train"), *words, *trust])
     if has_state(folder):
-        words = [format_override("resume", run), twice_as_long(start.cfg.trainer)]
+        words = [format_override("resume", run), suggest_longer(start.cfg.trainer)]
         told["go on"] = " ".join([format_command("train"), *words, *trust])
     return told
 
@@ -69,13 +69,13 @@ def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[s
         text = min(texts, key=lambda text: ("\n" in text, len(text) > SHORT), default=None)  # the first of the best
         return ["texts=<a text, or a file of lines>" if text is None else format_override("texts", text)]
     places = [k for k in range(min(len(split), MOST)) if k not in datamodule.skipped["test"]]
-    file = file_of(split, places) or written_file(split, places, folder)
+    file = find_file(split, places) or write_file(split, places, folder)
     words = ["images=<file, folder or glob>" if file is None else format_override("images", file)]
     if isinstance(task, Answering):
         questions = (asked for k in places if can_be_typed(asked := split.get_question(k)))
         words += [format_override("question", question) for question in islice(questions, 1)]
     if isinstance(task, Contrastive) and not task.has_classes:
-        labels = list(islice(labels_of(split, places, task), 2))
+        labels = list(islice(list_labels(split, places, task), 2))
         words.append(format_override("labels", labels if len(labels) == 2 else ["cat", "dog"]))
     return words
 
@@ -85,12 +85,12 @@ def can_be_typed(text: str) -> bool:
     return all(letter.isprintable() or letter == "\n" or category(letter) == "Zs" for letter in text)
 
 
-def file_of(split: Any, places: list[int]) -> str | None:
+def find_file(split: Any, places: list[int]) -> str | None:
     """Find a file with a name that can be typed."""
     return next((name for k in places if (name := split.name(k)).isprintable() and os.path.isfile(name)), None)
 
 
-def written_file(split: Any, places: list[int], folder: Path) -> str | None:
+def write_file(split: Any, places: list[int], folder: Path) -> str | None:
     """Write an image as it is stored to a file. None for one that no kind of file holds."""
     try:
         stored = split.pool.load(int(split.indices[places[0]]))
@@ -104,7 +104,7 @@ def written_file(split: Any, places: list[int], folder: Path) -> str | None:
     return str(shorten_path(file))
 
 
-def labels_of(split: Any, places: list[int], task: Contrastive) -> Iterator[str]:
+def list_labels(split: Any, places: list[int], task: Contrastive) -> Iterator[str]:
     """Yield texts that the model tells apart, and has room for in every template."""
     read = set()
     for text in (split.words(k, []).strip() for k in places):
@@ -135,7 +135,7 @@ def changes(group: str, option: str, node: DictConfig, but: tuple[str, ...]) -> 
     return [format_override(f"{group}.{key}", value) for key, value in values.items() if not key.startswith(but)]
 
 
-def twice_as_long(trainer: DictConfig) -> str:
+def suggest_longer(trainer: DictConfig) -> str:
     """Give the override that makes a run twice as long."""
     if trainer.max_steps >= 0:
         return f"trainer.max_epochs=-1 trainer.max_steps={2 * trainer.max_steps}"

@@ -49,7 +49,7 @@ class Output:
                 raise ConfigError(f"output={self.path} holds {file}, which the command reads; name another folder")
 
     @contextmanager
-    def made(self) -> Iterator[Path]:
+    def make_folder(self) -> Iterator[Path]:
         """Make the folder, and remove it again if it is empty in the end."""
         with make_folders() as make:
             yield shorten_path(make(self.path, self.home is not None))

@@ -75,7 +75,7 @@ def record_config(folder: Path, own: RunIdentity, config: bytes) -> None:
 def record_start(folder: Path, overrides: list[str], step: int, last: int) -> None:
     """Append this start to provenance.json: when, from which step to which, with which overrides, on what."""
     path = folder / "provenance.json"
-    starts = earlier_starts(path)
+    starts = read_earlier_starts(path)
     starts.append(
         {
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -90,7 +90,7 @@ def record_start(folder: Path, overrides: list[str], step: int, last: int) -> No
     write_json(path, starts)
 
 
-def earlier_starts(path: Path) -> list[dict[str, Any]]:
+def read_earlier_starts(path: Path) -> list[dict[str, Any]]:
     """Read the earlier starts from the file. A damaged file is kept beside it, and blocks nothing."""
     if not path.is_file():
         return []
