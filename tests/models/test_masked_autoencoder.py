@@ -11,7 +11,7 @@ from vitlab.layers import hidden_patches, patchify, random_keep
 from vitlab.losses import masked_reconstruction
 from vitlab.models import DistilledVisionTransformer, MaskedAutoencoder, VisionTransformer, head_names, represent
 from vitlab.weights import load
-from vitlab.weights.huggingface import renamed
+from vitlab.weights.huggingface import rename_tensors
 
 DECODER = {"patch_size": 4, "decoder_dim": 24, "decoder_depth": 2, "decoder_heads": 2}
 ENCODERS = {  # all but those that are refused
@@ -74,13 +74,13 @@ def theirs():
 def authors_names(model):
     """The state dict of transformers' model by the names of the authors' own code."""
     state = model.state_dict()
-    encoder = renamed({name: value for name, value in state.items() if name.startswith("vit.")})
+    encoder = rename_tensors({name: value for name, value in state.items() if name.startswith("vit.")})
     inner = {
         name.removeprefix("decoder.").replace("decoder_layers.", "layers."): value
         for name, value in state.items()
         if name.startswith("decoder.")
     }
-    decoder = renamed(inner)
+    decoder = rename_tensors(inner)
     return encoder | {name.replace("blocks.", "decoder_blocks."): value for name, value in decoder.items()}
 
 

@@ -14,7 +14,7 @@ from vitlab.errors import CheckpointError
 from vitlab.layers import POOLS, POSITIONS
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
 from vitlab.weights import load
-from vitlab.weights.timm_names import read_off
+from vitlab.weights.timm_names import read_facts
 
 SMALL = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 7}
 CLOSE = 1e-5  # of the largest logit
@@ -63,7 +63,7 @@ def small(name, **changes):
 
 def options_of(model):
     """How the same model is called here, as far as there are words for it."""
-    facts = read_off(model, "it").facts
+    facts = read_facts(model, "it").facts
     block, width = model.blocks[0], model.embed_dim
     hidden = block.mlp.fc2.in_features if hasattr(block.mlp, "fc2") else 4 * width
     ls = getattr(block, "ls1", None)

@@ -9,8 +9,8 @@ from vitlab.errors import ConfigError
 from vitlab.models import DistilledVisionTransformer
 from vitlab.programs.export import find_resize_size, write
 from vitlab.weights.exporting import Preprocessing
-from vitlab.weights.huggingface_export import to_huggingface
-from vitlab.weights.timm_export import to_timm
+from vitlab.weights.huggingface_export import export_huggingface
+from vitlab.weights.timm_export import export_timm
 
 NAMES = [f"class {i}" for i in range(7)]
 PREPROCESSING = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
@@ -57,7 +57,7 @@ NEITHER = [
 @pytest.mark.parametrize("variant", [*BOTH, *TIMM])
 def test_timm_opens_them(variant, tmp_path):
     model = ours(**(BOTH | TIMM)[variant])
-    write(tmp_path, to_timm(model, NAMES, PREPROCESSING))
+    write(tmp_path, export_timm(model, NAMES, PREPROCESSING))
     other = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
     assert distance(model, other, images(*model.patch_embed.image_size)) < 1e-5
     assert other.pretrained_cfg["label_names"] == NAMES
@@ -68,7 +68,7 @@ def test_transformers_opens_them(variant, tmp_path):
     from transformers import ViTForImageClassification
 
     model = ours(**(BOTH | TIMM | {"eps": {"norm_eps": 1e-2}})[variant])
-    write(tmp_path, to_huggingface(model, NAMES, PREPROCESSING))
+    write(tmp_path, export_huggingface(model, NAMES, PREPROCESSING))
     other, loading = ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(loading.values())  # no key missing, unexpected or of another shape
     assert distance(model, other.eval(), images(*model.patch_embed.image_size)) < 1e-5
@@ -76,7 +76,7 @@ def test_transformers_opens_them(variant, tmp_path):
 
 @pytest.mark.parametrize(("several_labels", "kind"), [(False, "single"), (True, "multi")])
 def test_transformers_knows_whether_classes_exclude_each_other(several_labels, kind):
-    made = to_huggingface(ours(), NAMES, PREPROCESSING, several_labels)
+    made = export_huggingface(ours(), NAMES, PREPROCESSING, several_labels)
     assert made.files["config.json"]["problem_type"] == f"{kind}_label_classification"
 
 
@@ -102,7 +102,7 @@ def test_transformers_knows_whether_classes_exclude_each_other(several_labels, k
     ],
 )
 def test_what_a_library_has_no_words_for_is_refused(library, options, words):
-    make = {"timm": to_timm, "huggingface": to_huggingface}[library]
+    make = {"timm": export_timm, "huggingface": export_huggingface}[library]
     with pytest.raises(ConfigError, match=words):
         make(ours(**options), NAMES, PREPROCESSING)
 
@@ -111,7 +111,7 @@ def test_models_of_other_libraries_are_not_exported():
     import torch
 
     with pytest.raises(ConfigError, match="Vision Transformer"):
-        to_timm(torch.nn.Linear(2, 2), NAMES, PREPROCESSING)
+        export_timm(torch.nn.Linear(2, 2), NAMES, PREPROCESSING)
 
 
 def test_resizing_is_that_of_the_evaluation_crop():

@@ -10,10 +10,10 @@ from vitlab.errors import ConfigError
 from vitlab.programs.export import write
 from vitlab.weights.export_proof import check_export
 from vitlab.weights.exporting import Export
-from vitlab.weights.huggingface_export import open_huggingface, to_huggingface
-from vitlab.weights.timm_export import open_timm, to_timm
+from vitlab.weights.huggingface_export import export_huggingface, open_huggingface
+from vitlab.weights.timm_export import export_timm, open_timm
 
-FORMATS = {"timm": (to_timm, open_timm), "huggingface": (to_huggingface, open_huggingface)}
+FORMATS = {"timm": (export_timm, open_timm), "huggingface": (export_huggingface, open_huggingface)}
 EPS = {"eps": {"norm_eps": 1e-2}, "none": TIMM["none"], "fc_norm, class token": {"fc_norm": True}}
 VARIANTS = [
     *[("timm", options) for options in (BOTH | TIMM).values()],
@@ -85,7 +85,7 @@ def test_a_field_that_is_missing_is_noticed(library, options, path, tmp_path):
 def test_its_own_library_has_the_last_word(tmp_path):
     """What is read back here by the same code that wrote it may still be another function there."""
     model = ours().eval()
-    made = to_timm(model, NAMES, PREPROCESSING)
+    made = export_timm(model, NAMES, PREPROCESSING)
     write(tmp_path, made)
     with pytest.raises(ConfigError, match="opened by its own library, gives numbers that differ"):
         check_export(tmp_path, made, model, ours(), lambda folder: lambda images: open_timm(folder)(images) * 1.001)
@@ -96,7 +96,7 @@ def test_a_library_that_is_not_installed_is_named(tmp_path):
         raise ImportError("No module named 'timm'")
 
     model = ours().eval()
-    made = to_timm(model, NAMES, PREPROCESSING)
+    made = export_timm(model, NAMES, PREPROCESSING)
     write(tmp_path, made)
     note = check_export(tmp_path, made, model, ours(), missing)
     assert note == "not compared in its own library: No module named 'timm'"

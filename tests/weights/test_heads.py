@@ -179,7 +179,7 @@ def test_a_model_of_timm_takes_weights_of_its_name(tmp_path, monkeypatch):
         load(timm.create_model("test_vit", num_classes=7), str(run))
     resnet = timm.create_model("resnet18")
     save_file(resnet.state_dict(), tmp_path / "resnet.safetensors")
-    monkeypatch.setattr("vitlab.weights.by_timm.file_of", lambda config: tmp_path / "resnet.safetensors")
+    monkeypatch.setattr("vitlab.weights.by_timm.find_file", lambda config: tmp_path / "resnet.safetensors")
     model = timm.create_model("resnet18")
     assert load(model, "timm:resnet18").counts()["copied"] == len(resnet.state_dict())
     assert torch.equal(model.fc.weight, resnet.fc.weight)

@@ -37,7 +37,7 @@ def test_timm_has_them_and_they_fit_but_for_the_head(name, monkeypatch):
     assert timm.get_pretrained_cfg(weights).has_weights
     create = timm.create_model
     monkeypatch.setattr("timm.create_model", lambda name, pretrained, **more: create(name, depth=1))
-    monkeypatch.setattr("vitlab.weights.by_timm.file_of", lambda config: "file")
+    monkeypatch.setattr("vitlab.weights.by_timm.find_file", lambda config: "file")
     report = load_pretrained(build_model(node), node)
     assert len(report.entries) > 10
     wrong = [entry for entry in report.entries if entry.status not in ("copied", "resized")]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitlab.errors import CheckpointError
-from vitlab.weights.huggingface import back, renamed
+from vitlab.weights.huggingface import rename_back, rename_tensors
 from vitlab.weights.renaming import rename, stack, unstack
 
 
@@ -17,7 +17,7 @@ def test_hugging_face_names_there_and_back(depth, width):
     ours = {name: torch.randn(D) for name in [*names, "norm.bias", "head.bias"]}
     ours |= {"cls_token": torch.randn(1, 1, D), "pos_embed": torch.randn(1, 3, D)}
     ours |= {f"blocks.{i}.attn.qkv.weight": torch.randn(3 * D, D) for i in range(depth)}
-    again = renamed(back(ours))
+    again = rename_tensors(rename_back(ours))
     assert again.keys() == ours.keys()
     assert all(torch.equal(again[name], ours[name]) for name in ours)
 

@@ -13,7 +13,7 @@ from PIL import Image
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.programs.export import write
 from vitlab.weights.exporting import Preprocessing
-from vitlab.weights.huggingface_export import to_huggingface
+from vitlab.weights.huggingface_export import export_huggingface
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "patch_size": 4}
 SQUARE = SHAPE | {"image_size": 32}
@@ -186,7 +186,7 @@ def test_transformers_opens_them(variant, tmp_path):
     name, options = OURS_AS_TOWERS[variant]
     model = ours(**options)
     preprocessing = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
-    made = to_huggingface(model, ["a"] * 7, preprocessing)
+    made = export_huggingface(model, ["a"] * 7, preprocessing)
     assert not made.has_head
     write(tmp_path, made)
     assert made.files["config.json"]["architectures"] == [name]
@@ -214,7 +214,7 @@ def test_transformers_opens_them(variant, tmp_path):
 )
 def test_what_a_tower_has_no_words_for_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        to_huggingface(ours(**options), ["a"] * 7, Preprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC))
+        export_huggingface(ours(**options), ["a"] * 7, Preprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC))
 
 
 FAMILIES = {

@@ -10,8 +10,8 @@ from foreign import images, loaded, ours
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.models import VisionTransformer
 from vitlab.weights.exporting import Preprocessing
-from vitlab.weights.huggingface_export import to_huggingface
-from vitlab.weights.timm_export import to_timm
+from vitlab.weights.huggingface_export import export_huggingface
+from vitlab.weights.timm_export import export_timm
 
 D, HEADS, DEPTH, PATCH, REGISTERS = 32, 2, 2, 4, 4
 OPTIONS = {
@@ -167,7 +167,7 @@ def test_registers_that_make_no_square_are_refused(options):
         ours(VisionTransformer, **(OPTIONS | options))
 
 
-@pytest.mark.parametrize("export", [to_timm, to_huggingface])
+@pytest.mark.parametrize("export", [export_timm, export_huggingface])
 def test_no_library_has_it(export):
     with pytest.raises(ConfigError, match="learned_rotary_registers positions"):
         export(ours(**OPTIONS), ["a"] * 7, Preprocessing([0.5], [0.2], None, 3))

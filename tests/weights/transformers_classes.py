@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from vitlab.errors import CheckpointError
 from vitlab.layers import POOLS
 from vitlab.models import VisionTransformer
-from vitlab.weights.huggingface import READS, stated
+from vitlab.weights.huggingface import READS, read_config
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("class", "kind", "outcome", "why")
@@ -54,7 +54,7 @@ def verdict(name: str, kind: str) -> tuple[str, str]:
     if kind == "timm_wrapper":
         return "equal", ""  # of a Vision Transformer; timm's own tables tell of each
     try:
-        pool = stated({"model_type": kind, "architectures": [name]}, "it").facts.get("pool")
+        pool = read_config({"model_type": kind, "architectures": [name]}, "it").facts.get("pool")
     except CheckpointError as error:
         return "refused", reason_of(error)
     if pool is None:

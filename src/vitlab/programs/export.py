@@ -17,12 +17,12 @@ from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification
 from vitlab.weights.export_proof import check_export
 from vitlab.weights.exporting import Export, Preprocessing, require_vit
-from vitlab.weights.huggingface_export import open_huggingface, to_huggingface
-from vitlab.weights.timm_export import open_timm, to_timm
+from vitlab.weights.huggingface_export import export_huggingface, open_huggingface
+from vitlab.weights.timm_export import export_timm, open_timm
 
 FORMATS = {  # what writes it, what opens it there, and how a user does
-    "timm": (to_timm, open_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
-    "huggingface": (to_huggingface, open_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
+    "timm": (export_timm, open_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
+    "huggingface": (export_huggingface, open_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
 }
 
 

@@ -4,6 +4,6 @@ from vitlab.weights.towers import read_text_tokenizer
 from vitlab.weights.transfer import load
 from vitlab.weights.transfer_table import Report
 from vitlab.weights.trocr import read_tokenizer
-from vitlab.weights.view import View, view_of
+from vitlab.weights.view import View, find_view
 
-__all__ = ["Report", "View", "load", "read_text_tokenizer", "read_tokenizer", "view_of"]
+__all__ = ["Report", "View", "find_view", "load", "read_text_tokenizer", "read_tokenizer"]

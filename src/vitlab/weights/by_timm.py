@@ -5,13 +5,13 @@ from typing import Any
 
 from vitlab.errors import CheckpointError
 from vitlab.weights import hub
-from vitlab.weights.form import Source, described
-from vitlab.weights.timm_names import FORM, read_off
+from vitlab.weights.form import Source, describe_source
+from vitlab.weights.timm_names import FORM, read_facts
 
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 
-def config_of(name: str) -> Any:
+def load_config(name: str) -> Any:
     """Tell what timm says of weights: NAME or NAME.TAG, as `timm.create_model` takes it. Raises CheckpointError."""
     try:
         import timm
@@ -32,7 +32,7 @@ def config_of(name: str) -> Any:
 
 def read_timm(name: str, rename: bool) -> Source:
     """Read the weights of that name; without `rename` for timm's own model. Raises CheckpointError."""
-    path = file_of(config_of(name))
+    path = find_file(load_config(name))
     import timm
 
     try:
@@ -42,10 +42,10 @@ def read_timm(name: str, rename: bool) -> Source:
         raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
     if not rename:
         return Source(f"timm:{name}", FORM.name, model.state_dict(), {"name": model.pretrained_cfg["architecture"]})
-    return described(f"timm:{name}", FORM, model.state_dict(), read_off(model, f"timm:{name}"))
+    return describe_source(f"timm:{name}", FORM, model.state_dict(), read_facts(model, f"timm:{name}"))
 
 
-def file_of(config: Any) -> Path:
+def find_file(config: Any) -> Path:
     """Find the file of weights, and download it if need be."""
     if config.hf_hub_id:
         repository, _, revision = config.hf_hub_id.partition("@")

@@ -15,7 +15,7 @@ from vitlab.weights.renaming import Tensors
 DECODER = ("mask_token", "decoder_")
 
 
-def with_encoder(model: MaskedAutoencoder, source: Source) -> Source:
+def prefix_encoder(model: MaskedAutoencoder, source: Source) -> Source:
     """Rename a source in the authors' names to the model's: ours put `encoder.` before what a ViT has."""
     if any(name.startswith("encoder.") for name in source.tensors) or "mask_token" not in source.tensors:
         return source

@@ -23,7 +23,7 @@ def check_export(folder: Path, made: Export, model: VisionTransformer, twin: nn.
     """Compare the model with the folder as read into its `twin`, a model with `made.options`, and as its own library
     opens it, on seeded images. Return a sentence about a comparison that could not be made, "" where all were. Raises
     ConfigError where one gives other logits, or other features of a model without a head."""
-    images = seeded_images(model)
+    images = draw_images(model)
     expected = model(images) if made.has_head else model.represent(images)
     if not expected.any():
         raise ConfigError("every output of this model is 0, so its export cannot be compared with it; train it first")
@@ -45,7 +45,7 @@ def check_export(folder: Path, made: Export, model: VisionTransformer, twin: nn.
     return ""
 
 
-def seeded_images(model: VisionTransformer, count: int = 4) -> Tensor:
+def draw_images(model: VisionTransformer, count: int = 4) -> Tensor:
     """Draw images as a model takes them, always the same. -> (B, C, H, W)"""
     channels = next(module for module in model.patch_embed.modules() if isinstance(module, nn.Conv2d)).in_channels
     height, width = model.patch_embed.image_size

@@ -54,7 +54,7 @@ def require_vit(model: Any) -> VisionTransformer:
     return model
 
 
-def common(library: str, model: VisionTransformer, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def collect_common(library: str, model: VisionTransformer, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Collect the model's facts, and the options of its positions in a library's model of a `kind`. Raises ConfigError
     for positions that do not declare that kind, and for what no library has in its ViT."""
     own = facts(model)
@@ -94,7 +94,7 @@ def has(layer: Any) -> bool:
     return next(layer.parameters(), None) is not None
 
 
-def with_patch_bias(state: Tensors, num_prefix_tokens: int) -> Tensors:
+def move_patch_bias(state: Tensors, num_prefix_tokens: int) -> Tensors:
     """Move the bias of the patches into their rows of the position table, (1, T, D), for a library whose patches have
     none."""
     prefix, patches = state["pos_embed"].tensor_split([num_prefix_tokens], dim=1)
@@ -102,7 +102,7 @@ def with_patch_bias(state: Tensors, num_prefix_tokens: int) -> Tensors:
     return {name: value for name, value in state.items() if name != "patch_embed.proj.bias"} | {"pos_embed": table}
 
 
-def without_layer_scale(state: Tensors) -> Tensors:
+def merge_layer_scale(state: Tensors) -> Tensors:
     """Merge layer scales into the linear layers before them: γ · (Wx + b) = (γW)x + γb"""
     scales = {name: value for name, value in state.items() if name.endswith(".gamma")}
     merged = {name: value for name, value in state.items() if name not in scales}

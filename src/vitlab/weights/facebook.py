@@ -26,7 +26,7 @@ MARKS = (
 FORM = Form(
     name="Facebook Research",
     recognises=lambda names: "patch_embed.proj.weight" in names and any(name.startswith(MARKS) for name in names),
-    renamed=lambda tensors: rename(tensors, RULES),
+    rename=lambda tensors: rename(tensors, RULES),
     interpolation=Interpolation(antialias=False, align_corners=False),
     extras=r"mask_token$|decoder_|(dino_head|ibot_head)\.|head\.(mlp|last_layer)\.",  # used in pre-training only
     facts={"norm_eps": 1e-6},

@@ -59,13 +59,15 @@ def facts(model: nn.Module) -> dict[str, Any]:
         config: Any = getattr(model, "pretrained_cfg", None)
         return {"name": config["architecture"], "model_args": {}} if config else {}
     if isinstance(model, Captioner):
-        parts = of_parts(encoder=facts(model.encoder), decoder=facts_of_texts(model.decoder))
+        parts = collect_part_facts(encoder=facts(model.encoder), decoder=collect_text_facts(model.decoder))
         return parts | {"question_length": getattr(model, "question_length", 0)}
     if isinstance(model, SingleStream):
-        return of_parts(encoder=facts(model.encoder)) | {"question_length": model.question_length}
+        return collect_part_facts(encoder=facts(model.encoder)) | {"question_length": model.question_length}
     if isinstance(model, ImageTextModel):
         pool = next(name for name, kind in TEXT_POOLS.items() if type(model.text_pool) is kind)
-        return of_parts(encoder=facts(model.encoder), text=facts_of_texts(model.text)) | {"text_pool": pool}
+        return collect_part_facts(encoder=facts(model.encoder), text=collect_text_facts(model.text)) | {
+            "text_pool": pool
+        }
     if isinstance(model, MaskedAutoencoder):
         decoder: Any = model.decoder_blocks[0]
         of_encoder = {f"encoder.{key}": value for key, value in facts(model.encoder).items()}
@@ -85,11 +87,11 @@ def facts(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def of_parts(**parts: dict[str, Any]) -> dict[str, Any]:
+def collect_part_facts(**parts: dict[str, Any]) -> dict[str, Any]:
     return {f"{part}.{key}": value for part, found in parts.items() for key, value in found.items()}
 
 
-def facts_of_texts(part: Decoder | TextEncoder) -> dict[str, Any]:
+def collect_text_facts(part: Decoder | TextEncoder) -> dict[str, Any]:
     block: Any = part.blocks[0]
     kinds = (type(part.embed.position), type(block.attn.turn))
     return {
@@ -108,7 +110,7 @@ def facts_of_texts(part: Decoder | TextEncoder) -> dict[str, Any]:
     }
 
 
-def unstated(model: VisionTransformer, source: Source, head: bool) -> dict[str, Any]:
+def list_unstated(model: VisionTransformer, source: Source, head: bool) -> dict[str, Any]:
     """List what neither the source nor its tensors state, as the model has it; with the `head`, also what it reads."""
     unseen = {*UNSEEN, "pool"} if head and source.pool is None else set(UNSEEN)
     return {key: value for key, value in facts(model).items() if key in unseen - source.facts.keys()}
@@ -129,7 +131,7 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def differing_facts(model: nn.Module, source: Source) -> dict[str, tuple[Any, Any]]:
+def find_differing_facts(model: nn.Module, source: Source) -> dict[str, tuple[Any, Any]]:
     """Find what the source states otherwise than the model has it: its value and the model's, by key."""
     own = facts(model)
     pairs = {key: (value, own[key]) for key, value in source.facts.items() if key in own}
@@ -146,8 +148,8 @@ def check_facts(source: Source, differing: dict[str, tuple[Any, Any]]) -> None:
     """Raise CheckpointError for what the source states otherwise than the model has it."""
     if not differing:
         return
-    stated = " and ".join(f"{key} {typed(value)}" for key, (value, _) in differing.items())
-    own = " and ".join(typed(value) for _, value in differing.values())
+    stated = " and ".join(f"{key} {format_fact(value)}" for key, (value, _) in differing.items())
+    own = " and ".join(format_fact(value) for _, value in differing.values())
     remedy = f"set {settings({key: value for key, (value, _) in differing.items()})}"
     for key, (value, _) in differing.items():
         options = OPTIONS.get(key, OPTIONS.get(key.rpartition(".")[2]))
@@ -162,8 +164,8 @@ def check_facts(source: Source, differing: dict[str, tuple[Any, Any]]) -> None:
 
 def settings(values: Mapping[str, Any]) -> str:
     """Write values of the model's keys as they are typed."""
-    return " ".join(f"model.{key}={typed(value)}" for key, value in values.items())
+    return " ".join(f"model.{key}={format_fact(value)}" for key, value in values.items())
 
 
-def typed(value: Any) -> str:
+def format_fact(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

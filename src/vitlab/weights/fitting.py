@@ -86,10 +86,10 @@ def fit_encoder(encoder: VisionTransformer, source: Source) -> Fitted:
     found.spare |= {name: "head of the source" for name in tensors if name.startswith(("head", "pre_logits."))}
     others = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
     return Fitted(
-        others | prefixed(prefix, found.tensors),
-        prefixed(prefix, found.notes),
-        prefixed(prefix, found.anew),
-        prefixed(prefix, found.spare),
+        others | prefix_names(prefix, found.tensors),
+        prefix_names(prefix, found.notes),
+        prefix_names(prefix, found.anew),
+        prefix_names(prefix, found.spare),
     )
 
 
@@ -100,13 +100,13 @@ def fit_places(fitted: Fitted, name: str, places: int) -> None:
         fitted.change(name, table[:places], f"the first {places} of {len(table)} places")
 
 
-def prefixed(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
+def prefix_names(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
     return {prefix + name: value for name, value in named.items()}
 
 
 def fit_tokens(fitted: Fitted, model: VisionTransformer) -> None:
     """Take a distillation token whose head is not used for what it is then: a register, the first of them."""
-    tokens = [name for name, _ in rows_of(fitted.tensors) if name != "cls_token"]
+    tokens = [name for name, _ in list_rows(fitted.tensors) if name != "cls_token"]
     if "dist_token" in tokens and not hasattr(model, "dist_token") and len(tokens) == model.reg_token.shape[1]:
         parts = [fitted.tensors.pop(name) for name in dict.fromkeys(tokens)]
         fitted.change("reg_token", torch.cat(parts, dim=1), "from dist_token")
@@ -124,7 +124,7 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
     old, new = ((t.shape[2], t.shape[3]) for t in (kernel, own))
     if old != new and not convolutional:
         kernel = resize_kernel(fitted.tensors[name], new, source.interpolation)
-        fitted.change(name, kernel, f"patches of {by(old)} -> {by(new)} pixels")
+        fitted.change(name, kernel, f"patches of {format_grid(old)} -> {format_grid(new)} pixels")
 
 
 def fit_biases(fitted: Fitted, model: VisionTransformer) -> None:
@@ -160,7 +160,7 @@ def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source
     function, where this is the only table (`fold`).
     """
     table, position = fitted.tensors[name], model.position
-    theirs, ours = rows_of(fitted.tensors), rows_of(model.state_dict())[: position.num_prefix_rows]
+    theirs, ours = list_rows(fitted.tensors), list_rows(model.state_dict())[: position.num_prefix_rows]
     found = layout(table.shape[1], (len(theirs), min(1, len(theirs)), 0), source.grid, position)
     if found is None:
         return
@@ -172,7 +172,7 @@ def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source
     notes = []
     if old != position.grid:
         patches = source.interpolation.table(patches, old, position.grid)
-        notes.append(f"grid {by(old)} -> {by(position.grid)}")
+        notes.append(f"grid {format_grid(old)} -> {format_grid(position.grid)}")
     if theirs != ours:
         if not ours:
             for (token, place), row in zip(theirs, prefix[0], strict=True):
@@ -188,7 +188,7 @@ def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source
         fitted.change(name, torch.cat([prefix[:, : len(ours)], patches], dim=1), "; ".join(notes))
 
 
-def rows_of(tensors: Any) -> Rows:
+def list_rows(tensors: Any) -> Rows:
     known = {name: tensors[name] for name in TOKENS if name in tensors}
     return [(name, i) for name, token in known.items() if token.ndim == 3 for i in range(token.shape[1])]
 
@@ -211,7 +211,7 @@ def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) 
     if old == position.grid or table.shape[1] != sum(old):
         return
     theirs = Learned2D(embed_dim=position.embed_dim, grid=old, num_prefix_tokens=0, embed_prefix=False)
-    fitted.change(name, theirs.resize(table, position.grid), f"grid {by(old)} -> {by(position.grid)}")
+    fitted.change(name, theirs.resize(table, position.grid), f"grid {format_grid(old)} -> {format_grid(position.grid)}")
 
 
 def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
@@ -224,7 +224,7 @@ def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Sou
         old = offsets(source.grid) if source.grid else own if len(table) == own[0] * own[1] else square(len(table))
         if old and old != own and len(table) == old[0] * old[1]:
             resized = source.interpolation.table(table[None], old, own)[0]
-            fitted.change(key, resized, f"offsets {by(old)} -> {by(own)}")
+            fitted.change(key, resized, f"offsets {format_grid(old)} -> {format_grid(own)}")
 
 
 # -- what comes after the blocks
@@ -258,5 +258,5 @@ def fit_pool(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
         fitted.spare |= dict.fromkeys(unread, "the source's head does not read it")
 
 
-def by(grid: Grid) -> str:
+def format_grid(grid: Grid) -> str:
     return f"{grid[0]}x{grid[1]}"

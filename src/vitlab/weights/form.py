@@ -16,20 +16,20 @@ from vitlab.weights.resize import TIMM, Interpolation
 class Form:
     """How a library writes a Vision Transformer.
 
-    `recognises` tells by the names of tensors; `renamed` brings them to our names; `interpolation` is how that library
+    `recognises` tells by the names of tensors; `rename` brings them to our names; `interpolation` is how that library
     resizes a position table; `extras` is a regular expression of names (ours) that nobody misses in an encoder;
-    `facts` are what all its models have in common, by the keys of the model's config; `read_off` takes the facts that
+    `facts` are what all its models have in common, by the keys of the model's config; `read_facts` takes the facts that
     the names and shapes of tensors show. The fact `pool` is how the head reads tokens: one of `POOLS`, or in words
     what ours have no option for.
     """
 
     name: str
     recognises: Callable[[set[str]], bool]
-    renamed: Callable[[Tensors], Tensors]
+    rename: Callable[[Tensors], Tensors]
     interpolation: Interpolation = TIMM
     extras: str = r"(?!)"
     facts: dict[str, Any] = field(default_factory=dict)
-    read_off: Callable[[Tensors], dict[str, Any]] = lambda tensors: {}
+    read_facts: Callable[[Tensors], dict[str, Any]] = lambda tensors: {}
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Source:
     vocabularies: dict[str, Any] = field(default_factory=dict)
 
 
-def described(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
+def describe_source(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
     """Make a source of a library's tensors and of what it says of them, in our words."""
-    shown = form.read_off(tensors)
-    tensors = form.renamed(tensors)
+    shown = form.read_facts(tensors)
+    tensors = form.rename(tensors)
     if stated.halves:
         tensors = interleave(tensors, stated.facts["num_heads"])
     facts, interpolation = form.facts | shown | stated.facts, stated.interpolation or form.interpolation

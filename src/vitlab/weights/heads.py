@@ -13,7 +13,7 @@ from vitlab.errors import CheckpointError
 from vitlab.layers import POOLS
 from vitlab.models import EncoderDecoder, SingleStream, VisionTransformer, head_names
 from vitlab.weights.facts import pooling_name, settings
-from vitlab.weights.fitting import Fitted, rows_of
+from vitlab.weights.fitting import Fitted, list_rows
 from vitlab.weights.form import Source
 
 HEAD = re.compile(r"(head|head_dist|pre_logits\.fc)\.(weight|bias)")  # of a Vision Transformer
@@ -23,7 +23,7 @@ NEW = "model.pretrained_head=false"
 Options = dict[str, tuple[Any, Any]]  # by the keys of the model's config: the source's value, and the model's
 
 
-def names_of_heads(model: nn.Module, tensors: Mapping[str, Tensor]) -> set[str]:
+def find_head_names(model: nn.Module, tensors: Mapping[str, Tensor]) -> set[str]:
     """Find the tensors that are heads for classes; what scores the tokens of a vocabulary is none."""
     if isinstance(model, VisionTransformer):
         return {name for name in tensors if HEAD.fullmatch(name)}
@@ -39,9 +39,9 @@ def settle_head(
     to be taken (`partial`), or a new head is wanted.
     """
     own, given = model.state_dict(), fitted.tensors
-    ours, theirs = names_of_heads(model, own), names_of_heads(model, given)
-    options = options_of(model, source) if isinstance(model, VisionTransformer) else {}
-    obstacles = [*before, *obstacles_of(options)]
+    ours, theirs = find_head_names(model, own), find_head_names(model, given)
+    options = compare_options(model, source) if isinstance(model, VisionTransformer) else {}
+    obstacles = [*before, *list_obstacles(options)]
     fitting = {name for name in ours & theirs if own[name].shape == given[name].shape}
     classes = count_classes(given, theirs)
     if not wanted:
@@ -81,7 +81,7 @@ def count_rows(tensor: Tensor) -> int:
     return int(tensor.shape[0]) if tensor.ndim else 0
 
 
-def options_of(model: VisionTransformer, source: Source) -> Options:
+def compare_options(model: VisionTransformer, source: Source) -> Options:
     """Compare the options that add tokens and those that read them; what is alike is left out."""
     tensors, own_pool = source.tensors, pooling_name(model)
     layer: Any = getattr(model.pre_logits, "fc", None)
@@ -94,9 +94,9 @@ def options_of(model: VisionTransformer, source: Source) -> Options:
     }
     if (SECOND in tensors) == hasattr(model, "head_dist"):  # without a head, a distillation token is a register
         known = {"cls_token", "dist_token" if SECOND in tensors else ""}
-        others = [name for name, _ in rows_of(tensors) if name not in known]
+        others = [name for name, _ in list_rows(tensors) if name not in known]
         found["num_registers"] = (len(others), model.reg_token.shape[1])
-    if count_classes(tensors, names_of_heads(model, tensors)):
+    if count_classes(tensors, find_head_names(model, tensors)):
         width = count_rows(tensors[LAYER]) if LAYER in tensors else None
         found["representation_dim"] = (width, layer and layer.out_features)
     found = {key: pair for key, pair in found.items() if pair[0] != pair[1]}
@@ -107,7 +107,7 @@ def options_of(model: VisionTransformer, source: Source) -> Options:
     return found
 
 
-def obstacles_of(options: Options) -> list[str]:
+def list_obstacles(options: Options) -> list[str]:
     """Say in words why a head behind other options reads something else."""
     words: dict[str, tuple[str, Callable[[Any], str]]] = {
         "pool": ("it reads", lambda pool: POOLS[pool].reads if pool in POOLS else pool),

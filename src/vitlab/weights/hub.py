@@ -58,7 +58,7 @@ def download(repository: str, name: str, revision: str | None) -> Path | None:
         if type(error).__name__ != "LocalEntryNotFoundError":
             return None
         why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
-        raise CheckpointError(absent(f"{name} of {repository}", why)) from error
+        raise CheckpointError(make_absent_error(f"{name} of {repository}", why)) from error
     except CheckpointError:
         raise
     except Exception as error:  # no such repository, no permission, a connection that breaks
@@ -73,10 +73,10 @@ def reach(url: str, what: str) -> None:
     except urllib.error.HTTPError:
         return
     except OSError as error:
-        raise CheckpointError(absent(what, f"{url} does not answer")) from error
+        raise CheckpointError(make_absent_error(what, f"{url} does not answer")) from error
 
 
-def absent(what: str, why: str) -> str:
+def make_absent_error(what: str, why: str) -> str:
     return (
         f"{what} is not in the cache of this machine, and {why}; download it where there is a network, and give "
         "model.pretrained=<the file or its folder>"

@@ -7,7 +7,16 @@ from typing import Any
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
 from vitlab.weights.form import Form, Stated
-from vitlab.weights.renaming import Rules, Tensors, add_key_biases, batched, rename, stack, stack_gates, unstack
+from vitlab.weights.renaming import (
+    Rules,
+    Tensors,
+    add_batch_dimension,
+    add_key_biases,
+    rename,
+    stack,
+    stack_gates,
+    unstack,
+)
 from vitlab.weights.resize import Interpolation, square
 
 RULES: Rules = (
@@ -94,8 +103,8 @@ WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model", "siglip2"
 PATCHES = re.compile(r"embeddings\.patch_embedding(s\.projection|s)?\.weight$")
 
 
-def renamed(tensors: Tensors) -> Tensors:
-    found = stack_gates(stack(add_key_biases(batched(rename(tensors, RULES))), "attn", "qkv"))
+def rename_tensors(tensors: Tensors) -> Tensors:
+    found = stack_gates(stack(add_key_biases(add_batch_dimension(rename(tensors, RULES))), "attn", "qkv"))
     for kind in ("weight", "bias"):
         if f"attn_pool.qkv.{kind}" in found:
             stacked = found.pop(f"attn_pool.qkv.{kind}")
@@ -111,7 +120,7 @@ def renamed(tensors: Tensors) -> Tensors:
     return found
 
 
-def read_off(tensors: Tensors) -> dict[str, Any]:
+def read_facts(tensors: Tensors) -> dict[str, Any]:
     """Tell by the names of tensors what a head reads, for files that do not say their class."""
     parts = {part for name in tensors for part in name.split(".")}
     if not parts & {"classifier", "cls_classifier", "visual_projection"}:
@@ -121,7 +130,7 @@ def read_off(tensors: Tensors) -> dict[str, Any]:
     return {"pool": BESIDE if any(part.startswith("dinov2") for part in parts) else "cls"}
 
 
-def back(tensors: Tensors) -> Tensors:
+def rename_back(tensors: Tensors) -> Tensors:
     """Rename our tensors to those in the files of ViTForImageClassification."""
     return rename(unstack(tensors, "attn", "qkv"), BACK)
 
@@ -129,14 +138,14 @@ def back(tensors: Tensors) -> Tensors:
 FORM = Form(
     name="Hugging Face",
     recognises=lambda names: any(PATCHES.search(name) for name in names),
-    renamed=renamed,
+    rename=rename_tensors,
     interpolation=Interpolation(antialias=False, align_corners=False),
     extras=r"mask_token$|pooler\.|decoder\.|text_model\.|text_projection\.|logit_(scale|bias)$",
-    read_off=read_off,
+    read_facts=read_facts,
 )
 
 
-def stated(config: dict[str, Any], origin: str) -> Stated:
+def read_config(config: dict[str, Any], origin: str) -> Stated:
     """Read a config.json, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
     something other than our ViT, or is not known to compute the same."""
     kind, name = str(config["model_type"]), next(iter(config.get("architectures") or ()), "")

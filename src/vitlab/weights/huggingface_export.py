@@ -12,19 +12,19 @@ from vitlab.weights.exporting import (
     Export,
     Preprocessing,
     attention,
-    common,
+    collect_common,
     has,
+    merge_layer_scale,
     positions,
     refuse,
     require_vit,
     tensors,
-    without_layer_scale,
 )
-from vitlab.weights.huggingface import back
+from vitlab.weights.huggingface import rename_back
 from vitlab.weights.huggingface_towers import choose_tower, tower
 
 
-def to_huggingface(
+def export_huggingface(
     model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
 ) -> Export:
     """Write a model in Hugging Face's form. LayerScale goes into the linear layers before it, and positions that are
@@ -39,7 +39,7 @@ def to_huggingface(
         state, config, options = tower(model, kind)
         files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
         return Export(state, files, options, has_head=False)
-    own, _ = common(library, model, "vit")
+    own, _ = collect_common(library, model, "vit")
     activation = ACTIVATIONS.get(own["mlp"])
     refuse(
         library,
@@ -52,7 +52,7 @@ def to_huggingface(
             "norm of queries and keys (model.qk_norm)": has(attention(model).q_norm),
         },
     )
-    state = without_layer_scale(tensors(model))
+    state = merge_layer_scale(tensors(model))
     state = {name.replace("fc_norm.", "norm."): value for name, value in state.items()} | {
         "pos_embed": positions(model)
     }
@@ -81,9 +81,11 @@ def to_huggingface(
     files = {"config.json": config, "preprocessor_config.json": processor(model, preprocessing)}
     options = {"position": "learned_1d", "embed_prefix": True, "layer_scale": None}
     if not pooled:
-        return Export(back(state), files, options)
+        return Export(rename_back(state), files, options)
     config |= {"pooler_output_size": model.pre_logits.fc.out_features, "pooler_act": "tanh"}
-    features = {name.removeprefix("vit."): value for name, value in back(state).items() if "classifier" not in name}
+    features = {
+        name.removeprefix("vit."): value for name, value in rename_back(state).items() if "classifier" not in name
+    }
     return Export(features, files, options, has_head=False)
 
 

@@ -13,13 +13,13 @@ from vitlab.layers import ACTIVATIONS, AttentionPooling, ClassTokenPooling, find
 from vitlab.models import VisionTransformer
 from vitlab.weights.exporting import (
     attention,
-    common,
+    collect_common,
     has,
+    merge_layer_scale,
+    move_patch_bias,
     positions,
     refuse,
     tensors,
-    with_patch_bias,
-    without_layer_scale,
 )
 from vitlab.weights.renaming import Rules, Tensors, rename, separate, unstack
 
@@ -68,7 +68,7 @@ def choose_tower(model: VisionTransformer) -> str | None:
 def tower(model: Any, kind: str) -> tuple[Tensors, dict[str, Any], dict[str, Any]]:
     """Give a tower's tensors and config, and the options of ours that compute the same. Raises ConfigError for an
     option that this kind of tower does not have."""
-    own, of_position = common(f"Hugging Face's {CLASSES[kind]}", model, kind)
+    own, of_position = collect_common(f"Hugging Face's {CLASSES[kind]}", model, kind)
     D, is_dinov3, gated = model.cls_token.shape[-1], kind == "dinov3_vit", own["mlp"] == "swiglu"
     height, width = model.patch_embed.image_size
     activation = "silu" if gated and is_dinov3 else own["mlp"]
@@ -108,15 +108,15 @@ def tower(model: Any, kind: str) -> tuple[Tensors, dict[str, Any], dict[str, Any
     if is_dinov3:
         state, config = dinov3(model, own, state, config | of_position | {"use_gated_mlp": gated})
         return state, config, {} if has(model.blocks[0].ls1) else {"layer_scale": 1.0}
-    state = without_layer_scale(state) | {"pos_embed": positions(model)}
+    state = merge_layer_scale(state) | {"pos_embed": positions(model)}
     if own["pre_norm"]:
-        state = with_patch_bias(state, model.num_prefix_tokens)
+        state = move_patch_bias(state, model.num_prefix_tokens)
         state["cls_token"] = state["cls_token"].flatten()
     state["pos_embed"] = state["pos_embed"][0]
     for part in ("weight", "bias") if "siglip" in kind else ():
         state[f"attn_pool.in_proj.{part}"] = torch.cat([state.pop(f"attn_pool.{name}.{part}") for name in ("q", "kv")])
     options = {"position": "learned_1d", "embed_prefix": True, "layer_scale": None, "qkv_bias": True}
-    return rename(unstack(with_biases(state), "attn", "qkv"), CLIP), config, options
+    return rename(unstack(add_biases(state), "attn", "qkv"), CLIP), config, options
 
 
 def dinov3(model: Any, own: dict[str, Any], state: Tensors, config: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
@@ -136,7 +136,7 @@ def dinov3(model: Any, own: dict[str, Any], state: Tensors, config: dict[str, An
     return rename(state, DINOV3), config | {"num_register_tokens": model.reg_token.shape[1]}
 
 
-def with_biases(state: Tensors) -> Tensors:
+def add_biases(state: Tensors) -> Tensors:
     """Add zeros for queries, keys and values without a bias, which CLIP's always have."""
     zeros: dict[str, Tensor] = {
         name.replace(".weight", ".bias"): value.new_zeros(len(value))

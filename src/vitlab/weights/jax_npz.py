@@ -42,18 +42,18 @@ RULES: Rules = (
 )
 
 
-def prefix_of(names: set[str]) -> str | None:
+def find_prefix(names: set[str]) -> str | None:
     return next((prefix for prefix in PREFIXES if f"{prefix}embedding/kernel" in names), None)
 
 
-def renamed(tensors: Tensors) -> Tensors:
-    prefix = prefix_of(set(tensors)) or ""
+def rename_tensors(tensors: Tensors) -> Tensors:
+    prefix = find_prefix(set(tensors)) or ""
     own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    own = {name: transposed(name, value) for name, value in unrolled(own).items()}
+    own = {name: transpose(name, value) for name, value in unroll_blocks(own).items()}
     return stack(stack(rename(own, RULES), "attn", "qkv"), "attn_pool", "kv")
 
 
-def unrolled(tensors: Tensors) -> Tensors:
+def unroll_blocks(tensors: Tensors) -> Tensors:
     """Split the arrays in which flax keeps scanned blocks, the block being the first dimension."""
     scanned = "Transformer/encoderblock/"
     out: Tensors = {}
@@ -66,7 +66,7 @@ def unrolled(tensors: Tensors) -> Tensors:
     return out
 
 
-def transposed(name: str, value: Tensor) -> Tensor:
+def transpose(name: str, value: Tensor) -> Tensor:
     *_, layer, kind = ["", *name.split("/")]
     if layer in ("query", "key", "value"):
         return value.flatten(1).T if kind == "kernel" else value.flatten()
@@ -79,10 +79,10 @@ def transposed(name: str, value: Tensor) -> Tensor:
     return value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
 
 
-def read_off(tensors: Tensors) -> dict[str, Any]:
+def read_facts(tensors: Tensors) -> dict[str, Any]:
     """Read the number of heads off the shape of a query's kernel, and the pooling off its tensors: a model without
     attention pooling and class token averages."""
-    prefix = prefix_of(set(tensors)) or ""
+    prefix = find_prefix(set(tensors)) or ""
     mapped = any(name.startswith(f"{prefix}MAPHead_0/") for name in tensors)
     facts: dict[str, Any] = {"pool": "map" if mapped else "cls" if f"{prefix}cls" in tensors else "mean"}
     for name, value in tensors.items():
@@ -93,9 +93,9 @@ def read_off(tensors: Tensors) -> dict[str, Any]:
 
 FORM = Form(
     name="JAX",
-    recognises=lambda names: prefix_of(names) is not None,
-    renamed=renamed,
+    recognises=lambda names: find_prefix(names) is not None,
+    rename=rename_tensors,
     interpolation=Interpolation("bilinear", antialias=False),
     facts={"norm_eps": 1e-6},
-    read_off=read_off,
+    read_facts=read_facts,
 )

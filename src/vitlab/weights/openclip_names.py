@@ -4,7 +4,7 @@ with: OpenAI's the quick one, most others the exact one."""
 import re
 
 from vitlab.weights.form import Form
-from vitlab.weights.renaming import Rules, Tensors, batched, rename
+from vitlab.weights.renaming import Rules, Tensors, add_batch_dimension, rename
 
 TOWER = "visual."
 BLOCK: Rules = (  # of either tower
@@ -27,10 +27,10 @@ RULES: Rules = (
 )
 
 
-def renamed(tensors: Tensors) -> Tensors:
+def rename_tensors(tensors: Tensors) -> Tensors:
     """Rename the image tower alone; its projection is a head without a bias."""
     tower = {name.removeprefix(TOWER): value for name, value in tensors.items() if name.startswith(TOWER)}
-    found = batched(rename(tower, RULES))
+    found = add_batch_dimension(rename(tower, RULES))
     if "head.weight" in found:
         found["head.weight"] = found["head.weight"].T
     return found
@@ -39,6 +39,6 @@ def renamed(tensors: Tensors) -> Tensors:
 FORM = Form(
     name="OpenCLIP",
     recognises=lambda names: any(re.match(r"visual\.transformer\.resblocks\.0\.", name) for name in names),
-    renamed=renamed,
+    rename=rename_tensors,
     facts={"norm": "layer_norm", "norm_eps": 1e-5, "position": "learned_1d", "pre_norm": True, "pool": "cls"},
 )

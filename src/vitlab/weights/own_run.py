@@ -10,7 +10,7 @@ from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
 from vitlab.weights import timm_names
-from vitlab.weights.form import Source, described
+from vitlab.weights.form import Source, describe_source
 from vitlab.weights.renaming import Tensors
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
@@ -29,14 +29,14 @@ def read_run(path: Path, rename: bool) -> Source:
     state = checkpoint["state_dict"]
     prefix = TEACHER if any(name.startswith(TEACHER) for name in state) else MODEL
     tensors = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-    config = as_found(checkpoint["run"]["config"])
+    config = fill_found(checkpoint["run"]["config"])
     node = config["model"]
     whole, extras = node, Source.extras
     if isinstance(node.get("encoder"), dict):
         node = node["encoder"]
-    model = {key: followed(value, config) for key, value in node.items()}
+    model = {key: follow_reference(value, config) for key, value in node.items()}
     if str(node.get("_target_")).endswith(".timm_model"):
-        return of_timm(str(path), tensors, model, rename)
+        return describe_timm(str(path), tensors, model, rename)
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
     if rename and "type_embed" in tensors:
         raise CheckpointError(
@@ -49,35 +49,41 @@ def read_run(path: Path, rename: bool) -> Source:
     elif whole is not node:
         facts = {f"encoder.{key}": value for key, value in facts.items()}
         if isinstance(decoder := whole.get("decoder"), dict):
-            facts |= {f"decoder.{key}": followed(decoder[key], config) for key in OF_A_DECODER}
-            facts |= {"question_length": followed(whole.get("question_length", 0), config)}
+            facts |= {f"decoder.{key}": follow_reference(decoder[key], config) for key in OF_A_DECODER}
+            facts |= {"question_length": follow_reference(whole.get("question_length", 0), config)}
         elif isinstance(text := whole.get("text"), dict):
-            facts |= {f"text.{key}": followed(text[key], config) for key in OF_A_DECODER}
+            facts |= {f"text.{key}": follow_reference(text[key], config) for key in OF_A_DECODER}
             facts |= {"text_pool": whole["text_pool"]}
         else:
-            facts |= {key: followed(whole[key], config) for key in ("decoder_heads", "question_length") if key in whole}
+            facts |= {
+                key: follow_reference(whole[key], config)
+                for key in ("decoder_heads", "question_length")
+                if key in whole
+            }
     vocabularies = {key: checkpoint["run"].get(key) for key in VOCABULARIES}
     return Source(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies
     )
 
 
-def of_timm(origin: str, tensors: Tensors, model: dict[str, Any], rename: bool) -> Source:
+def describe_timm(origin: str, tensors: Tensors, model: dict[str, Any], rename: bool) -> Source:
     """Describe a run of model=timm by the architecture that it names."""
     sizes = {key: model[ours] for key, ours in (("img_size", "image_size"), ("num_classes",) * 2) if model.get(ours)}
     config = {"architecture": str(model.get("name")), "model_args": sizes}
     if not rename:
-        return Source(origin, "run", tensors, timm_names.named(config))
-    return replace(described(origin, timm_names.FORM, tensors, timm_names.stated(config, origin)), form="run")
+        return Source(origin, "run", tensors, timm_names.read_name(config))
+    return replace(
+        describe_source(origin, timm_names.FORM, tensors, timm_names.read_config(config, origin)), form="run"
+    )
 
 
-def as_found(config: dict[str, Any]) -> dict[str, Any]:
+def fill_found(config: dict[str, Any]) -> dict[str, Any]:
     """Put what a run found in its data in place of what its saved config leaves open there."""
     data, found = config.get("data") or {}, config.get("found") or {}
     return {**config, "data": {**data, **{key: value for key, value in found.items() if data.get(key) is None}}}
 
 
-def followed(value: Any, config: dict[str, Any]) -> Any:
+def follow_reference(value: Any, config: dict[str, Any]) -> Any:
     """Follow a value of a saved config that may refer to another: ${data.image_size}. None where it cannot be
     resolved."""
     seen: set[str] = set()

@@ -28,7 +28,7 @@ def rename(tensors: Tensors, rules: Rules) -> Tensors:
     return renamed
 
 
-def batched(tensors: Tensors) -> Tensors:
+def add_batch_dimension(tensors: Tensors) -> Tensors:
     """Add a batch dimension to the class token and the position table. (D,) or (T, D) -> (1, T, D)"""
     tokens = {name: tensors[name] for name in ("cls_token", "pos_embed") if name in tensors}
     return tensors | {name: token.reshape(1, -1, token.shape[-1]) for name, token in tokens.items()}

@@ -20,7 +20,7 @@ from vitlab.weights import (
     trocr,
     vit5_names,
 )
-from vitlab.weights.form import Source, Stated, described
+from vitlab.weights.form import Source, Stated, describe_source
 from vitlab.weights.renaming import Tensors
 
 FORMS = (
@@ -70,7 +70,7 @@ def find(name: str, rename: bool = True) -> Source:
         return own_run.read_run(path, rename)
     if path.name in FILES:  # a config.json beside it is about it
         return read_folder(path.parent, str(path), rename, path)
-    return recognised(tensor_file.read_tensors(path), str(path), {}, rename)
+    return recognise(tensor_file.read_tensors(path), str(path), {}, rename)
 
 
 def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = None) -> Source:
@@ -84,22 +84,22 @@ def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = Non
             raise CheckpointError(f"{folder / 'config.json'} is damaged: {error}") from error
         if not isinstance(config, dict):
             raise CheckpointError(f"{folder / 'config.json'} is damaged: it holds no object")
-    return recognised(tensor_file.read_tensors(file), origin, config, rename)
+    return recognise(tensor_file.read_tensors(file), origin, config, rename)
 
 
-def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
+def recognise(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
     """Bring tensors to our names, with what the form and the config say of them."""
     if not rename and config.get("model_type") == trocr.KIND:
         return trocr.read(origin, tensors, config)
-    if not rename and towers.recognised(set(tensors)):
+    if not rename and towers.has_two_towers(set(tensors)):
         return towers.read(origin, tensors, config)
     if not rename:
-        return Source(origin, "plain", tensors, timm_names.named(config) if "architecture" in config else {})
+        return Source(origin, "plain", tensors, timm_names.read_name(config) if "architecture" in config else {})
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)
     if "architecture" in config:
-        form, stated = timm_names.FORM, timm_names.stated(config, origin)
+        form, stated = timm_names.FORM, timm_names.read_config(config, origin)
     elif "model_type" in config:
-        form, stated = huggingface.FORM, huggingface.stated(config, origin)
+        form, stated = huggingface.FORM, huggingface.read_config(config, origin)
     elif form is not None:
         stated = Stated({})
     else:
@@ -107,4 +107,4 @@ def recognised(tensors: Tensors, origin: str, config: dict[str, Any], rename: bo
             f"{origin} holds no Vision Transformer by the names of {', '.join(one.name for one in FORMS)}; its first "
             f"tensor is {next(iter(tensors))}"
         )
-    return described(origin, form, tensors, stated)
+    return describe_source(origin, form, tensors, stated)

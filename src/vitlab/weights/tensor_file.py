@@ -33,7 +33,7 @@ def read_tensors(path: Path) -> Tensors:
         elif path.suffix == ".npz":
             tensors = read_npz(path)
         elif path.suffix in TORCH:
-            tensors = unwrapped(read_torch(path))
+            tensors = unwrap_tensors(read_torch(path))
         else:
             raise CheckpointError(f"{path} is no file of weights: its name ends in none of {', '.join(SUFFIXES)}")
     except CheckpointError:
@@ -46,7 +46,7 @@ def read_tensors(path: Path) -> Tensors:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise CheckpointError(f"{path} is damaged, or its training diverged: {name} holds NaN or infinity")
-    return stripped(tensors)
+    return strip_prefixes(tensors)
 
 
 def read_shards(index: Path) -> Tensors:
@@ -95,7 +95,7 @@ def read_torch(path: Path) -> Any:
         raise CheckpointError(f"{path} is damaged, or was not written by torch.save") from error
 
 
-def unwrapped(content: Any) -> Tensors:
+def unwrap_tensors(content: Any) -> Tensors:
     """Take the tensors out of nested dicts."""
     while isinstance(content, dict):
         tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
@@ -106,11 +106,11 @@ def unwrapped(content: Any) -> Tensors:
     return {}
 
 
-def stripped(tensors: Tensors) -> Tensors:
+def strip_prefixes(tensors: Tensors) -> Tensors:
     """Strip the prefixes of wrapping modules."""
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in tensors):
-            return stripped({name.removeprefix(prefix): value for name, value in tensors.items()})
+            return strip_prefixes({name.removeprefix(prefix): value for name, value in tensors.items()})
     if any(name.startswith(BACKBONE) for name in tensors):
         return {name.removeprefix(BACKBONE): value for name, value in tensors.items()}
     return tensors

@@ -14,13 +14,13 @@ from vitlab.weights.exporting import (
     Export,
     Preprocessing,
     attention,
-    common,
+    collect_common,
     has,
+    move_patch_bias,
     positions,
     refuse,
     require_vit,
     tensors,
-    with_patch_bias,
 )
 from vitlab.weights.timm_names import NORMS
 
@@ -31,12 +31,14 @@ GATED = "vit_giant_patch14_dinov2"  # the architecture of timm that brings a gat
 DISTILLED = "deit_base_distilled_patch16_224"
 
 
-def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False) -> Export:
+def export_timm(
+    model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
+) -> Export:
     """Write a model in timm's form, whose files do not say whether an image may have several labels. Raises ConfigError
     for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""
     model = require_vit(model)
     rotary = find_exported_options(attention(model).rel_pos, "timm_eva") is not None
-    own, of_position = common("timm's ViT", model, "timm_eva" if rotary else "timm_vit")
+    own, of_position = collect_common("timm's ViT", model, "timm_eva" if rotary else "timm_vit")
     distilled = isinstance(model, DistilledVisionTransformer)
     activation = ACTIVATIONS.get(own["mlp"])
     gated, pooled = own["mlp"] == "swiglu", type(model.attn_pool)
@@ -70,7 +72,7 @@ def to_timm(model: Any, class_names: list[str], preprocessing: Preprocessing, se
     if model.position.shape[1]:
         state["pos_embed"] = positions(model)
         if own["pre_norm"]:  # timm's patches have no bias then
-            state = with_patch_bias(state, model.num_prefix_tokens)
+            state = move_patch_bias(state, model.num_prefix_tokens)
         if config["no_embed_class"]:
             state["pos_embed"] = state["pos_embed"][:, model.num_prefix_tokens :].contiguous()
     if rotary:

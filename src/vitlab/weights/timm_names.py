@@ -16,7 +16,7 @@ RULES: Rules = (
 )
 
 
-def renamed(tensors: Tensors) -> Tensors:
+def rename_tensors(tensors: Tensors) -> Tensors:
     return stack_gates(stack(add_key_biases(rename(tensors, RULES)), "attn", "qkv"))
 
 
@@ -25,7 +25,7 @@ FORM = Form(
     recognises=lambda names: (
         any(name.startswith("patch_embed.proj") for name in names) and "blocks.0.norm1.weight" in names
     ),
-    renamed=renamed,
+    rename=rename_tensors,
 )
 # Classes whose models we compute alike, and those of their parts: read line by line, and walked by the tests.
 MODELS = ("VisionTransformer", "VisionTransformerDistilled", "Eva")
@@ -41,7 +41,7 @@ OWN_POOLS = {kind.timm_name: name for name, kind in POOLS.items()}
 NORMS = {"LayerNorm": "layer_norm", "RmsNorm": "rms_norm"}
 
 
-def stated(config: dict[str, Any], origin: str) -> Stated:
+def read_config(config: dict[str, Any], origin: str) -> Stated:
     """Look up what the architecture that timm's config.json names computes with; without timm, only what the file
     itself says. Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have."""
     arguments = dict(config.get("model_args") or {})
@@ -58,19 +58,19 @@ def stated(config: dict[str, Any], origin: str) -> Stated:
             model = timm.create_model(config["architecture"], pretrained=False, **arguments)
     except Exception as error:  # whatever an unknown name or argument leads to
         raise CheckpointError(f"timm cannot build what {origin} describes: {error}") from error
-    return read_off(model, origin)
+    return read_facts(model, origin)
 
 
-def named(config: dict[str, Any]) -> dict[str, Any]:
+def read_name(config: dict[str, Any]) -> dict[str, Any]:
     """Tell which model of timm a config.json is about, and what was asked of it besides the sizes of its data."""
     arguments = dict(config.get("model_args") or {})
     asked = {key: value for key, value in arguments.items() if key not in ("num_classes", "in_chans", "img_size")}
-    if "global_pool" in asked and asked["global_pool"] == usual_pool(config["architecture"]):
+    if "global_pool" in asked and asked["global_pool"] == find_usual_pool(config["architecture"]):
         del asked["global_pool"]  # timm always writes it
     return {"name": config["architecture"], "model_args": asked}
 
 
-def usual_pool(architecture: str) -> Any:
+def find_usual_pool(architecture: str) -> Any:
     """Tell how an architecture of timm pools unless it is told otherwise; None where that is not known."""
     with suppress(ImportError, RuntimeError):  # no timm, or none that has this architecture
         import timm
@@ -83,7 +83,7 @@ def usual_pool(architecture: str) -> Any:
     return None
 
 
-def read_off(model: Any, origin: str) -> Stated:
+def read_facts(model: Any, origin: str) -> Stated:
     """Read off a model of timm what it computes with. Raises CheckpointError for a part that ours do not have."""
     for name, part in model.named_modules():
         if type(part).__name__ not in KNOWN or (not name and type(part).__name__ not in MODELS):
@@ -96,19 +96,19 @@ def read_off(model: Any, origin: str) -> Stated:
         raise refusal(origin, f"its norms differ ({described})")
     if hasattr(model, "head_dist") and type(model.fc_norm).__name__ != "Identity":
         raise refusal(origin, "its two heads read tokens that its last norm has not seen")
-    pool = pool_of(model, origin)
+    pool = describe_pool(model, origin)
     facts = {
         "num_heads": block.attn.num_heads,
         "norm": NORMS[type(block.norm1).__name__],
         "norm_eps": block.norm1.eps,
-        "mlp": mlp_of(block.mlp, origin),
-        "position": position_of(model),
+        "mlp": describe_mlp(block.mlp, origin),
+        "position": describe_position(model),
         "pre_norm": type(model.norm_pre).__name__ != "Identity",
         "pool": pool,
     }
     if pool == "map":
         latent = model.attn_pool
-        found = {"num_heads": latent.num_heads, "mlp": mlp_of(latent.mlp, origin)}
+        found = {"num_heads": latent.num_heads, "mlp": describe_mlp(latent.mlp, origin)}
         if any(facts[key] != value for key, value in found.items()) or latent.pool != "token":
             raise refusal(origin, f"its attention pooling has {found}, and its blocks {facts}")
     halves = getattr(getattr(model, "rope", None), "rotate_half", False)
@@ -119,7 +119,7 @@ def refusal(origin: str, reason: str) -> CheckpointError:
     return CheckpointError(f"{origin} is no Vision Transformer of ours: {reason}; model=timm takes it as it is")
 
 
-def mlp_of(mlp: Any, origin: str) -> str:
+def describe_mlp(mlp: Any, origin: str) -> str:
     kind = type(mlp).__name__
     if kind == "Mlp":
         return ACTIVATIONS[type(mlp.act).__name__ + tanh(mlp.act)]
@@ -132,7 +132,7 @@ def tanh(activation: Any) -> str:
     return "Tanh" if getattr(activation, "approximate", "none") == "tanh" else ""
 
 
-def position_of(model: Any) -> str:
+def describe_position(model: Any) -> str:
     """Name the kind of positions, in our words; or describe one that we do not have."""
     rope, learned = getattr(model, "rope", None), model.pos_embed is not None
     if rope is None:
@@ -148,7 +148,7 @@ def position_of(model: Any) -> str:
     return f"{type(rope).__name__}({', '.join(f'{key}={getattr(rope, key, None)}' for key in found)})"
 
 
-def pool_of(model: Any, origin: str) -> str:
+def describe_pool(model: Any, origin: str) -> str:
     pool = OWN_POOLS.get(model.global_pool, f"the tokens by timm's pooling '{model.global_pool}'")
     whole = getattr(model, "pool_include_prefix", pool == "map")  # Eva's attention pooling looks at all tokens
     if pool == "cls" or not model.num_prefix_tokens or not whole:

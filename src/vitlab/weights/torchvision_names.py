@@ -21,7 +21,7 @@ RULES: Rules = (
 FORM = Form(
     name="torchvision",
     recognises=lambda names: "encoder.pos_embedding" in names and "conv_proj.weight" in names,
-    renamed=lambda tensors: rename(tensors, RULES),
+    rename=lambda tensors: rename(tensors, RULES),
     interpolation=Interpolation(antialias=False, align_corners=True),
     facts={"norm_eps": 1e-6, "mlp": "gelu", "position": "learned_1d", "pool": "cls"},
 )

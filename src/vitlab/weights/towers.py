@@ -10,9 +10,9 @@ from typing import Any
 from vitlab.errors import CheckpointError
 from vitlab.vocabulary import BegunVocabulary, TokenizerVocabulary
 from vitlab.weights import huggingface, openclip_names, timm_names
-from vitlab.weights.form import Form, Source, Stated, described
+from vitlab.weights.form import Form, Source, Stated, describe_source
 from vitlab.weights.renaming import Rules, Tensors, rename, stack
-from vitlab.weights.trocr import folder_of, json_of
+from vitlab.weights.trocr import fetch_folder, read_json
 
 KINDS: dict[str, dict[str, Any]] = {  # what a text_config need not say, and how such texts are read
     "clip": {"num_attention_heads": 8, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
@@ -44,7 +44,7 @@ TRUNK = "visual.trunk."  # OpenCLIP's image tower where it is timm's
 Texts = tuple[Tensors, dict[str, Any]]
 
 
-def recognised(names: Collection[str]) -> bool:
+def has_two_towers(names: Collection[str]) -> bool:
     """Whether the names are of a model with two towers."""
     return any(name.startswith(("text_model.", "token_embedding.", "text.token_embedding.")) for name in names)
 
@@ -53,9 +53,9 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
     """Tensors by the names of an `ImageTextModel`, with what the config says of both towers; files of OpenCLIP say
     nothing of heads and activations. Raises CheckpointError for towers that are not known to compute what ours do."""
     tensors = {name: value for name, value in tensors.items() if not name.endswith(UNLEARNED)}
-    reader: Callable[..., tuple[Source, Texts]] = of_openclip
+    reader: Callable[..., tuple[Source, Texts]] = describe_openclip
     if any(name.startswith("text_model.") for name in tensors):
-        reader = of_huggingface
+        reader = describe_huggingface
     images, (texts, facts) = reader(origin, tensors, config)
     found = {f"encoder.{name}": value for name, value in images.tensors.items()} | texts
     if "encoder.head.weight" in found:
@@ -67,7 +67,7 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
     return Source(origin, images.form, found, known, images.grid, images.interpolation, pool=images.pool)
 
 
-def of_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
+def describe_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
     kind = str(config.get("model_type"))
     if kind not in KINDS:
         raise CheckpointError(
@@ -76,32 +76,32 @@ def of_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) -> tup
         )
     of_texts = ("text_model.", "text_projection.")
     own = {name: value for name, value in tensors.items() if not name.startswith((*of_texts, "logit_"))}
-    images = described(origin, huggingface.FORM, own, huggingface.stated(config, origin))
+    images = describe_source(origin, huggingface.FORM, own, huggingface.read_config(config, origin))
     texts = rename({name: value for name, value in tensors.items() if name.startswith(of_texts)}, HUGGING_FACE)
     said = KINDS[kind] | (config.get("text_config") or {})
     activation = said["hidden_act"]
-    facts = of_text_tower(said["layer_norm_eps"], kind) | {
+    facts = describe_text_tower(said["layer_norm_eps"], kind) | {
         "text.num_heads": said["num_attention_heads"],
         "text.mlp": huggingface.ACTIVATIONS.get(activation, activation),
     }
     return images, (stack(texts, "attn", "qkv"), facts)
 
 
-def of_openclip(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
+def describe_openclip(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
     kind = "siglip" if "logit_bias" in tensors else "clip"
     own = {name: value for name, value in tensors.items() if name.startswith("visual.")}
     form: Form = openclip_names.FORM
     if any(name.startswith(TRUNK) for name in own):
         own, form = {name.removeprefix(TRUNK): value for name, value in own.items()}, timm_names.FORM
-    images = described(origin, form, own, Stated({}))
+    images = describe_source(origin, form, own, Stated({}))
     others = ("visual.", "logit_")
     texts = rename({name: value for name, value in tensors.items() if not name.startswith(others)}, OPENCLIP)
     if "text_projection.T" in texts:
         texts["text_projection.weight"] = texts.pop("text_projection.T").T
-    return images, (texts, of_text_tower(KINDS[kind]["layer_norm_eps"], kind))
+    return images, (texts, describe_text_tower(KINDS[kind]["layer_norm_eps"], kind))
 
 
-def of_text_tower(norm_eps: float, kind: str) -> dict[str, Any]:
+def describe_text_tower(norm_eps: float, kind: str) -> dict[str, Any]:
     facts = {"norm": "layer_norm", "norm_eps": norm_eps, "norm_first": True, "position": "learned_1d"}
     facts |= {"scale_embedding": False, "embed_norm": False, "causal": CAUSAL[kind], "scaled_attention": True}
     return {f"text.{key}": value for key, value in facts.items()} | {"text_pool": POOLS[kind]}
@@ -114,13 +114,13 @@ def read_text_tokenizer(source: str) -> TokenizerVocabulary:
     """The vocabulary of CLIP or SigLIP, in a folder or as hf:ORG/NAME: its tokenizer.json, with the special tokens that
     tokenizer_config.json names. Raises CheckpointError where one of both is wanting; ConfigError without the
     `tokenizers` library."""
-    folder = folder_of(source)
+    folder = fetch_folder(source)
     if not (folder / "tokenizer.json").is_file():
         raise CheckpointError(
             f"{folder} has no tokenizer.json; write one there: "
             f"transformers.AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}')"
         )
-    said = json_of(folder / "tokenizer_config.json")
+    said = read_json(folder / "tokenizer_config.json")
     begin, end, padding = (word(said.get(f"{key}_token")) for key in ("bos", "eos", "pad"))
     if end is None:
         raise CheckpointError(f"{folder / 'tokenizer_config.json'} names no eos_token, which ends a text")

@@ -18,11 +18,11 @@ from vitlab.models import (
 )
 from vitlab.models.initialization import initialize
 from vitlab.vocabulary import check_vocabularies
-from vitlab.weights.decoder_names import with_encoder
-from vitlab.weights.facts import check_facts, differing_facts, unstated
+from vitlab.weights.decoder_names import prefix_encoder
+from vitlab.weights.facts import check_facts, find_differing_facts, list_unstated
 from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_towers
 from vitlab.weights.form import Source
-from vitlab.weights.heads import names_of_heads, options_of, remedy, settle_head
+from vitlab.weights.heads import compare_options, find_head_names, remedy, settle_head
 from vitlab.weights.renaming import Tensors
 from vitlab.weights.source import find
 from vitlab.weights.transfer_table import Entry, Report, Status
@@ -49,15 +49,15 @@ def load(
     if isinstance(model, EncoderDecoder | SingleStream) and not partial:
         check_vocabularies(vocabularies or {}, found.vocabularies, found.origin)
     if isinstance(model, MaskedAutoencoder):
-        found = with_encoder(model, found)
-    differing = differing_facts(model, found)
+        found = prefix_encoder(model, found)
+    differing = find_differing_facts(model, found)
     if not partial:
         check_facts(found, differing)
     fitted = fit_to(model, found)
     check_tensors(model, found, fitted, [f"{key} is another" for key in differing], partial=partial, head=head)
     report = transfer(model, found, fitted)
     if isinstance(model, VisionTransformer):
-        report.assumed = unstated(model, found, head="head.weight" not in fitted.anew)
+        report.assumed = list_unstated(model, found, head="head.weight" not in fitted.anew)
     return report
 
 
@@ -75,11 +75,11 @@ def check_tensors(
 ) -> None:
     """Raise CheckpointError for weights of another model; let the head start anew where it has to."""
     own = model.state_dict()
-    heads = names_of_heads(model, own | fitted.tensors)
+    heads = find_head_names(model, own | fitted.tensors)
     problems = misfits(own, source, fitted, heads)
     others = f", and {len(problems) - 1} more tensors do not fit" if len(problems) > 1 else ""
     if problems and not partial:
-        options = options_of(model, source) if isinstance(model, VisionTransformer) else {}
+        options = compare_options(model, source) if isinstance(model, VisionTransformer) else {}
         raise CheckpointError(
             f"{source.origin} is of another model: {problems[0]}{others}; {remedy(options) or 'choose its model'}, or "
             "take what fits with model.pretrained_partial=true"
@@ -101,7 +101,7 @@ def misfits(own: Tensors, source: Source, fitted: Fitted, heads: set[str]) -> li
             problems.append(f"{name} is {before} in it and {shape(own[name])} in the model")
     left = [name for name in fitted.tensors if name not in own and name not in heads]
     problems += [f"the model has no {name}" for name in left if reason_to_leave(name, source, fitted) is None]
-    return problems + torn(own, {name: fitted.tensors[name] for name in own if is_taken(name, own, fitted)})
+    return problems + find_untied(own, {name: fitted.tensors[name] for name in own if is_taken(name, own, fitted)})
 
 
 def is_taken(name: str, own: Tensors, fitted: Fitted) -> bool:
@@ -136,7 +136,7 @@ def transfer(model: nn.Module, source: Source, fitted: Fitted) -> Report:
     return report
 
 
-def torn(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:
+def find_untied(own: dict[str, Tensor], taken: dict[str, Tensor]) -> list[str]:
     """List the tensors that the model shares between layers, and that the source has separately with different
     values."""
     first: dict[int, str] = {}

@@ -16,7 +16,7 @@ from torch import Tensor
 from vitlab.errors import CheckpointError
 from vitlab.vocabulary import SpecialTokens, TokenizerVocabulary, build_byte_pairs
 from vitlab.weights import hub, huggingface
-from vitlab.weights.form import Source, described
+from vitlab.weights.form import Source, describe_source
 from vitlab.weights.renaming import Rules, Tensors, rename, stack
 
 KIND = "vision-encoder-decoder"
@@ -72,8 +72,10 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
             )
     images = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
     encoder.pop("pooler_act", None)  # belongs to a layer that is not used here
-    reads = described(origin, huggingface.FORM, images, huggingface.stated(encoder, origin))
-    writes = written(origin, {name: v for name, v in tensors.items() if not name.startswith("encoder.")}, decoder)
+    reads = describe_source(origin, huggingface.FORM, images, huggingface.read_config(encoder, origin))
+    writes = rename_decoder(
+        origin, {name: v for name, v in tensors.items() if not name.startswith("encoder.")}, decoder
+    )
     activation = decoder["activation_function"]
     facts = {
         "num_heads": decoder["decoder_attention_heads"],
@@ -99,13 +101,13 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
     )
 
 
-def written(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
+def rename_decoder(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
     """Rename the decoder's tensors to ours."""
     found = {name: value for name, value in tensors.items() if not name.endswith("._float_tensor")}  # of early versions
     bridge = {kind: found.pop(f"enc_to_dec_proj.{kind}", None) for kind in ("weight", "bias")}
     found = stack(stack(rename(found, RULES), "attn", "qkv"), "cross_attn", "kv")
     if bridge["weight"] is not None:
-        found = bridged(found, bridge["weight"], bridge["bias"])
+        found = merge_projection(found, bridge["weight"], bridge["bias"])
     place, rows = "decoder.embed.position.pos_embed", "decoder.embed.tokens.weight"
     if config["use_learned_position_embeddings"]:
         if place in found:
@@ -124,7 +126,7 @@ def written(origin: str, tensors: Tensors, config: dict[str, Any]) -> Tensors:
     return found
 
 
-def bridged(tensors: Tensors, weight: Tensor, bias: Tensor | None) -> Tensors:
+def merge_projection(tensors: Tensors, weight: Tensor, bias: Tensor | None) -> Tensors:
     """Join a linear map of the memory with those that make keys and values of it: W(Px + p) + b = (WP)x + (Wp + b)."""
     joined = dict(tensors)
     for name, value in tensors.items():
@@ -154,11 +156,11 @@ def read_tokenizer(source: str) -> TokenizerVocabulary:
     """The vocabulary of TrOCR, in a folder or as hf:ORG/NAME: out of its tokenizer.json, or out of the vocab.json and
     merges.txt of a RoBERTa. Raises CheckpointError where there is neither, and where its config names no special
     tokens; ConfigError without the `tokenizers` library."""
-    folder = folder_of(source)
+    folder = fetch_folder(source)
     return TokenizerVocabulary(tokenizer_content(folder), special_tokens(folder))
 
 
-def folder_of(source: str) -> Path:
+def fetch_folder(source: str) -> Path:
     """Find the files of a source, and download them if need be."""
     kind, _, rest = source.partition(":")
     if kind != "hf" or not rest:
@@ -174,8 +176,8 @@ def folder_of(source: str) -> Path:
 
 def special_tokens(folder: Path) -> SpecialTokens:
     """Find the special tokens: in generation_config.json, else in the whole's config, else in the decoder's."""
-    config = json_of(folder / "config.json")
-    said = [json_of(folder / "generation_config.json"), config, config.get("decoder") or {}]
+    config = read_json(folder / "config.json")
+    said = [read_json(folder / "generation_config.json"), config, config.get("decoder") or {}]
     numbers = [next((each[key] for each in said if each.get(key) is not None), None) for key in SPECIAL]
     for key, number in zip(SPECIAL, numbers, strict=True):
         if not isinstance(number, int):
@@ -187,7 +189,7 @@ def tokenizer_content(folder: Path) -> str:
     """Read a tokenizer.json's text."""
     if (folder / "tokenizer.json").is_file():
         return (folder / "tokenizer.json").read_text(encoding="utf-8")
-    kind = json_of(folder / "tokenizer_config.json").get("tokenizer_class", "")
+    kind = read_json(folder / "tokenizer_config.json").get("tokenizer_class", "")
     words, merges = folder / "vocab.json", folder / "merges.txt"
     if not kind.startswith("Roberta") or not words.is_file() or not merges.is_file():
         raise CheckpointError(
@@ -197,7 +199,7 @@ def tokenizer_content(folder: Path) -> str:
     return build_byte_pairs(words, merges)
 
 
-def json_of(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file; nothing where it is not there. Raises CheckpointError for a damaged one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

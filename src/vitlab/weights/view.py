@@ -11,7 +11,7 @@ from vitlab.checkpoints.run_folder import find_model
 from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.weights import by_timm, hub
-from vitlab.weights.own_run import as_found, followed
+from vitlab.weights.own_run import fill_found, follow_reference
 
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's numbers
 PROCESSOR = "preprocessor_config.json"  # Hugging Face's name for it
@@ -27,7 +27,7 @@ class View:
     image_size: int | None = None
     interpolation: str | None = None
 
-    def stated(self) -> dict[str, Any]:
+    def get_stated(self) -> dict[str, Any]:
         """Give what the source says; mean and std only together."""
         known = {key: value for key, value in vars(self).items() if value is not None}
         return (
@@ -35,42 +35,44 @@ class View:
         )
 
 
-def view_of(name: str) -> View:
+def find_view(name: str) -> View:
     """Tell what the source of weights `name` says of images, before anything of it is loaded. Files of the hub are
     there afterwards. Raises CheckpointError for a name that cannot be had."""
     kind, _, rest = name.partition(":")
     if kind == "timm" and rest:
-        config = by_timm.config_of(rest)
-        by_timm.file_of(config)
-        return of_timm(config.to_dict())
+        config = by_timm.load_config(rest)
+        by_timm.find_file(config)
+        return read_timm(config.to_dict())
     if kind == "hf" and rest:
         repository, _, revision = rest.partition("@")
         folder = hub.fetch(repository, ("config.json",), revision or None).parent
         with suppress(CheckpointError):  # not every model has one
             hub.fetch(repository, (PROCESSOR,), revision or None)
-        return of_folder(folder)
+        return read_folder(folder)
     path = Path(name).expanduser()
     if path.is_dir() and (path / "config.json").is_file():
-        return of_folder(path)
+        return read_folder(path)
     if path.is_dir() or path.suffix == ".ckpt":
         checkpoint = find_model(path)
-        return of_run(checkpoint, checkpoint.stat().st_mtime_ns)
+        return read_run(checkpoint, checkpoint.stat().st_mtime_ns)
     return (
-        of_folder(path.parent) if path.is_file() and path.name in ("model.safetensors", "pytorch_model.bin") else View()
+        read_folder(path.parent)
+        if path.is_file() and path.name in ("model.safetensors", "pytorch_model.bin")
+        else View()
     )
 
 
-def of_timm(config: dict[str, Any]) -> View:
+def read_timm(config: dict[str, Any]) -> View:
     """Read what a pretrained_cfg of timm says."""
     size = config.get("input_size") or [None]
-    return checked(config.get("mean"), config.get("std"), size[-1], config.get("interpolation"))
+    return keep_valid(config.get("mean"), config.get("std"), size[-1], config.get("interpolation"))
 
 
-def of_folder(folder: Path) -> View:
+def read_folder(folder: Path) -> View:
     """Read what timm's config.json, or Hugging Face's preprocessor_config.json says."""
     config, processor = (read_object(folder / name) for name in ("config.json", PROCESSOR))
     if config.get("pretrained_cfg"):
-        return of_timm(config["pretrained_cfg"])
+        return read_timm(config["pretrained_cfg"])
     vision = config.get("vision_config")
     sizes = [(vision if isinstance(vision, dict) else config).get("image_size")]
     for key in ("size", "crop_size"):
@@ -79,10 +81,10 @@ def of_folder(folder: Path) -> View:
     size = next((size for size in reversed(sizes) if type(size) is int), None)
     method = processor.get("resample")
     interpolation = RESAMPLING.get(method) if isinstance(method, int) else None
-    return checked(processor.get("image_mean"), processor.get("image_std"), size, interpolation)
+    return keep_valid(processor.get("image_mean"), processor.get("image_std"), size, interpolation)
 
 
-def checked(mean: Any, std: Any, image_size: Any, interpolation: Any) -> View:
+def keep_valid(mean: Any, std: Any, image_size: Any, interpolation: Any) -> View:
     """Keep what a file of others says, as far as it is of the kind that it should be."""
     mean, std = (list(value) if isinstance(value, list | tuple) and value else None for value in (mean, std))
     size = image_size if type(image_size) is int else None
@@ -99,10 +101,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1)  # gigabytes, and a start asks twice
-def of_run(checkpoint: Path, changed: int) -> View:
+def read_run(checkpoint: Path, changed: int) -> View:
     """Read what the saved config of a run says, and what was found in its data. `changed`: when the file was."""
-    config = as_found(read_checkpoint(checkpoint)["run"]["config"])
+    config = fill_found(read_checkpoint(checkpoint)["run"]["config"])
     data = config["data"]
-    mean, std, size = (followed(data.get(key), config) for key in ("mean", "std", "image_size"))
+    mean, std, size = (follow_reference(data.get(key), config) for key in ("mean", "std", "image_size"))
     crop = ((config.get("crop") or {}).get("train") or {}).get("interpolation") or data.get("interpolation")
-    return checked(mean, std, size, crop)
+    return keep_valid(mean, std, size, crop)

@@ -20,7 +20,7 @@ TEMPERATURES = {
 }
 
 
-def read_off(tensors: Tensors) -> dict[str, Any]:
+def read_facts(tensors: Tensors) -> dict[str, Any]:
     """Read off the number of heads. Raises CheckpointError for frequencies, (d/4,), that are not the published ones."""
     for name, found in tensors.items():
         for end, temperature in TEMPERATURES.items():
@@ -30,14 +30,14 @@ def read_off(tensors: Tensors) -> dict[str, Any]:
     return {"num_heads": len(tensors["norm.weight"]) // head_dim}
 
 
-def renamed(tensors: Tensors) -> Tensors:
+def rename_tensors(tensors: Tensors) -> Tensors:
     return rename({name: value for name, value in tensors.items() if not name.endswith(tuple(TEMPERATURES))}, RULES)
 
 
 FORM = Form(
     name="ViT-5",
     recognises=lambda names: {"blocks.0.attn.rope.freqs", "norm.weight"} <= names,
-    renamed=renamed,
+    rename=rename_tensors,
     interpolation=facebook.FORM.interpolation,
     facts={
         "norm": "rms_norm",
@@ -47,5 +47,5 @@ FORM = Form(
         "pre_norm": False,
         "pool": "cls",
     },
-    read_off=read_off,
+    read_facts=read_facts,
 )

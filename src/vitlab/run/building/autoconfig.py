@@ -102,9 +102,9 @@ def find_preprocessing(cfg: DictConfig) -> dict[str, Any]:
     name = find_weights(cfg.model) if "model" in cfg else None
     if name is None:
         return {}
-    from vitlab.weights import view_of
+    from vitlab.weights import find_view
 
-    return view_of(name).stated()
+    return find_view(name).get_stated()
 
 
 def choose_shape(seen: Glance, cfg: DictConfig, stored: int | None, known: Mapping[str, Any]) -> dict[str, Any]:
