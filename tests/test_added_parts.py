@@ -29,7 +29,7 @@ from vitlab.programs.export import write
 from vitlab.tasks import Classification, MultilabelClassification
 from vitlab.tasks.predictions import COLUMNS
 from vitlab.weights.export_proof import check_export
-from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.exporting import ExportedPreprocessing
 from vitlab.weights.huggingface_export import export_huggingface
 from vitlab.weights.timm_export import export_timm, open_timm
 
@@ -207,7 +207,7 @@ def positions(monkeypatch):
 def test_an_added_position_is_exported_nowhere_until_it_says_where(position, export):
     model = VisionTransformer(**vit_options(position=position))
     with pytest.raises(ConfigError, match=rf"has no {position} positions \(model\.position\): .* try the other format"):
-        export(model, ["a"] * 10, Preprocessing([0.5], [0.2], None, 3))
+        export(model, ["a"] * 10, ExportedPreprocessing([0.5], [0.2], None, 3))
 
 
 @pytest.mark.usefixtures("positions")
@@ -216,7 +216,9 @@ def test_a_false_declaration_is_found_out(monkeypatch, tmp_path):
     torch.manual_seed(0)
     model = VisionTransformer(**vit_options(position="faster")).eval()
     torch.nn.init.normal_(model.head.weight)
-    made = export_timm(model, [f"class {k}" for k in range(10)], Preprocessing([0.5], [0.2], None, Resampling.BICUBIC))
+    made = export_timm(
+        model, [f"class {k}" for k in range(10)], ExportedPreprocessing([0.5], [0.2], None, Resampling.BICUBIC)
+    )
     write(tmp_path, made)
     twin = VisionTransformer(**vit_options(position="faster"))
     with pytest.raises(ConfigError, match="computes with position rotary, and the model with faster"):

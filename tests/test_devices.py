@@ -8,17 +8,17 @@ import torch
 
 from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
-from vitlab.run.hardware.precision import plain_float32_products, speed_up_float32_products
+from vitlab.run.hardware.precision import restore_float32_products, speed_up_float32_products
 
 
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_float32_products_are_sped_up_for_a_cpu_alone(kind):
-    plain_float32_products()
+    restore_float32_products()
     before = torch.backends.mkldnn.matmul.fp32_precision
     assert not speed_up_float32_products(torch.device(kind))
     assert torch.backends.mkldnn.matmul.fp32_precision == before
     speed_up_float32_products(torch.device("cpu"))
-    plain_float32_products()
+    restore_float32_products()
 
 
 def test_every_iteration_copies_on_the_same_stream_of_a_device(monkeypatch):

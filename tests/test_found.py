@@ -110,12 +110,12 @@ def test_measure_colours_are_those_of_the_pixels():
     from vitlab.data import WholeImage
     from vitlab.data.loading.dataset import ImageSplit
     from vitlab.data.pools.pool import ArrayPool
-    from vitlab.data.targets import Nothing
+    from vitlab.data.targets import NoTargets
 
     pixels = random.randint(0, 256, (70, 8, 8, 3), dtype=np.uint8)
     crop = WholeImage(image_size=8, interpolation="bilinear")
     split = ImageSplit(
-        ArrayPool(pixels, Nothing.times(70), "noise"),
+        ArrayPool(pixels, NoTargets.times(70), "noise"),
         np.arange(70),
         image_mode=None,
         in_chans=3,

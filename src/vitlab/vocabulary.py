@@ -191,7 +191,7 @@ class TokenizerVocabulary:
         return cls(state["content"], SpecialTokens(*state["special"]))
 
 
-class BegunVocabulary(TokenizerVocabulary):
+class StartTokenVocabulary(TokenizerVocabulary):
     """Texts have the token that begins them before the first piece, as CLIP's."""
 
     kind = "begun tokenizer"
@@ -236,7 +236,7 @@ def parse_tokenizer(content: str) -> Any:
 
 LISTED = (CharacterVocabulary, WordVocabulary, SpacedWordVocabulary)
 Vocabulary = ListedVocabulary | TokenizerVocabulary
-KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (*LISTED, TokenizerVocabulary, BegunVocabulary)}
+KINDS: dict[str, type[Vocabulary]] = {kind.kind: kind for kind in (*LISTED, TokenizerVocabulary, StartTokenVocabulary)}
 
 
 def restore_vocabulary(state: Mapping[str, Any]) -> Vocabulary:

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from vitlab.callbacks import FeatureProbe
 from vitlab.checkpoints import file
-from vitlab.features import choose_of_each_class
+from vitlab.features import choose_shots
 from vitlab.run.inference.saved_run import SavedRun
 
 NAMES = ["val/knn_acc1", "val/5shot_acc1"]
@@ -108,7 +108,7 @@ def test_figures_are_of_the_weights_that_validation_sees(cli, order):
 
     take(latest["state_dict"])  # least squares of 5 training images of each class, by numpy
     values, target = map(np.asarray, features("train", places))
-    few = choose_of_each_class(torch.as_tensor(target), 5, seed=0).numpy()
+    few = choose_shots(torch.as_tensor(target), 5, seed=0).numpy()
     assert (np.bincount(target[few]) == 5).all()
     mean, std = values[few].mean(axis=0), values[few].std(axis=0) + 1e-5
     x, asked = ((np.insert((v - mean) / std, 0, 100.0, axis=1)) for v in (values[few], features("val", range(180))[0]))

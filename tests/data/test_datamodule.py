@@ -25,7 +25,7 @@ from vitlab.data import (
     TokenBudget,
     WholeImage,
 )
-from vitlab.data.batches.batch import RawBatch, Unreadable
+from vitlab.data.batches.batch import RawBatch, UnreadableImage
 from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.order.sampler import Key
 from vitlab.data.pools.pool import ArrayPool, Pool
@@ -359,7 +359,7 @@ def bad_batch(num_good):
         (images,),
         torch.zeros(num_good, dtype=torch.long),
         torch.arange(num_good),
-        unreadable=(Unreadable("a.png", "torn", 3),),
+        unreadable=(UnreadableImage("a.png", "torn", 3),),
     )
 
 
@@ -531,7 +531,7 @@ def test_two_channels_are_resized_by_torch_or_not_at_all():
 
 def test_a_file_that_stands_twice_is_skipped_twice():
     module = ready(on_bad_image="skip", trainer=stand_in(training=False, validating=True))
-    twice = tuple(Unreadable("a.png", "torn", place) for place in (2, 5))
+    twice = tuple(UnreadableImage("a.png", "torn", place) for place in (2, 5))
     module.on_before_batch_transfer(bad_batch(3)._replace(unreadable=twice), 0)
     assert module.skipped["val"] == {2: "a.png: torn", 5: "a.png: torn"}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from vitlab.features import choose_of_each_class, ridge
+from vitlab.features import choose_shots, ridge
 from vitlab.features.least_squares import BIAS, SPREAD
 
 K = 4
@@ -73,16 +73,16 @@ def test_a_strength_that_is_not_above_zero_is_refused(l2):
 @given(target=st.lists(st.integers(0, 5), min_size=1, max_size=60), shots=st.integers(1, 8), seed=st.integers(0, 99))
 def test_each_class_gives_its_first_images_in_one_order(target, shots, seed):
     target = torch.tensor(target)
-    few = choose_of_each_class(target, shots, seed)
+    few = choose_shots(target, shots, seed)
     assert len(set(few.tolist())) == len(few)
     expected = target.bincount(minlength=6).clamp(max=shots)
     assert torch.equal(target[few].bincount(minlength=6), expected)
-    assert torch.equal(few, choose_of_each_class(target, shots, seed))
-    assert set(few.tolist()) <= set(choose_of_each_class(target, shots + 1, seed).tolist())
+    assert torch.equal(few, choose_shots(target, shots, seed))
+    assert set(few.tolist()) <= set(choose_shots(target, shots + 1, seed).tolist())
 
 
 def test_another_seed_takes_other_images():
     target = torch.arange(1000) % 10
-    chosen = [frozenset(choose_of_each_class(target, 5, seed).tolist()) for seed in range(5)]
+    chosen = [frozenset(choose_shots(target, 5, seed).tolist()) for seed in range(5)]
     assert len(set(chosen)) == 5
     assert max(max(places) for places in chosen) > 900  # not the first ones of the split

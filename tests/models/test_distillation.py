@@ -12,7 +12,7 @@ def distilled(**changes):
 @pytest.mark.parametrize("changes", [{}, {"num_registers": 2}, {"fc_norm": True}, {"embed_prefix": False}], ids=str)
 def test_the_logits_are_the_mean_of_both_heads(changes):
     model, images = distilled(**changes), torch.randn(4, 1, 32, 32)
-    both = model.both_logits(images)
+    both = model.compute_both_logits(images)
     assert both.shape == (4, 2, 10)
     assert torch.equal(model(images), both.mean(dim=1))
     assert not torch.allclose(both[:, 0], both[:, 1], atol=0.1)
@@ -30,7 +30,7 @@ def test_the_token_stands_between_class_token_and_registers():
 
 def test_another_size_comes_with_its_grid():
     model, images = distilled(), torch.randn(2, 1, 16, 24)
-    assert torch.equal(model(images, (4, 6)), model.both_logits(images, (4, 6)).mean(dim=1))
+    assert torch.equal(model(images, (4, 6)), model.compute_both_logits(images, (4, 6)).mean(dim=1))
 
 
 @pytest.mark.parametrize(

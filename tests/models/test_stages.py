@@ -23,4 +23,4 @@ def test_a_distilled_model_has_the_logits_of_both_heads():
     with torch.inference_mode():
         found = dict(stages(model, images))
         assert torch.equal(found["logits"], model(images))
-        assert torch.equal(found["logits"], model.both_logits(images).mean(dim=1))
+        assert torch.equal(found["logits"], model.compute_both_logits(images).mean(dim=1))

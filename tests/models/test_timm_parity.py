@@ -84,7 +84,7 @@ def test_a_distilled_model_has_the_logits_of_timms():
     assert_equal_both_ways(ours, theirs)
     images = images_for(ours)
     theirs.train().set_distilled_training(True)  # neither has dropout
-    torch.testing.assert_close(ours.both_logits(images), torch.stack(theirs(images), dim=1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.compute_both_logits(images), torch.stack(theirs(images), dim=1), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("prefix", [{}, {"embed_prefix": False}])

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from vitlab.reports.differences import bootstrap_interval, holm, least_p, least_shown, mcnemar_p, sign_flip_p
+from vitlab.reports.differences import (
+    bootstrap_interval,
+    compute_least_difference,
+    holm,
+    least_p,
+    mcnemar_p,
+    sign_flip_p,
+)
 from vitlab.reports.intervals import half_width
 
 
@@ -55,7 +62,7 @@ def test_holm_is_that_of_statsmodels(values):
 
 def test_the_least_difference_shown_is_half_of_the_interval():
     values = [0.01, 0.03, 0.02]
-    assert least_shown(values) == half_width(values)
+    assert compute_least_difference(values) == half_width(values)
 
 
 def simulated(rng, seeds, samples, seed_deviation, flips=0.1):

@@ -21,10 +21,10 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.layers import patchify
 from vitlab.losses import Pairs, softmax_contrastive
 from vitlab.models import ImageTextModel, TextEncoder, VisionTransformer
-from vitlab.models.image_text_model import MOST, Features
+from vitlab.models.image_text_model import MOST, ImageTextFeatures
 from vitlab.optim import Optimization, constant
 from vitlab.tasks import Contrastive
-from vitlab.tasks.retrieval import Retrieval, Scored
+from vitlab.tasks.retrieval import Retrieval, RetrievalSamples
 from vitlab.vocabulary import WordVocabulary
 
 WORDS = WordVocabulary(["a", "cat", "dog", "left", "of", "right", "the", "two"])
@@ -101,8 +101,8 @@ def recalled(image, text, codes, meanings, images, right=None, order=None):
     metric, n = Retrieval(softmax_contrastive, 1, 3), len(image)
     right = torch.full((n,), float("nan")) if right is None else torch.tensor(right)
     numbers = [torch.tensor(values) for values in (meanings, images)]
-    scored = Scored(AXES[image], AXES[text], torch.tensor(codes)[:, None], *numbers, torch.arange(n), right)
-    metric.update(Scored(*(value[order or list(range(n))] for value in scored)), ONE, ONE)
+    scored = RetrievalSamples(AXES[image], AXES[text], torch.tensor(codes)[:, None], *numbers, torch.arange(n), right)
+    metric.update(RetrievalSamples(*(value[order or list(range(n))] for value in scored)), ONE, ONE)
     return {name: float(value) for name, value in metric.compute().items()}
 
 
@@ -175,7 +175,7 @@ def test_texts_without_meanings_and_classes_are_compared_too():
 def test_samples_of_one_image_count_as_one():
     """Seven texts of one image, whose second it finds, and one of another, which finds a text of the first."""
     task, images, texts = task_of(), torch.tensor([0] * 7 + [1]), torch.tensor([2, 0, 2, 1, 2, 2, 2, 2])
-    task.forward = lambda batch: Features(AXES[images[batch.index]], AXES[texts[batch.index]], ONE, ONE)
+    task.forward = lambda batch: ImageTextFeatures(AXES[images[batch.index]], AXES[texts[batch.index]], ONE, ONE)
     several = SeveralTexts(CAPTIONS.values, WORDS, np.array([0] * 7 + [7]))
     found = scored(task, [[0, 1, 2], [3, 4, 5, 6, 7]], several, [])
     assert found["text_recall1"] == 1 / 2  # by samples it would be an eighth

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from vitlab.data.batches.batch import Batch, View
-from vitlab.data.targets import Nothing
+from vitlab.data.targets import NoTargets
 from vitlab.errors import ConfigError
 from vitlab.layers import patchify
 from vitlab.losses import self_distillation, teacher_targets
@@ -138,7 +138,7 @@ def test_bad_settings_are_refused(changes, words):
 
 
 def test_one_view_is_refused():
-    data = SimpleNamespace(images=SimpleNamespace(num_views=1, train_crop=None), targets=Nothing.times(3))
+    data = SimpleNamespace(images=SimpleNamespace(num_views=1, train_crop=None), targets=NoTargets.times(3))
     with pytest.raises(ConfigError, match="choose crop=multi_crop"):
         task_of().plan(1, data, {})
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
-from vitlab.views import OF_IMAGES, VIEWS, Likely, describe_training, gallery, reading_figure
+from vitlab.views import OF_IMAGES, VIEWS, ClassProbability, describe_training, gallery, reading_figure
 from vitlab.views.mosaic import format_count, pick
 from vitlab.views.weight_figures import filters_figure
 
@@ -25,7 +25,7 @@ OF_EVERY = [
 ]
 
 
-LIKELY = [[Likely(0, "cat", 0.6), Likely(1, "dog", 0.25)]]
+LIKELY = [[ClassProbability(0, "cat", 0.6), ClassProbability(1, "dog", 0.25)]]
 
 
 def drawn(kind=VisionTransformer, count=1, **changes):

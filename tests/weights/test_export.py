@@ -8,12 +8,12 @@ from PIL import Image
 from vitlab.errors import ConfigError
 from vitlab.models import DistilledVisionTransformer
 from vitlab.programs.export import find_resize_size, write
-from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.exporting import ExportedPreprocessing
 from vitlab.weights.huggingface_export import export_huggingface
 from vitlab.weights.timm_export import export_timm
 
 NAMES = [f"class {i}" for i in range(7)]
-PREPROCESSING = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
+PREPROCESSING = ExportedPreprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
 BOTH = {
     "plain": {},
     "not square": {"image_size": [24, 40]},

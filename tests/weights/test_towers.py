@@ -12,7 +12,7 @@ from PIL import Image
 
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.programs.export import write
-from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.exporting import ExportedPreprocessing
 from vitlab.weights.huggingface_export import export_huggingface
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "patch_size": 4}
@@ -185,7 +185,7 @@ OURS_AS_TOWERS = {
 def test_transformers_opens_them(variant, tmp_path):
     name, options = OURS_AS_TOWERS[variant]
     model = ours(**options)
-    preprocessing = Preprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
+    preprocessing = ExportedPreprocessing([0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 37, Image.Resampling.BICUBIC)
     made = export_huggingface(model, ["a"] * 7, preprocessing)
     assert not made.has_head
     write(tmp_path, made)
@@ -214,7 +214,9 @@ def test_transformers_opens_them(variant, tmp_path):
 )
 def test_what_a_tower_has_no_words_for_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        export_huggingface(ours(**options), ["a"] * 7, Preprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC))
+        export_huggingface(
+            ours(**options), ["a"] * 7, ExportedPreprocessing([0.5], [0.2], None, Image.Resampling.BICUBIC)
+        )
 
 
 FAMILIES = {

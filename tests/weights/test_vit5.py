@@ -9,7 +9,7 @@ from foreign import images, loaded, ours
 
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.models import VisionTransformer
-from vitlab.weights.exporting import Preprocessing
+from vitlab.weights.exporting import ExportedPreprocessing
 from vitlab.weights.huggingface_export import export_huggingface
 from vitlab.weights.timm_export import export_timm
 
@@ -170,4 +170,4 @@ def test_registers_that_make_no_square_are_refused(options):
 @pytest.mark.parametrize("export", [export_timm, export_huggingface])
 def test_no_library_has_it(export):
     with pytest.raises(ConfigError, match="learned_rotary_registers positions"):
-        export(ours(**OPTIONS), ["a"] * 7, Preprocessing([0.5], [0.2], None, 3))
+        export(ours(**OPTIONS), ["a"] * 7, ExportedPreprocessing([0.5], [0.2], None, 3))

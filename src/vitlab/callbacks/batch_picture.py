@@ -14,7 +14,7 @@ from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.layers import MixedGrids, unpatchify
 from vitlab.ranges import Count
 
-NAMED = 4  # classes of an image
+MOST_CLASSES = 4  # classes of an image
 COLUMNS = 8
 
 
@@ -66,7 +66,7 @@ def label(batch: Batch, i: int, datamodule: ImageDataModule) -> str:
 
 
 def format_shares(shares: Tensor, class_names: list[str]) -> str:
-    """List up to `NAMED` classes of a mixed image, one per line, with their shares (K,)."""
-    shares, classes = (part[:NAMED] for part in shares.sort(descending=True, stable=True))
+    """List up to `MOST_CLASSES` classes of a mixed image, one per line, with their shares (K,)."""
+    shares, classes = (part[:MOST_CLASSES] for part in shares.sort(descending=True, stable=True))
     parts = [(class_names[c], s) for c, s in zip(classes.tolist(), shares.tolist(), strict=True) if s > 0.005]
     return "\n".join(name if s > 0.995 else f"{s:.0%} {name}" for name, s in parts) or "none"

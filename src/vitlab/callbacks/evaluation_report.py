@@ -16,7 +16,7 @@ from vitlab.data import TextDataModule
 from vitlab.data.targets import SeveralClasses, Texts
 from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.ranges import Count
-from vitlab.tasks.predictions import COLUMNS, DIGITS, further_columns
+from vitlab.tasks.predictions import COLUMNS, DIGITS, compute_columns
 
 
 class EvaluationReport(Callback):
@@ -45,7 +45,7 @@ class EvaluationReport(Callback):
             return
         logits, loss = outputs["predictions"]
         kind, probabilities = choose_label_table(trainer), pl_module.probabilities(logits)
-        further = further_columns(probabilities).values() if kind.has_classes else ()
+        further = compute_columns(probabilities).values() if kind.has_classes else ()
         columns = [batch.index.float(), loss.float(), *further, kind.columns(batch.target, probabilities)]
         self.rows.append(torch.column_stack(columns))  # stays on the device
 

@@ -15,7 +15,7 @@ from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.targets import OneClass
 from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.errors import ConfigError
-from vitlab.features import Features, choose_of_each_class, extract, join_features, nearest_neighbours, ridge
+from vitlab.features import Features, choose_shots, extract, join_features, nearest_neighbours, ridge
 from vitlab.ranges import Count, Positive, Seed
 from vitlab.seeding import make_seed
 from vitlab.tasks.task import Task
@@ -106,7 +106,7 @@ class FeatureProbe(Callback):
         )
         told = [classes.cpu()]
         for shots in self.shots:
-            few = choose_of_each_class(train.target, shots, self.seed)
+            few = choose_shots(train.target, shots, self.seed)
             told.append(ridge(train.values[few], train.target[few], l2=[self.l2], **options).classes(val.values))
         right = [float((said[0] == val.target).float().mean()) for said in told]
         return dict(zip(self.names, right, strict=True))

@@ -20,7 +20,7 @@ from vitlab.data.targets import SeveralClasses, TextBatch
 from vitlab.tasks.average_precision import average_precision
 from vitlab.vocabulary import Vocabulary
 
-NAMED = 3  # classes above a picture
+MOST_CLASSES = 3  # classes above a picture
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ def format_classes_title(row: np.ndarray, names: list[str]) -> str:
     """List the classes that the image has, then the most probable ones, one per line."""
     true, probabilities = np.split(row, 2)
     there = [names[k] for k in np.flatnonzero(true)]
-    more = [f"and {len(there) - NAMED} more"] if len(there) > NAMED else []
-    said = [f"{names[k]} {probabilities[k]:.1%}" for k in probabilities.argsort()[::-1][:NAMED]]
-    return "\n".join([*(there[:NAMED] or ["none"]), *more, "said:", *said])
+    more = [f"and {len(there) - MOST_CLASSES} more"] if len(there) > MOST_CLASSES else []
+    said = [f"{names[k]} {probabilities[k]:.1%}" for k in probabilities.argsort()[::-1][:MOST_CLASSES]]
+    return "\n".join([*(there[:MOST_CLASSES] or ["none"]), *more, "said:", *said])
 
 
 def collect_classes_answers(table: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:

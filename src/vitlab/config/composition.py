@@ -49,14 +49,14 @@ def config_loader() -> ConfigLoader:
     return GlobalHydra.instance().config_loader()
 
 
-class Composed(NamedTuple):
+class ComposedConfig(NamedTuple):
     """A config with the node `hydra`, which holds folders, choices and the mode, and a note for the user, or ""."""
 
     cfg: DictConfig
     note: str
 
 
-def compose(name: str, words: Sequence[str], *, multirun: bool = False) -> Composed:
+def compose(name: str, words: Sequence[str], *, multirun: bool = False) -> ComposedConfig:
     """Compose conf/<name>.yaml with overrides. A sweep is asked for by `multirun`, or by a study. Raises ConfigError,
     HydraException and OmegaConfBaseException."""
     check_choices(words)
@@ -72,7 +72,7 @@ def compose(name: str, words: Sequence[str], *, multirun: bool = False) -> Compo
     note = fit(cfg, words, config_loader())
     cfg.hydra.mode = RunMode.MULTIRUN if sweep else RunMode.RUN
     HydraConfig.instance().set_config(cfg)  # the name of a run refers to its choices
-    return Composed(cfg, note)
+    return ComposedConfig(cfg, note)
 
 
 def is_sweep(cfg: DictConfig) -> bool:

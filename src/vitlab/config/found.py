@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.nodes import escape_references, resolve_config
 
-PLACES = {  # the config's key of each value that may be left open
+OPEN_KEYS = {  # the config's key of each value that may be left open
     **{key: f"data.{key}" for key in ("image_size", "in_chans", "num_classes", "mean", "std")},
     **{key: f"data.{key}" for key in ("vocab_size", "max_length", "input_vocab_size", "input_max_length")},
     "characters": "data.source.characters",
@@ -24,8 +24,8 @@ OPEN = (None, "auto")  # what leaves a value to be found
 
 
 def is_open(cfg: DictConfig, key: str) -> bool:
-    """Whether the config has a key of `PLACES` and leaves its value to be found."""
-    parent, _, name = PLACES[key].rpartition(".")
+    """Whether the config has a key of `OPEN_KEYS` and leaves its value to be found."""
+    parent, _, name = OPEN_KEYS[key].rpartition(".")
     node = OmegaConf.select(cfg, parent) if parent else cfg
     return isinstance(node, DictConfig) and name in node and node[name] in OPEN
 
@@ -36,8 +36,8 @@ def fill_in(cfg: DictConfig, values: dict[str, Any]) -> DictConfig:
     filled = OmegaConf.create(OmegaConf.to_container(cfg))
     assert isinstance(filled, DictConfig)
     for key, value in escape_references(values).items():
-        if key in PLACES and is_open(filled, key):
-            OmegaConf.update(filled, PLACES[key], value)
+        if key in OPEN_KEYS and is_open(filled, key):
+            OmegaConf.update(filled, OPEN_KEYS[key], value)
     if values:
         filled.found = escape_references({**(resolve_config(cfg.found) if cfg.get("found") else {}), **values})
     return filled

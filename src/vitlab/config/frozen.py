@@ -33,7 +33,7 @@ LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Frozen:
+class ComposedJob:
     """A job: its folder in the sweep's, its overrides and group choices, the metric of its score, and its config, all
     without secrets. `note` is for the user."""
 
@@ -55,7 +55,7 @@ class Composer:
         self.groups = set(loader.list_groups(""))
         self.bases: dict[tuple[str, ...], tuple[bytes, str]] = {}
 
-    def __call__(self, number: int, same: Sequence[str], own: Sequence[str]) -> Frozen:
+    def __call__(self, number: int, same: Sequence[str], own: Sequence[str]) -> ComposedJob:
         """Compose a job from the overrides of all jobs and its own, which give it its name. Raises what the job itself
         would be refused for: unknown keys, and values of the wrong kind."""
         words = [*same, *own]
@@ -85,7 +85,7 @@ class Composer:
         return cfg, note
 
 
-def freeze_job(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
+def freeze_job(cfg: DictConfig, overrides: list[str], note: str) -> ComposedJob:
     """Collect what is kept of a composed job."""
     job, own = Job.current(), remove_keys(cfg, ("hydra",))
     check_keys(own, "train")  # also where the config of a user starts from ours
@@ -97,7 +97,7 @@ def freeze_job(cfg: DictConfig, overrides: list[str], note: str) -> Frozen:
     config = {key: value for key, value in make_portable(own).items() if key not in OF_A_SWEEP} | {"break_lock": False}
     kept = Redaction(own)
     name, monitor = str(cfg.hydra.sweep.subdir), str(own.monitor)
-    return Frozen(name, kept(overrides), job.choices, monitor, kept(config), note)
+    return ComposedJob(name, kept(overrides), job.choices, monitor, kept(config), note)
 
 
 def check_added(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.annotations import check_value, refuse_unknown_key
-from vitlab.config.found import PLACES
+from vitlab.config.found import OPEN_KEYS
 from vitlab.config.home import CONF
 from vitlab.config.nodes import resolve_value
 from vitlab.config.refusals import explain_choice
@@ -125,7 +125,7 @@ def check_nodes(cfg: DictConfig) -> None:
         elif group == "trainer":
             check_known(node, group, trainer_keys())
         elif group == "found":
-            check_known(node, group, PLACES)
+            check_known(node, group, OPEN_KEYS)
         elif group == "needed":
             for place, _, name in (str(key).rpartition(".") for key in node):
                 known: Any = OmegaConf.select(cfg, place) if place else cfg

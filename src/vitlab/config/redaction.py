@@ -61,11 +61,11 @@ class Redaction:
         if not self.secrets:
             yield
             return
-        with redirect_stdout(Redacted(sys.stdout, self)), redirect_stderr(Redacted(sys.stderr, self)):
+        with redirect_stdout(RedactedStream(sys.stdout, self)), redirect_stderr(RedactedStream(sys.stderr, self)):
             yield
 
 
-class Redacted:
+class RedactedStream:
     """A stream whose texts pass a redaction; in all else the stream itself."""
 
     def __init__(self, stream: TextIO, redaction: Redaction):

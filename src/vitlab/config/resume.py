@@ -5,7 +5,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.config.found import PLACES
+from vitlab.config.found import OPEN_KEYS
 from vitlab.config.home import CONF
 from vitlab.config.nodes import escape_references
 from vitlab.config.stored_config import is_movable
@@ -55,8 +55,8 @@ def build_resumed_config(
         ):
             raise _another_run(key, OmegaConf.select(saved, key), value)
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
-    for key in [key for key in cfg.get("found") or {} if key in PLACES]:
-        if OmegaConf.select(cfg, PLACES[key]) != OmegaConf.select(saved, PLACES[key]):
+    for key in [key for key in cfg.get("found") or {} if key in OPEN_KEYS]:
+        if OmegaConf.select(cfg, OPEN_KEYS[key]) != OmegaConf.select(saved, OPEN_KEYS[key]):
             del cfg.found[key]  # the command line has replaced it
     return cfg
 

@@ -21,14 +21,14 @@ MOST = 500  # images that are looked at, evenly spaced
 GRAY = {"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's gray modes
 
 
-class Glance(NamedTuple):
+class ImageSummary(NamedTuple):
     """The median of the shorter sides in pixels, and whether every image is gray."""
 
     side: int
     gray: bool
 
 
-def glance(pool: Pool, indices: np.ndarray) -> Glance:
+def glance(pool: Pool, indices: np.ndarray) -> ImageSummary:
     """Read the headers of at most `MOST` images. Raises DataError where no image can be read."""
     sides, gray, bad = [], True, []
     for i in choose_spaced(indices, MOST):
@@ -40,7 +40,7 @@ def glance(pool: Pool, indices: np.ndarray) -> Glance:
             bad.append(f"{pool.name(int(i))}: {error}")
     if not sides:
         raise DataError(f"no image of the train split can be read, the first is {bad[0]}")
-    return Glance(int(np.median(sides)), gray)
+    return ImageSummary(int(np.median(sides)), gray)
 
 
 def is_gray(stored: Stored) -> bool:

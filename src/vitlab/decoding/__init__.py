@@ -3,6 +3,6 @@ once."""
 
 from vitlab.decoding.beam_search import BeamSearch, search
 from vitlab.decoding.greedy import Greedy
-from vitlab.decoding.texts import Decoding, Texts, TextState
+from vitlab.decoding.texts import Decoding, GeneratedTexts, TextState
 
-__all__ = ["BeamSearch", "Decoding", "Greedy", "TextState", "Texts", "search"]
+__all__ = ["BeamSearch", "Decoding", "GeneratedTexts", "Greedy", "TextState", "search"]

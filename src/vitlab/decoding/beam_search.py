@@ -7,7 +7,7 @@ B inputs, W width of the beam, R texts in the making (B·W, at first B), T max_l
 import torch
 
 from vitlab.decoding.greedy import Greedy
-from vitlab.decoding.texts import Decoding, Texts, TextState, begin, check_max_length, make_texts
+from vitlab.decoding.texts import Decoding, GeneratedTexts, TextState, begin, check_max_length, make_texts
 from vitlab.ranges import Count, Length, Unsigned
 from vitlab.vocabulary import SpecialTokens
 
@@ -31,7 +31,7 @@ class BeamSearch:
         return penalty
 
     @torch.no_grad()
-    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts:
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> GeneratedTexts:
         last = begin(state, special, self.max_length)
         B, W, T = len(last), self.width, self.max_length
         inputs = torch.arange(B, device=last.device)[:, None]

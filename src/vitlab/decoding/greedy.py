@@ -6,7 +6,7 @@ B texts, T max_length, V vocab_size
 import torch
 from torch import Tensor
 
-from vitlab.decoding.texts import Texts, TextState, begin, check_max_length, make_texts
+from vitlab.decoding.texts import GeneratedTexts, TextState, begin, check_max_length, make_texts
 from vitlab.vocabulary import SpecialTokens
 
 
@@ -19,7 +19,7 @@ class Greedy:
         self.max_length = max_length
 
     @torch.no_grad()
-    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts:
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> GeneratedTexts:
         last = begin(state, special, self.max_length)
         tokens: list[Tensor] = []
         log_probs: list[Tensor] = []

@@ -26,7 +26,7 @@ class TextState(Protocol):
     def attention_maps(self, tokens: Tensor) -> Any: ...
 
 
-class Texts(NamedTuple):
+class GeneratedTexts(NamedTuple):
     """Tokens (B, M) behind the one that begins, each text's end among them, then padding; `present` (B, M) where they
     are no padding; `log_probs` (B, M) float32, of each token, in nats, 0 for padding. `attention` is where the decoder
     looked while it wrote each, (B, L, h, M, ·) at what was written and at what was read, if that was asked for."""
@@ -40,7 +40,7 @@ class Texts(NamedTuple):
 class Decoding(Protocol):
     """A way to decode: `special` are the tokens that begin, end and fill up."""
 
-    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> Texts: ...
+    def __call__(self, state: TextState, special: SpecialTokens, *, with_attention: bool = False) -> GeneratedTexts: ...
 
 
 def check_max_length(max_length: int) -> None:
@@ -65,13 +65,13 @@ def begin(state: TextState, special: SpecialTokens, max_length: int) -> Tensor:
 
 def make_texts(
     state: TextState, special: SpecialTokens, tokens: Tensor, lengths: Tensor, log_probs: Tensor, with_attention: bool
-) -> Texts:
+) -> GeneratedTexts:
     """Make texts of (B, T) tokens, of which the first `lengths` (B,) count."""
     M = int(lengths.max())
     present = torch.arange(M, device=tokens.device) < lengths[:, None]
     tokens = tokens[:, :M].masked_fill(~present, special.padding)
     read = torch.cat([torch.full_like(tokens[:, :1], special.begin), tokens[:, :-1]], dim=1)
-    return Texts(
+    return GeneratedTexts(
         tokens,
         present,
         log_probs[:, :M].masked_fill(~present, 0),

@@ -17,7 +17,7 @@ SPREAD = 1e-5  # added to a standard deviation, which may be 0
 AT_ONCE = 2**26  # scores, or whitened features, that are held at a time: 256 MiB
 
 
-def choose_of_each_class(target: Tensor, shots: int, seed: int) -> Tensor:
+def choose_shots(target: Tensor, shots: int, seed: int) -> Tensor:
     """Choose the first `shots` images of each class (all of a class with fewer), in an order that depends on the seed
     alone: their places in `target` (n,). Fewer shots are a part of more."""
     generator = torch.Generator().manual_seed(make_seed("few_shot", seed))

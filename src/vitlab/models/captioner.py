@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vitlab.layers import Grids, mask_padding
 from vitlab.models.decoder import Decoder
-from vitlab.models.encoder_decoder import EncoderDecoder, Read
+from vitlab.models.encoder_decoder import EncoderDecoder, EncoderOutput
 from vitlab.models.reading_encoder import require_encoder, take_heads_off
 from vitlab.models.vit import VisionTransformer
 from vitlab.ranges import Pixels
@@ -31,13 +31,13 @@ class Captioner(EncoderDecoder):
         self.decoder = require_decoder(decoder, self.encoder.head.in_features)
         take_heads_off(self.encoder)
 
-    def read(self, x: Tensor, grid: Grids | None = None) -> Read:
+    def read(self, x: Tensor, grid: Grids | None = None) -> EncoderOutput:
         """Images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another one than the encoder was
         made for, or differ -> tokens (B, T, E), and a mask of what only fills up."""
         x, grid = self.encoder.embed(x, grid)
         mask = mask_padding(None, grid, self.encoder.num_prefix_tokens)
         x = self.encoder.fc_norm(self.encoder.encode(x, grid, mask))  # the last norm, wherever pooling puts it
-        return Read(x, mask)
+        return EncoderOutput(x, mask)
 
     def forward(
         self, written: Tensor, x: Tensor, grid: Grids | None = None, written_present: Tensor | None = None

@@ -15,7 +15,7 @@ class DistilledVisionTransformer(VisionTransformer):
     """A second token beside the class token, with a head of its own that learns from a teacher.
 
     The logits are the mean of both heads', as in the authors' code (the paper's section 4 adds their probabilities);
-    `both_logits` gives them apart, for the loss. Raises ValueError unless pooling is by class token.
+    `compute_both_logits` gives them apart, for the loss. Raises ValueError unless pooling is by class token.
     """
 
     dist_token: Tensor
@@ -35,7 +35,7 @@ class DistilledVisionTransformer(VisionTransformer):
     def heads(self) -> list[nn.Linear]:
         return [self.head, self.head_dist]
 
-    def both_logits(self, x: Tensor, grid: Grids | None = None) -> Tensor:
+    def compute_both_logits(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         """Images or patches -> those of the class token and of the distillation token (B, 2, K)."""
         return self.apply_heads(self.forward_features(x, grid))
 

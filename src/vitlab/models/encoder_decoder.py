@@ -12,7 +12,7 @@ from vitlab.models.decoder import AttentionMaps, Decoder
 from vitlab.models.text_state import CachedDecoderState, DecoderState
 
 
-class Read(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What an encoder has read, (B, N, E), and an `attn_mask`, as in `Attention`, that hides what only fills it up."""
 
     tokens: Tensor
@@ -29,7 +29,7 @@ class EncoderDecoder(nn.Module):
     encoder: Any
     decoder: Decoder
 
-    def read(self, *inputs: Any) -> Read:
+    def read(self, *inputs: Any) -> EncoderOutput:
         raise NotImplementedError
 
     def begin_text(self, *inputs: Any, cached: bool = True) -> DecoderState:

@@ -43,7 +43,7 @@ class LastToken(nn.Module):
 TEXT_POOLS = {"end": EndToken, "last": LastToken}
 
 
-class Features(NamedTuple):
+class ImageTextFeatures(NamedTuple):
     """Features of length 1 of images and texts, (B, F) each, and the `scale` and `bias` by which their cosines become
     logits."""
 
@@ -54,7 +54,7 @@ class Features(NamedTuple):
 
 
 class ImageTextModel(nn.Module):
-    """Texts (B, M), their lengths (B,), and images (B, C, H, W) or patches (B, N, C·P·P) -> `Features`.
+    """Texts (B, M), their lengths (B,), and images (B, C, H, W) or patches (B, N, C·P·P) -> `ImageTextFeatures`.
 
     `encoder` is a VisionTransformer, whose head is taken off, `text` a `TextEncoder`; texts are filled up to its
     max_length, and nothing is hidden of them but what a causal one hides. `text_pool` is "end", the token that ends a
@@ -101,8 +101,8 @@ class ImageTextModel(nn.Module):
             self.logit_bias = nn.Parameter(torch.full((1,), float(bias)))
         self.encoder.head = nn.Identity()  # type: ignore[assignment]  # it would get no gradient
 
-    def forward(self, words: Tensor, lengths: Tensor, x: Tensor, grid: Grids | None = None) -> Features:
-        return Features(
+    def forward(self, words: Tensor, lengths: Tensor, x: Tensor, grid: Grids | None = None) -> ImageTextFeatures:
+        return ImageTextFeatures(
             self.encode_images(x, grid), self.encode_texts(words, lengths), self.logit_scale.exp(), self.logit_bias
         )
 

@@ -22,7 +22,7 @@ from vitlab.ranges import Length, Pixels, VocabSize
 IMAGE, TEXT = 0, 1  # rows of type_embed
 
 
-class Given(NamedTuple):
+class StreamInput(NamedTuple):
     """Tokens of an image and a question (B, S, D), and an `attn_mask`, as in `Attention`, that hides what only fills an
     image up."""
 
@@ -82,7 +82,7 @@ class SingleStream(nn.Module):
         self.embed.initialize()
         nn.init.normal_(self.type_embed, std=0.02)
 
-    def read(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> Given:
+    def read(self, question: Tensor, x: Tensor, grid: Grids | None = None) -> StreamInput:
         """Questions (B, Q), and images (B, C, H, W) or patches (B, N, C·P·P), and their grid where they have another
         one than the encoder was made for, or differ -> what is given, not yet seen by any block."""
         if question.shape[1] != self.question_length:
@@ -90,7 +90,7 @@ class SingleStream(nn.Module):
         image, grid = self.embed_images(x, grid)
         mask = mask_padding(None, grid, self.encoder.num_prefix_tokens)
         mask = None if mask is None else F.pad(mask, (0, self.question_length), value=True)
-        return Given(torch.cat([image, self.embed(question) + self.type_embed[TEXT]], dim=1), mask)
+        return StreamInput(torch.cat([image, self.embed(question) + self.type_embed[TEXT]], dim=1), mask)
 
     def embed_images(self, x: Tensor, grid: Grids | None) -> tuple[Tensor, Grids]:
         """Images (B, C, H, W) or patches (B, N, C·P·P) -> their tokens (B, S - Q, D), told to be an image's, and their
@@ -98,7 +98,7 @@ class SingleStream(nn.Module):
         x, grid = self.encoder.embed(x, grid)
         return x + self.type_embed[IMAGE], grid
 
-    def continue_answers(self, written: Tensor, given: Given) -> Tensor:
+    def continue_answers(self, written: Tensor, given: StreamInput) -> Tensor:
         """Answers so far (R, M), and what was given -> logits of the token after each (R, M, V). Raises ValueError for
         more tokens than max_length."""
         R, M = written.shape
@@ -130,7 +130,7 @@ class SingleStream(nn.Module):
         return StreamState(self, self.read(question, x, grid))
 
     @torch.no_grad()
-    def attention_maps(self, written: Tensor, given: Given) -> StreamAttentionMaps:
+    def attention_maps(self, written: Tensor, given: StreamInput) -> StreamAttentionMaps:
         """Where everything looks while what comes after each token of `written` (B, M) is written."""
         with record_attention(self.encoder.blocks) as found:
             self.continue_answers(written, given)
@@ -168,7 +168,7 @@ class SingleStream(nn.Module):
 class StreamState(TextState):
     """Answers to what is given, one each, by a model that reads all of it anew before each token."""
 
-    def __init__(self, model: SingleStream, given: Given):
+    def __init__(self, model: SingleStream, given: StreamInput):
         super().__init__(given.tokens.shape[0], model.vocab_size, model.max_length, given.tokens.device)
         self.model, self.given = model, given
 

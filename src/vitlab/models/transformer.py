@@ -12,7 +12,7 @@ from torch import Tensor
 from vitlab.layers import EncoderBlock, NoCache, PreNormEncoderBlock, padding_mask
 from vitlab.models.attention_weights import record_attention
 from vitlab.models.decoder import Decoder
-from vitlab.models.encoder_decoder import EncoderDecoder, Read
+from vitlab.models.encoder_decoder import EncoderDecoder, EncoderOutput
 from vitlab.models.options import accept_options
 from vitlab.models.text_module import TextModule, TextOptions
 
@@ -72,9 +72,9 @@ class Transformer(EncoderDecoder):
                 raise ValueError(f"shared_embedding: the encoder embeds by {ours} numbers, and the decoder by {theirs}")
             encoder.embed.tokens.weight = decoder.embed.tokens.weight
 
-    def read(self, words: Tensor, present: Tensor | None = None) -> Read:
+    def read(self, words: Tensor, present: Tensor | None = None) -> EncoderOutput:
         """(B, N) -> (B, N, D). `present` (B, N) is false where a shorter sequence is filled up."""
-        return Read(self.encoder(words, present), None if present is None else padding_mask(present))
+        return EncoderOutput(self.encoder(words, present), None if present is None else padding_mask(present))
 
     def forward(
         self, written: Tensor, words: Tensor, present: Tensor | None = None, written_present: Tensor | None = None

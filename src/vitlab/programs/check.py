@@ -23,13 +23,13 @@ from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
 from vitlab.run.building.run_loggers import try_callbacks_and_loggers
 from vitlab.run.building.trainer import find_devices
-from vitlab.run.checks.batch_advice import count_device_memory, largest_part
+from vitlab.run.checks.batch_advice import count_device_memory, find_largest_part
 from vitlab.run.checks.memory_estimate import count_sharing_devices, divide_memory, estimate_device_memory
 from vitlab.run.checks.preconditions import estimate_checkpoint_bytes
 from vitlab.run.hardware.step_timing import measure_steps
 from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
-from vitlab.run.storage.start import Place, Start, start_or_resume
+from vitlab.run.storage.start import RunPlace, Start, start_or_resume
 
 FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
 OWN_KEYS = ("memory_gib", "seconds")
@@ -50,7 +50,7 @@ def check(cfg: DictConfig) -> None:
     if resume is None and job.named:
         check_unused(job.folder)
     folder = job.folder if resume is None else run_folder(resume).absolute()
-    start = start_or_resume(cfg, job, Place(str(folder), resume))
+    start = start_or_resume(cfg, job, RunPlace(str(folder), resume))
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=change_config(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     try_callbacks_and_loggers(start)
@@ -105,7 +105,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
     most = memory.largest_batch(there)
     if size <= most:
         return
-    best = largest_part(datamodule.global_batch_size // trainer.world_size, most)
+    best = find_largest_part(datamodule.global_batch_size // trainer.world_size, most)
     advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
     raise ConfigError(
         f"a batch of {size} images does not fit a device of {format_bytes(there)}, of which a tenth is left free, and "

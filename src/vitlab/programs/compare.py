@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from vitlab.atomic_files import write_csv, write_whole
-from vitlab.config.found import PLACES
+from vitlab.config.found import OPEN_KEYS
 from vitlab.config.stored_config import is_machine_key
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.programs.sweeps import find_sweep
@@ -19,7 +19,7 @@ from vitlab.reports.comparison import (
     differences,
     disagreements,
     find_differing_settings,
-    is_of_one_run,
+    is_run_key,
     list_seeds,
     means,
 )
@@ -31,7 +31,7 @@ from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder
 
 PICTURED = 24  # samples that are drawn
-SHOWN = 10  # rows of a table that is printed
+MOST_ROWS = 10  # rows of a table that is printed
 PRINTED = ("recipe", "metric", "seeds", "mean", "student_low", "student_high")
 
 
@@ -81,8 +81,8 @@ def read_chosen(folder: Path) -> FinishedRun:
     """Read a run with the settings that were chosen for it, without values found in its data, which follow the seed
     where that decides which images are trained on."""
     run = read_run(folder)
-    found = {key: f"found.{key}" for key in PLACES if f"found.{key}" in run.settings}
-    left_out = {*found.values(), *(PLACES[key] for key in found)}
+    found = {key: f"found.{key}" for key in OPEN_KEYS if f"found.{key}" in run.settings}
+    left_out = {*found.values(), *(OPEN_KEYS[key] for key in found)}
     return replace(run, settings={key: value for key, value in run.settings.items() if key not in left_out})
 
 
@@ -90,7 +90,7 @@ def group_by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
     groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
     for run in runs:
-        own = {key: value for key, value in run.settings.items() if not (is_of_one_run(key) or is_machine_key(key))}
+        own = {key: value for key, value in run.settings.items() if not (is_run_key(key) or is_machine_key(key))}
         group = groups.setdefault(tuple(sorted((key, str(value)) for key, value in own.items())), {})
         if run.seed in group:
             both = f"{group[run.seed].folder} and {run.folder}"
@@ -188,5 +188,5 @@ def show(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, An
     means = [row for row in tables["means"] if row["metric"] == metric]
     console.print(build_table([{key: value for key, value in row.items() if key in PRINTED} for row in means]))
     if tables["settings"]:
-        console.print(build_table(tables["settings"][:SHOWN]))
+        console.print(build_table(tables["settings"][:MOST_ROWS]))
     console.print(f"tables in {folder}" + (f", samples in {picture}" if picture else ""))

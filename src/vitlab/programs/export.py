@@ -16,7 +16,7 @@ from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification
 from vitlab.weights.export_proof import check_export
-from vitlab.weights.exporting import Export, Preprocessing, require_vit
+from vitlab.weights.exporting import Export, ExportedPreprocessing, require_vit
 from vitlab.weights.huggingface_export import export_huggingface, open_huggingface
 from vitlab.weights.timm_export import export_timm, open_timm
 
@@ -39,7 +39,7 @@ def export(cfg: DictConfig) -> Path:
         names = [f"{number} {name}" for number, name in enumerate(names)]
     task = saved.task()
     data = resolve_config(saved.config)["data"]
-    preprocessing = Preprocessing(data["mean"], data["std"], *find_resize_size(data["images"]["eval_crop"]))
+    preprocessing = ExportedPreprocessing(data["mean"], data["std"], *find_resize_size(data["images"]["eval_crop"]))
     several_labels = isinstance(task, MultilabelClassification)
     exported, open_there, opened_by = FORMATS[cfg.format]
     model = require_vit(task.model).eval()

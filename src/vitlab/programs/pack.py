@@ -22,7 +22,7 @@ from vitlab.invocation import format_command
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.storage.output import RUNS, output_folder
 
-SHOWN = 10
+MOST_LINES = 10
 
 
 def pack(cfg: DictConfig) -> Path:
@@ -122,8 +122,8 @@ def format_summary(index: dict[str, Any], folder: Path) -> list[str]:
         skipped = entry.get("skipped", {})
         if skipped:
             lines.append(f"  {split}: {len(skipped):,} files could not be read and are left out")
-        lines += [f"    {name}: {reason}" for name, reason in list(skipped.items())[:SHOWN]]
-        lines += [f"    and {len(skipped) - SHOWN:,} more, in index.json"] if len(skipped) > SHOWN else []
+        lines += [f"    {name}: {reason}" for name, reason in list(skipped.items())[:MOST_LINES]]
+        lines += [f"    and {len(skipped) - MOST_LINES:,} more, in index.json"] if len(skipped) > MOST_LINES else []
     return lines
 
 

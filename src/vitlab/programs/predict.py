@@ -36,7 +36,7 @@ from vitlab.run.storage.output import Output, output_file
 from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_ending, prediction_file
 from vitlab.run.storage.sorting import Sorting
 from vitlab.tasks import TextGeneration
-from vitlab.tasks.answering import Asking
+from vitlab.tasks.answering import QuestionAnswering
 from vitlab.tasks.contrastive import ZeroShot
 from vitlab.tasks.predictions import DIGITS, Prediction, WrittenText, rank_classes
 from vitlab.tasks.supervised import Supervised
@@ -45,9 +45,9 @@ from vitlab.vocabulary import Vocabulary
 STALL_TIMEOUT = 300  # seconds after which a silent worker counts as stuck
 OF_THIS_START = ("device", "num_workers", "batch_size", "overwrite", "trust")  # keys that change no row
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-SHOWN = 20
+MOST_ROWS = 20
 ON_BAD_IMAGE = ("report", "skip", "error")
-WRITERS = (TextGeneration, Asking)  # what writes texts, and needs no names
+WRITERS = (TextGeneration, QuestionAnswering)  # what writes texts, and needs no names
 Said = Prediction | WrittenText
 Lines = list[tuple[str, dict[str, Any]]]
 
@@ -192,7 +192,7 @@ class Shown:
         self.head = "top classes"
 
     def add(self, read: str, said: Said) -> None:
-        if len(self.rows) < SHOWN:
+        if len(self.rows) < MOST_ROWS:
             self.head = "text" if isinstance(said, WrittenText) else self.head
             self.rows.append((read, str(said)))
 
@@ -223,7 +223,7 @@ def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, no
     return file.path
 
 
-def write_texts(task: TextGeneration | Asking, view: View | TextView) -> Iterator[WrittenText]:
+def write_texts(task: TextGeneration | QuestionAnswering, view: View | TextView) -> Iterator[WrittenText]:
     """Write a text of each sample."""
     written = task.generate(*view.arguments())
     vocabulary = task.vocabulary

@@ -19,7 +19,7 @@ from vitlab.config.job import Job
 from vitlab.data.pools.split_names import SPLITS
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
-from vitlab.features import Features, choose_of_each_class, nearest_neighbours, ridge
+from vitlab.features import Features, choose_shots, nearest_neighbours, ridge
 from vitlab.reports.intervals import half_width, wilson_interval
 from vitlab.run.inference.frozen_model import FrozenModel
 from vitlab.run.printing import console
@@ -84,23 +84,25 @@ def probes(
         known, target = train.values.to(device), train.target.to(device)
         options: dict[str, Any] = {"k": k, "num_classes": num_classes, "temperature": cfg.temperature}
         classes = {s: nearest_neighbours(known, target, f.values.to(device), **options) for s, f in asked.items()}
-        yield {"probe": "k-NN", **best("k", k, [classes], asked)}
+        yield {"probe": "k-NN", **choose_best("k", k, [classes], asked)}
     l2 = [2.0**exponent for exponent in cfg.l2_exponents]
     for shots in cfg.shots:
         draws = []
         for draw in range(cfg.draws):
-            few = choose_of_each_class(train.target, shots, make_seed("draw", cfg.seed, draw))
+            few = choose_shots(train.target, shots, make_seed("draw", cfg.seed, draw))
             regression = ridge(train.values[few], train.target[few], num_classes=num_classes, l2=l2)
             draws.append({split: regression.classes(some.values) for split, some in asked.items()})
         short = num_classes - int((train.target.bincount(minlength=num_classes) >= shots).sum())
         yield {
             "probe": f"{shots}-shot",
-            **best("l2_exponent", list(cfg.l2_exponents), draws, asked),
+            **choose_best("l2_exponent", list(cfg.l2_exponents), draws, asked),
             "classes_with_fewer_images": short,
         }
 
 
-def best(name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: dict[str, Features]) -> dict[str, Any]:
+def choose_best(
+    name: str, settings: list[Any], draws: list[dict[str, Tensor]], asked: dict[str, Features]
+) -> dict[str, Any]:
     """Find the setting that is best on val (the first among equals), and how it does on average over the draws and in
     each. The predicted classes of a split are (L, n)."""
     right = {split: [(said[split].cpu() == f.target).sum(dim=1) for said in draws] for split, f in asked.items()}

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from vitlab.atomic_files import write_csv
 from vitlab.checkpoints.run_lock import in_use, leave, take
-from vitlab.config.found import PLACES
+from vitlab.config.found import OPEN_KEYS
 from vitlab.errors import CheckpointError, ConfigError, StorageError
 from vitlab.monitors import better, format_metric
 from vitlab.reports.index import IndexedRun, index_runs
@@ -19,7 +19,7 @@ from vitlab.reports.selection import differing, full_key, order, select
 from vitlab.run.storage.output import check_place, output_file
 
 OF_A_RUN = ("score", "steps", "seconds")  # values that are not settings
-NOT_TOLD = ("name", "resume", "break_lock", *(f"found.{key}" for key in PLACES))
+NOT_TOLD = ("name", "resume", "break_lock", *(f"found.{key}" for key in OPEN_KEYS))
 MOST_COLUMNS = 6  # of settings in which the runs differ
 
 

@@ -163,14 +163,14 @@ def fold_blocks(model: nn.Module, places: dict[str, Any]) -> Iterator[tuple[str,
     for name, shape in shapes.items():
         if name in seen:
             continue
-        count, following = 1, next_block(name)
+        count, following = 1, name_next_block(name)
         while following in shapes and (shapes[following], places[following]) == (shape, places[name]):
             seen.add(following)
-            count, following = count + 1, next_block(following)
+            count, following = count + 1, name_next_block(following)
         yield name, count, shape
 
 
-def next_block(name: str) -> str:
+def name_next_block(name: str) -> str:
     """Name the same tensor in the next block; empty outside the blocks."""
     words = name.split(".")
     return ".".join(["blocks", str(int(words[1]) + 1), *words[2:]]) if words[0] == "blocks" else ""

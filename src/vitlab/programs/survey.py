@@ -35,7 +35,7 @@ from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.views import channels_last
 
 AT_ONCE = 64  # images that a worker reads for one answer
-SHOWN = 10  # lines of a list
+MOST_LINES = 10  # lines of a list
 POINTS = 20_000  # points drawn in a scatter plot
 WIDTH = 120  # columns of a table that goes to a file
 
@@ -58,7 +58,9 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     report: dict[str, Any] = {
         "images": {name: len(split) for name, split in splits.items()},
         "classes": classes,
-        "sizes": dict(Counter(f"{w}x{h}" for f in found.values() for h, w in f.sizes.tolist() if h).most_common(SHOWN)),
+        "sizes": dict(
+            Counter(f"{w}x{h}" for f in found.values() for h, w in f.sizes.tolist() if h).most_common(MOST_LINES)
+        ),
         "modes": dict(Counter(mode for f in found.values() for mode in f.modes if mode != "?").most_common()),
         "unreadable": {name: len(f.unreadable) for name, f in found.items()},
         "identical": {"groups": len(groups), "images": sum(map(len, groups))},
@@ -156,10 +158,10 @@ def tell_options(report: dict[str, Any], stated: int | None) -> None:
 
 
 def tell_some(console: Console, lines: Sequence[str]) -> None:
-    for line in lines[:SHOWN]:
+    for line in lines[:MOST_LINES]:
         console.print(f"{'':<12}{line}")
-    if len(lines) > SHOWN:
-        console.print(f"{'':<12}and {len(lines) - SHOWN:,} more")
+    if len(lines) > MOST_LINES:
+        console.print(f"{'':<12}and {len(lines) - MOST_LINES:,} more")
 
 
 def format_counts(counted: dict[str, int], total: int) -> str:

@@ -23,7 +23,7 @@ from vitlab.invocation import shorten_path
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.curves import draw_curves
 from vitlab.reports.run import RESULT
-from vitlab.run.building.autoconfig import Found, find_values
+from vitlab.run.building.autoconfig import ResolvedRun, find_values
 from vitlab.run.building.model import build_model, compile_model, load_pretrained, recompute_activations, try_pixels
 from vitlab.run.building.parts import Parts, build_callbacks, build_task
 from vitlab.run.building.run_loggers import build_loggers, close_loggers, try_callbacks_and_loggers, uploads
@@ -115,7 +115,7 @@ def load_weights(start: Start, parts: Parts) -> Any:
     return load_pretrained(parts.task.model, start.cfg.model, vocabularies=parts.datamodule.vocabularies())
 
 
-def begin(start: Start, found: Found, parts: Parts, transfer: Any) -> None:
+def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None:
     """Print what is about to run, and write config.yaml and provenance.json."""
     cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
     console.print_start(found, parts)
@@ -151,7 +151,7 @@ def supervise(parts: Parts) -> Iterator[None]:
         yield
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """The steps and seconds of this start, and the metrics of the last validation."""
 
     steps: int
@@ -159,7 +159,7 @@ class Fitted(NamedTuple):
     last: dict[str, float]
 
 
-def fit(start: Start, parts: Parts) -> Fitted:
+def fit(start: Start, parts: Parts) -> FitResult:
     """Train to the end, and validate the last step if this start has not."""
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     started = time.perf_counter()
@@ -167,10 +167,10 @@ def fit(start: Start, parts: Parts) -> Fitted:
     best, steps = find_best(trainer), trainer.global_step - start.first_step
     if best is not None and (best.validated_step != trainer.global_step or not trainer.callback_metrics):
         trainer.validate(task, datamodule=datamodule, verbose=False)
-    return Fitted(steps, time.perf_counter() - started, get_metrics(trainer))
+    return FitResult(steps, time.perf_counter() - started, get_metrics(trainer))
 
 
-def test(parts: Parts, fitted: Fitted) -> Result:
+def test(parts: Parts, fitted: FitResult) -> Result:
     """Calibrate the best model on validation, and test it."""
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
     best, log = find_best(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)

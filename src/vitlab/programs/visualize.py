@@ -23,12 +23,12 @@ from vitlab.run.inference.given_texts import ask_question, find_texts, require_i
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_folder
 from vitlab.tasks import Answering, Contrastive, Task, TextGeneration
-from vitlab.tasks.answering import FILL, Asking
+from vitlab.tasks.answering import FILL, QuestionAnswering
 from vitlab.tasks.supervised import Supervised
 from vitlab.views import (
     OF_IMAGES,
     VIEWS,
-    Likely,
+    ClassProbability,
     describe_training,
     eval_mode,
     gallery,
@@ -98,12 +98,12 @@ def visualize(cfg: DictConfig) -> list[Path]:
     images = torch.stack(read) if read else torch.empty(0)
     inputs = datamodule.preprocessing.to(device).normalize(images.to(device)) if read else images
     task.to(device)
-    classes = likeliest_classes(task, inputs, saved.checkpoint["run"]["class_names"]) if read else None
+    classes = find_likeliest_classes(task, inputs, saved.checkpoint["run"]["class_names"]) if read else None
     trained = describe_training(int(saved.checkpoint["global_step"]))
     said = [f"said {', '.join(map(str, one))}" for one in classes] if classes else []
     titles = ["\n".join([path.name, *said[i : i + 1], trained]) for i, path in enumerate(chosen)]
     files = write_pictures(place, gallery(model, inputs, images / 255, titles, views, classes))
-    tell_of_others(len(paths), len(chosen), "images")
+    tell_others(len(paths), len(chosen), "images")
     return files
 
 
@@ -138,7 +138,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
             grid = task.model.encoder.patch_embed.grid if view.grid is None else view.grid
             name = f"{path.name}: {cfg.question}" if cfg.question else path.name
             tokens, title = describe_text(task.vocabulary, name, text.tokens[0])
-            words = writer.words if isinstance(writer, Asking) else []
+            words = writer.words if isinstance(writer, QuestionAnswering) else []
             named = {place: word for place, word in enumerate([*words, *tokens]) if word != FILL}
             memory = text.attention.memory[..., list(named), :]
             rows = "read and written" if words else "written"
@@ -147,7 +147,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
                 yield f"{MODALITIES}_{number}", modalities_figure(text.attention.whole, words, tokens, title)
 
     files = write_pictures(place, pictures())
-    tell_of_others(len(paths), len(chosen), "images")
+    tell_others(len(paths), len(chosen), "images")
     return files
 
 
@@ -171,7 +171,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
             yield f"{READING}_{number}", texts_figure(text.attention, encoder, seen, tokens, title)
 
     files = write_pictures(place, pictures())
-    tell_of_others(len(found), len(files), "texts")
+    tell_others(len(found), len(files), "texts")
     return files
 
 
@@ -203,7 +203,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     files = write_pictures(
         place, [(SIMILARITIES, similarity_figure([image / 255 for image in images], texts, cosines))]
     )
-    tell_of_others(len(paths), len(chosen), "images")
+    tell_others(len(paths), len(chosen), "images")
     return files
 
 
@@ -215,13 +215,13 @@ def load_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
         raise DataError(f"{error}; mend or remove the file") from error
 
 
-def tell_of_others(there: int, drawn: int, things: str) -> None:
+def tell_others(there: int, drawn: int, things: str) -> None:
     """Say how many were left out, if any."""
     if there > drawn:
         print(f"{drawn} of {there} {things}; num_images={there} takes all")
 
 
-def likeliest_classes(task: Task, inputs: Tensor, class_names: list[str]) -> list[list[Likely]] | None:
+def find_likeliest_classes(task: Task, inputs: Tensor, class_names: list[str]) -> list[list[ClassProbability]] | None:
     """What the model makes of images (B, C, H, W); None of one that tells no classes."""
     if not isinstance(task, Supervised):
         return None

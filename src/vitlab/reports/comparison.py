@@ -212,7 +212,7 @@ def p_value(p: float | None) -> str:
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
-def is_of_one_run(key: str) -> bool:
+def is_run_key(key: str) -> bool:
     """Whether runs of one recipe may differ in a key of their configs: their name, and their seeds."""
     return key == "name" or key.rpartition(".")[2] == "seed"
 
@@ -272,6 +272,6 @@ def disagreements(pair: Pair) -> list[dict[str, Any]]:
 def find_differing_settings(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
     """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart."""
     settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
-    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_of_one_run(key)]
+    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_run_key(key)]
     rows = [{"key": key, **{r.label: one.get(key) for r, one in zip(recipes, settings, strict=True)}} for key in keys]
     return [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]

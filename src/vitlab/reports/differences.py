@@ -36,7 +36,7 @@ def least_p(seeds: int) -> float:
     return 2.0 ** (1 - seeds)
 
 
-def least_shown(differences: Sequence[float], level: float = CONFIDENCE) -> float:
+def compute_least_difference(differences: Sequence[float], level: float = CONFIDENCE) -> float:
     """Return the smallest mean difference that so many seeds with this spread could have shown: half the width of
     Student's interval, which assumes normally distributed differences."""
     return half_width(differences, level)

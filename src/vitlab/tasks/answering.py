@@ -68,13 +68,13 @@ class Answering(TextGeneration):
 
     # -- a question by itself
 
-    def ask(self, question: str) -> "Asking":
+    def ask(self, question: str) -> "QuestionAnswering":
         """Ask one question of every image. Raises DataError for one that is longer than the model reads, or has
         characters that it does not know."""
-        return Asking(self, question)
+        return QuestionAnswering(self, question)
 
 
-class Asking:
+class QuestionAnswering:
     """Answer one question about any image. Raises as `Answering.ask`."""
 
     def __init__(self, task: Answering, question: str):

@@ -17,8 +17,8 @@ from vitlab.data.targets import CaptionBatch, ImageTextBatch, Texts
 from vitlab.errors import ConfigError
 from vitlab.losses import gather_pairs, sigmoid_contrastive, softmax_contrastive
 from vitlab.models import ImageTextModel
-from vitlab.models.image_text_model import MOST, Features
-from vitlab.tasks.retrieval import RECALLS, Retrieval, Scored
+from vitlab.models.image_text_model import MOST, ImageTextFeatures
+from vitlab.tasks.retrieval import RECALLS, Retrieval, RetrievalSamples
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
 from vitlab.vocabulary import Vocabulary
@@ -85,7 +85,7 @@ class Contrastive(Task):
         if datamodule.trainer.world_size > 1 and datamodule.loading.on_bad_image == "skip":
             raise ConfigError("devices compare as many pairs each; with several set data.loading.on_bad_image=error")
 
-    def forward(self, batch: Batch) -> Features:
+    def forward(self, batch: Batch) -> ImageTextFeatures:
         return self.model(self.pad_texts(batch.target.codes), batch.target.lengths, *batch.view.arguments())
 
     def pad_texts(self, codes: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class Contrastive(Task):
                 self.known = self.embed_classes(names)
             said = (found.image @ self.known.T).argmax(dim=1)
             right = (said == meanings).float().where(meanings < len(names), right)
-        scored = Scored(found.image, found.text, codes, meanings, images, batch.index, right)
+        scored = RetrievalSamples(found.image, found.text, codes, meanings, images, batch.index, right)
         self.metrics[stage]["pairs"].update(scored, found.scale, found.bias)
         return torch.zeros_like(batch.index, dtype=torch.float32), {}
 

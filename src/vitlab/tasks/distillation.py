@@ -84,7 +84,7 @@ class Distillation(Classification):
     def training_losses(self, batch: Batch) -> Tensor:
         assert self.teacher is not None
         taught = self.teacher(self.images(batch))
-        from_labels, from_teacher = self.both_logits(batch)
+        from_labels, from_teacher = self.compute_both_logits(batch)
         logits = (from_labels.detach() + from_teacher.detach()) / 2
         self.count("fit", logits, batch.target)
         self.metrics["fit"]["teacher_acc1"].update(taught, self.learns_from.hard_labels(batch.target))
@@ -95,10 +95,10 @@ class Distillation(Classification):
             copied = hard_distillation(from_teacher, taught)
         return (1 - self.teacher_share) * learned + self.teacher_share * copied
 
-    def both_logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def compute_both_logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Give the logits that learn from labels, and those that learn from the teacher. -> 2 x (B, K)"""
         if isinstance(self.model, DistilledVisionTransformer):
-            from_labels, from_teacher = self.model.both_logits(*batch.view.arguments()).unbind(dim=1)
+            from_labels, from_teacher = self.model.compute_both_logits(*batch.view.arguments()).unbind(dim=1)
             return from_labels, from_teacher
         logits = self(*batch.view.arguments())
         return logits, logits

@@ -62,7 +62,7 @@ class WrittenText:
         return f"{self.text}   {round(self.probability, DIGITS):.1%}   ({parts})"
 
 
-def further_columns(probabilities: Tensor) -> dict[str, Tensor]:
+def compute_columns(probabilities: Tensor) -> dict[str, Tensor]:
     """Compute the further columns of a batch, by their names. (B, K) -> (B,) each"""
     return {name: column(probabilities) for name, column in COLUMNS.items()}
 
@@ -72,7 +72,7 @@ def rank_classes(
 ) -> Iterator[Prediction]:
     """Give a prediction for each image, with the `top_k` most probable classes. (B, K) -> B"""
     values, places = probabilities.topk(min(top_k, len(names)), dim=1)
-    more = {name: column.tolist() for name, column in further_columns(probabilities).items()}
+    more = {name: column.tolist() for name, column in compute_columns(probabilities).items()}
     for number, row in enumerate(zip(values.tolist(), places.tolist(), strict=True)):
         top = tuple((names[place], value) for value, place in zip(*row, strict=True))
         own = {name: column[number] for name, column in more.items()}

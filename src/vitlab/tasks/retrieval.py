@@ -19,7 +19,7 @@ ROWS = 1024  # of similarities that are held at once
 STATES = ("image", "text", "codes", "meanings", "images", "places", "right", "logits")
 
 
-class Scored(NamedTuple):
+class RetrievalSamples(NamedTuple):
     """Features of images and texts (B, F), the texts' tokens (B, M), what they mean (B,), numbers of the images (B,),
     the samples' places in the split (B,), and whether zero-shot classification is right: 1, 0, or NaN where there is no
     class (B,)."""
@@ -46,7 +46,7 @@ class Retrieval(Metric):
         for name in STATES:
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
-    def update(self, batch: Scored, scale: Tensor, bias: Tensor) -> None:
+    def update(self, batch: RetrievalSamples, scale: Tensor, bias: Tensor) -> None:
         logits = torch.stack([scale, bias], dim=1).expand(len(batch.places), -1)
         for name, value in zip(STATES, (*batch, logits), strict=True):
             getattr(self, name).append(value.detach())
@@ -58,7 +58,7 @@ class Retrieval(Metric):
             features = torch.empty(0, self.feature_dim, device=self.device)
             numbers = torch.empty(0, dtype=torch.long, device=self.device)
             codes = numbers.new_empty(0, self.max_length)
-            nothing = Scored(features, features, codes, numbers, numbers, numbers, features[:, 0])
+            nothing = RetrievalSamples(features, features, codes, numbers, numbers, numbers, features[:, 0])
             self.update(nothing, *features.new_zeros(2, 1))
         super().sync(*args, **kwargs)
 
@@ -82,13 +82,13 @@ class Retrieval(Metric):
         said = means * T + which  # a number for each meaning and text that come together
         number = torch.arange(T, device=which.device)
         found = {"loss": losses.mean(), "zero_shot": right.nanmean()}
-        best = most_similar(image[pictures], text[texts])  # (I, 5)
+        best = rank_similar(image[pictures], text[texts])  # (I, 5)
         found |= recalls("text", torch.isin(own[:, None] * T + best, said))
-        best = most_similar(text[texts], image[pictures])  # (T, 5)
+        best = rank_similar(text[texts], image[pictures])  # (T, 5)
         return found | recalls("image", torch.isin(own[best] * T + number[:, None], said))
 
 
-def most_similar(asked: Tensor, among: Tensor) -> Tensor:
+def rank_similar(asked: Tensor, among: Tensor) -> Tensor:
     """Where those `among` others (m, F) stand that are most similar to each that is asked for (n, F), the most similar
     first. -> (n, 5), or fewer columns"""
     most = min(max(BEST), len(among))

@@ -19,7 +19,7 @@ from vitlab.tasks.supervised import Predictions
 from vitlab.tasks.task import Task
 from vitlab.tasks.text_errors import TextErrors
 from vitlab.tasks.training_data import TrainingData
-from vitlab.vocabulary import BegunVocabulary, Vocabulary
+from vitlab.vocabulary import StartTokenVocabulary, Vocabulary
 
 
 class TextGeneration(Task):
@@ -80,7 +80,7 @@ class TextGeneration(Task):
                 "the token that ends a text also fills it up, and its end would not be learned; give another of the "
                 "tokenizer's as the third of data.source.special_tokens"
             )
-        if isinstance(self.vocabulary, BegunVocabulary):
+        if isinstance(self.vocabulary, StartTokenVocabulary):
             raise ConfigError(
                 "a text that is written is begun by the decoder itself; set data.source.begin_token=false"
             )

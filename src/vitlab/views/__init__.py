@@ -4,7 +4,7 @@ from vitlab.views.capture import capture_attention, capture_pooling, eval_mode
 from vitlab.views.distance import mean_distance, patch_distances
 from vitlab.views.filters import embedding_filters, principal_components
 from vitlab.views.gallery import OF_IMAGES, VIEWS, gallery
-from vitlab.views.likely import Likely, describe_training, likely
+from vitlab.views.likely import ClassProbability, describe_training, likely
 from vitlab.views.modalities import modalities_figure
 from vitlab.views.mosaic import channels_last, pick
 from vitlab.views.position import cosine_similarity, embedding_similarity, relative_bias, rotary_similarity
@@ -16,7 +16,7 @@ from vitlab.views.similarity import similarity_figure
 __all__ = [
     "OF_IMAGES",
     "VIEWS",
-    "Likely",
+    "ClassProbability",
     "capture_attention",
     "capture_pooling",
     "channels_last",

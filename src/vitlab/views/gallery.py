@@ -16,7 +16,7 @@ from vitlab.views.attention_figures import (
     relevance_figure,
     rollout_figure,
 )
-from vitlab.views.likely import Likely, shorten_name
+from vitlab.views.likely import ClassProbability, shorten_name
 from vitlab.views.look import look
 from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.weight_figures import filters_figure, position_figure
@@ -31,7 +31,7 @@ def gallery(
     pictures: Tensor,
     titles: list[str],
     views: Collection[str] = VIEWS,
-    likeliest: list[list[Likely]] | None = None,
+    likeliest: list[list[ClassProbability]] | None = None,
 ) -> Iterator[tuple[str, Figure | None]]:
     """Yield names and figures, one after the other; None where the model has nothing of the kind.
 

@@ -12,7 +12,7 @@ MOST = 2  # classes of an image
 LONGEST = 24  # letters of a name
 
 
-class Likely(NamedTuple):
+class ClassProbability(NamedTuple):
     """A class, and its probability."""
 
     number: int
@@ -23,11 +23,11 @@ class Likely(NamedTuple):
         return f"{shorten_name(self.name)} {self.probability:.1%}"
 
 
-def likely(probabilities: Tensor, class_names: Sequence[str]) -> list[list[Likely]]:
+def likely(probabilities: Tensor, class_names: Sequence[str]) -> list[list[ClassProbability]]:
     """At most `MOST` classes of each image, best first. (B, K) -> B lists"""
     values, classes = probabilities.float().cpu().topk(min(MOST, probabilities.shape[1]), dim=1)
     rows = zip(values.tolist(), classes.tolist(), strict=True)
-    return [[Likely(k, class_names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+    return [[ClassProbability(k, class_names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
 
 
 def shorten_name(name: str) -> str:

@@ -14,7 +14,7 @@ from vitlab.views.distance import mean_distance
 from vitlab.views.rollout import rollout
 
 
-class Look(NamedTuple):
+class ImageAttention(NamedTuple):
     """One look of a model at one image. Weights are in multiples of even attention: 1/T, or 1/N for the pooling, which
     sees patches alone."""
 
@@ -24,7 +24,7 @@ class Look(NamedTuple):
     distances: Tensor  # (L, h), pixels
 
 
-def look(model: VisionTransformer, image: Tensor) -> Look | None:
+def look(model: VisionTransformer, image: Tensor) -> ImageAttention | None:
     """Gather all that is to be seen of the model's attention on one image (1, C, H, W); None where layers drop or merge
     tokens, so that a patch has no place in all of them."""
     attention = [weights[0] for weights in capture_attention(model, image)]
@@ -41,4 +41,4 @@ def look(model: VisionTransformer, image: Tensor) -> Look | None:
     rolled = rolled / rolled.mean(dim=-1, keepdim=True)
     grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
     distances = torch.stack([mean_distance(weights, grid, patch_size) for weights in attention])
-    return Look(maps, pooling, rolled, distances)
+    return ImageAttention(maps, pooling, rolled, distances)

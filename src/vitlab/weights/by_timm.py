@@ -5,7 +5,7 @@ from typing import Any
 
 from vitlab.errors import CheckpointError
 from vitlab.weights import hub
-from vitlab.weights.form import Source, describe_source
+from vitlab.weights.form import LoadedWeights, describe_source
 from vitlab.weights.timm_names import FORM, read_facts
 
 FILES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
@@ -30,7 +30,7 @@ def load_config(name: str) -> Any:
     return config
 
 
-def read_timm(name: str, rename: bool) -> Source:
+def read_timm(name: str, rename: bool) -> LoadedWeights:
     """Read the weights of that name; without `rename` for timm's own model. Raises CheckpointError."""
     path = find_file(load_config(name))
     import timm
@@ -41,7 +41,9 @@ def read_timm(name: str, rename: bool) -> Source:
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"timm cannot load {name} from {path}: {reason}") from error
     if not rename:
-        return Source(f"timm:{name}", FORM.name, model.state_dict(), {"name": model.pretrained_cfg["architecture"]})
+        return LoadedWeights(
+            f"timm:{name}", FORM.name, model.state_dict(), {"name": model.pretrained_cfg["architecture"]}
+        )
     return describe_source(f"timm:{name}", FORM, model.state_dict(), read_facts(model, f"timm:{name}"))
 
 

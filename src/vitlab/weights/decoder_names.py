@@ -9,13 +9,13 @@ from dataclasses import replace
 from torch import Tensor
 
 from vitlab.models import MaskedAutoencoder
-from vitlab.weights.form import Source
+from vitlab.weights.form import LoadedWeights
 from vitlab.weights.renaming import Tensors
 
 DECODER = ("mask_token", "decoder_")
 
 
-def prefix_encoder(model: MaskedAutoencoder, source: Source) -> Source:
+def prefix_encoder(model: MaskedAutoencoder, source: LoadedWeights) -> LoadedWeights:
     """Rename a source in the authors' names to the model's: ours put `encoder.` before what a ViT has."""
     if any(name.startswith("encoder.") for name in source.tensors) or "mask_token" not in source.tensors:
         return source

@@ -19,7 +19,7 @@ from vitlab.weights.renaming import Tensors
 
 
 @dataclass(frozen=True)
-class Preprocessing:
+class ExportedPreprocessing:
     """What the images go through: normalisation, and how they come to their size. `resize` is what the shorter side
     is resized to before a crop from the centre, None without a crop; `interpolation` is Pillow's."""
 

@@ -33,7 +33,7 @@ from vitlab.models import (
     VisionTransformer,
 )
 from vitlab.models.image_text_model import TEXT_POOLS
-from vitlab.weights.form import Source
+from vitlab.weights.form import LoadedWeights
 
 OPTIONS: dict[str, Collection[str]] = {
     "mlp": MLPS,
@@ -110,7 +110,7 @@ def collect_text_facts(part: Decoder | TextEncoder) -> dict[str, Any]:
     }
 
 
-def list_unstated(model: VisionTransformer, source: Source, head: bool) -> dict[str, Any]:
+def list_unstated(model: VisionTransformer, source: LoadedWeights, head: bool) -> dict[str, Any]:
     """List what neither the source nor its tensors state, as the model has it; with the `head`, also what it reads."""
     unseen = {*UNSEEN, "pool"} if head and source.pool is None else set(UNSEEN)
     return {key: value for key, value in facts(model).items() if key in unseen - source.facts.keys()}
@@ -131,7 +131,7 @@ def pooling_name(model: VisionTransformer) -> str:
     return next(name for name, kind in POOLS.items() if type(model.attn_pool) is kind)
 
 
-def find_differing_facts(model: nn.Module, source: Source) -> dict[str, tuple[Any, Any]]:
+def find_differing_facts(model: nn.Module, source: LoadedWeights) -> dict[str, tuple[Any, Any]]:
     """Find what the source states otherwise than the model has it: its value and the model's, by key."""
     own = facts(model)
     pairs = {key: (value, own[key]) for key, value in source.facts.items() if key in own}
@@ -144,7 +144,7 @@ def is_same(key: str, value: Any, own: Any) -> bool:
     return math.isclose(own, value, rel_tol=1e-6) if isinstance(value, float) else bool(own == value)
 
 
-def check_facts(source: Source, differing: dict[str, tuple[Any, Any]]) -> None:
+def check_facts(source: LoadedWeights, differing: dict[str, tuple[Any, Any]]) -> None:
     """Raise CheckpointError for what the source states otherwise than the model has it."""
     if not differing:
         return

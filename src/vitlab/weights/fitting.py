@@ -22,18 +22,18 @@ from vitlab.layers import (
 )
 from vitlab.models import Captioner, ImageTextModel, VisionTransformer
 from vitlab.weights.facts import pooling_name
-from vitlab.weights.form import Source
+from vitlab.weights.form import LoadedWeights
 from vitlab.weights.renaming import Tensors
 from vitlab.weights.resize import resize_channels, resize_kernel, square
 
 T = TypeVar("T")
 TOKENS = ("cls_token", "dist_token", "reg_token")  # in the order in which they stand, and have rows
-PLACES = "embed.position.pos_embed"  # positions of a text's tokens
+TEXT_POSITIONS = "embed.position.pos_embed"  # positions of a text's tokens
 Rows = list[tuple[str, int]]  # the token that each prefix row is for, and which of its kind
 
 
 @dataclass
-class Fitted:
+class FittedTensors:
     """Tensors that are to be copied, with a note on each that was changed; those of the model that start anew on
     purpose and those of the source that are left over on purpose, with the reason."""
 
@@ -47,9 +47,9 @@ class Fitted:
         self.notes[name] = "; ".join(filter(None, [self.notes.get(name), note]))
 
 
-def fit(model: VisionTransformer, source: Source) -> Fitted:
+def fit(model: VisionTransformer, source: LoadedWeights) -> FittedTensors:
     """Change what fits only after a change; leave what cannot fit, for the transfer to refuse."""
-    fitted = Fitted(dict(source.tensors))
+    fitted = FittedTensors(dict(source.tensors))
     fit_tokens(fitted, model)
     fit_stem(fitted, model, source)
     fit_positions(fitted, model, source)
@@ -60,32 +60,32 @@ def fit(model: VisionTransformer, source: Source) -> Fitted:
     return fitted
 
 
-def fit_captioner(model: Captioner, source: Source) -> Fitted:
+def fit_captioner(model: Captioner, source: LoadedWeights) -> FittedTensors:
     """Fit an encoder that reads for a decoder, whose texts may be shorter than the source's."""
     if isinstance(model.encoder.norm, nn.Identity):  # the last norm is on each token, whatever its place when pooling
         tensors = {re.sub(r"^encoder\.norm\.", "encoder.fc_norm.", key): one for key, one in source.tensors.items()}
         source = replace(source, tensors=tensors)
     fitted = fit_encoder(model.encoder, replace(source, pool=None))
-    fit_places(fitted, f"decoder.{PLACES}", model.decoder.max_length)
+    fit_places(fitted, f"decoder.{TEXT_POSITIONS}", model.decoder.max_length)
     return fitted
 
 
-def fit_towers(model: ImageTextModel, source: Source) -> Fitted:
+def fit_towers(model: ImageTextModel, source: LoadedWeights) -> FittedTensors:
     """Fit the image tower; texts may be shorter than the source's where those after a token change nothing."""
     fitted = fit_encoder(model.encoder, source)
     if model.text.causal:
-        fit_places(fitted, f"text.{PLACES}", model.text.max_length)
+        fit_places(fitted, f"text.{TEXT_POSITIONS}", model.text.max_length)
     return fitted
 
 
-def fit_encoder(encoder: VisionTransformer, source: Source) -> Fitted:
+def fit_encoder(encoder: VisionTransformer, source: LoadedWeights) -> FittedTensors:
     """Fit what has the prefix "encoder." to an encoder, and leave the rest as it is."""
     prefix = "encoder."
     tensors = {name.removeprefix(prefix): t for name, t in source.tensors.items() if name.startswith(prefix)}
     found = fit(encoder, replace(source, tensors=tensors))
     found.spare |= {name: "head of the source" for name in tensors if name.startswith(("head", "pre_logits."))}
     others = {name: t for name, t in source.tensors.items() if not name.startswith(prefix)}
-    return Fitted(
+    return FittedTensors(
         others | prefix_names(prefix, found.tensors),
         prefix_names(prefix, found.notes),
         prefix_names(prefix, found.anew),
@@ -93,7 +93,7 @@ def fit_encoder(encoder: VisionTransformer, source: Source) -> Fitted:
     )
 
 
-def fit_places(fitted: Fitted, name: str, places: int) -> None:
+def fit_places(fitted: FittedTensors, name: str, places: int) -> None:
     """Take the first places of a longer table."""
     table = fitted.tensors.get(name)
     if table is not None and len(table) > places:
@@ -104,7 +104,7 @@ def prefix_names(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
     return {prefix + name: value for name, value in named.items()}
 
 
-def fit_tokens(fitted: Fitted, model: VisionTransformer) -> None:
+def fit_tokens(fitted: FittedTensors, model: VisionTransformer) -> None:
     """Take a distillation token whose head is not used for what it is then: a register, the first of them."""
     tokens = [name for name, _ in list_rows(fitted.tensors) if name != "cls_token"]
     if "dist_token" in tokens and not hasattr(model, "dist_token") and len(tokens) == model.reg_token.shape[1]:
@@ -112,7 +112,7 @@ def fit_tokens(fitted: Fitted, model: VisionTransformer) -> None:
         fitted.change("reg_token", torch.cat(parts, dim=1), "from dist_token")
 
 
-def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+def fit_stem(fitted: FittedTensors, model: VisionTransformer, source: LoadedWeights) -> None:
     """Fit the channels of the first convolution, and the size of patch kernels."""
     convolutional = isinstance(model.patch_embed, ConvolutionalStem)
     name = "patch_embed.proj.0.weight" if convolutional else "patch_embed.proj.weight"
@@ -127,7 +127,7 @@ def fit_stem(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
         fitted.change(name, kernel, f"patches of {format_grid(old)} -> {format_grid(new)} pixels")
 
 
-def fit_biases(fitted: Fitted, model: VisionTransformer) -> None:
+def fit_biases(fitted: FittedTensors, model: VisionTransformer) -> None:
     """Give zeros to a linear layer that has no bias in the source, which is the same function."""
     for name, module in model.named_modules():
         weight, bias = f"{name}.weight", f"{name}.bias"
@@ -139,7 +139,7 @@ def fit_biases(fitted: Fitted, model: VisionTransformer) -> None:
 # -- positions
 
 
-def fit_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+def fit_positions(fitted: FittedTensors, model: VisionTransformer, source: LoadedWeights) -> None:
     names = [name for name in fitted.tensors if name.split(".")[-1] == "pos_embed"]
     for name in names:
         table = fitted.tensors[name]
@@ -153,7 +153,7 @@ def fit_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> N
             fitted.notes.setdefault(name, "in place of the model's fixed one")
 
 
-def fit_rows(fitted: Fitted, name: str, model: VisionTransformer, source: Source, fold: bool) -> None:
+def fit_rows(fitted: FittedTensors, name: str, model: VisionTransformer, source: LoadedWeights, fold: bool) -> None:
     """Fit a table with a row for each patch, after rows for none, the first, or all of the prefix tokens.
 
     A prefix row that only the model has is 0. One that only the source has is added to its token, which is the same
@@ -203,7 +203,7 @@ def layout(length: int, counts: tuple[int, ...], grid: Grid | None, position: Po
     return next(((side, count) for count in counts if (side := square(length - count))), None)
 
 
-def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) -> None:
+def fit_axes(fitted: FittedTensors, name: str, position: Learned2D, grid: Grid | None) -> None:
     """Fit a table of rows and columns; without a stated grid, another length than the model's is taken as a
     square's."""
     table = fitted.tensors[name]
@@ -214,7 +214,7 @@ def fit_axes(fitted: Fitted, name: str, position: Learned2D, grid: Grid | None) 
     fitted.change(name, theirs.resize(table, position.grid), f"grid {format_grid(old)} -> {format_grid(position.grid)}")
 
 
-def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+def fit_relative_positions(fitted: FittedTensors, model: VisionTransformer, source: LoadedWeights) -> None:
     for name, module in model.named_modules():
         key = f"{name}.relative_position_bias_table"
         if not isinstance(module, RelativePosition) or key not in fitted.tensors:
@@ -230,7 +230,7 @@ def fit_relative_positions(fitted: Fitted, model: VisionTransformer, source: Sou
 # -- what comes after the blocks
 
 
-def fit_norm(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+def fit_norm(fitted: FittedTensors, model: VisionTransformer, source: LoadedWeights) -> None:
     """Fit the last norm, where the source has it before pooling and the model after, or the other way round. With a
     class token that is the same function. With mean pooling it is not: a norm after it starts anew, as in MAE's
     fine-tuning (He et al., 2022, arXiv:2111.06377, appendix A.1)."""
@@ -251,7 +251,7 @@ def fit_norm(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
         fitted.spare |= {f"norm.{part}": "a norm before pooling; the model has it after the mean" for part in parts}
 
 
-def fit_pool(fitted: Fitted, model: VisionTransformer, source: Source) -> None:
+def fit_pool(fitted: FittedTensors, model: VisionTransformer, source: LoadedWeights) -> None:
     """Leave out attention pooling that the source's own head does not read."""
     if source.pool not in (None, "map") and pooling_name(model) != "map":
         unread = [name for name in fitted.tensors if name.startswith("attn_pool.")]

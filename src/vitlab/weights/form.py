@@ -33,9 +33,9 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedFacts:
     """What a config.json, or a model of another library, says beside the tensors. `halves`: rotary positions turn the
-    pairs (x[i], x[i+d/2]) of a head of width d; ours are (x[2i], x[2i+1]). The rest is as in `Source`."""
+    pairs (x[i], x[i+d/2]) of a head of width d; ours are (x[2i], x[2i+1]). The rest is as in `LoadedWeights`."""
 
     facts: dict[str, Any]
     grid: Grid | None = None
@@ -44,7 +44,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Source:
+class LoadedWeights:
     """Tensors in our names, from `origin`. `facts` are what tensors do not say, by the keys of the model's config, as
     far as the source states them; `grid` is that of its positions, `pool` how its head reads the tokens, as in `Form`,
     None where it does not say; `vocabularies` are what it writes and reads in, as a run keeps them."""
@@ -60,7 +60,7 @@ class Source:
     vocabularies: dict[str, Any] = field(default_factory=dict)
 
 
-def describe_source(origin: str, form: Form, tensors: Tensors, stated: Stated) -> Source:
+def describe_source(origin: str, form: Form, tensors: Tensors, stated: StatedFacts) -> LoadedWeights:
     """Make a source of a library's tensors and of what it says of them, in our words."""
     shown = form.read_facts(tensors)
     tensors = form.rename(tensors)
@@ -68,4 +68,4 @@ def describe_source(origin: str, form: Form, tensors: Tensors, stated: Stated) -
         tensors = interleave(tensors, stated.facts["num_heads"])
     facts, interpolation = form.facts | shown | stated.facts, stated.interpolation or form.interpolation
     pool = facts.pop("pool", None)
-    return Source(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, pool)
+    return LoadedWeights(origin, form.name, tensors, facts, stated.grid, interpolation, form.extras, pool)

@@ -13,8 +13,8 @@ from vitlab.errors import CheckpointError
 from vitlab.layers import POOLS
 from vitlab.models import EncoderDecoder, SingleStream, VisionTransformer, head_names
 from vitlab.weights.facts import pooling_name, settings
-from vitlab.weights.fitting import Fitted, list_rows
-from vitlab.weights.form import Source
+from vitlab.weights.fitting import FittedTensors, list_rows
+from vitlab.weights.form import LoadedWeights
 
 HEAD = re.compile(r"(head|head_dist|pre_logits\.fc)\.(weight|bias)")  # of a Vision Transformer
 LAYER, SECOND = "pre_logits.fc.weight", "head_dist.weight"
@@ -31,7 +31,7 @@ def find_head_names(model: nn.Module, tensors: Mapping[str, Tensor]) -> set[str]
 
 
 def settle_head(
-    model: nn.Module, source: Source, fitted: Fitted, before: list[str], *, partial: bool, wanted: bool
+    model: nn.Module, source: LoadedWeights, fitted: FittedTensors, before: list[str], *, partial: bool, wanted: bool
 ) -> None:
     """Let the head start anew unless it is `wanted` and computes the same. `before` lists what differs in front of it.
 
@@ -42,20 +42,20 @@ def settle_head(
     ours, theirs = find_head_names(model, own), find_head_names(model, given)
     options = compare_options(model, source) if isinstance(model, VisionTransformer) else {}
     obstacles = [*before, *list_obstacles(options)]
-    fitting = {name for name in ours & theirs if own[name].shape == given[name].shape}
+    equal = {name for name in ours & theirs if own[name].shape == given[name].shape}
     classes = count_classes(given, theirs)
     if not wanted:
         reason = "a new one is asked for"
     elif not classes:
         reason = "the source has no head"
-        if not obstacles and fitting == theirs:  # Hugging Face's pooler, without a head behind it
+        if not obstacles and equal == theirs:  # Hugging Face's pooler, without a head behind it
             ours, theirs = ours - theirs, set()
     elif classes != count_classes(own, ours):
         reason = f"the source's head is for {classes} classes"
     else:
         obstacles = obstacles or [f"it has no {name}" for name in sorted(ours - theirs)]
         obstacles = obstacles or [f"the model has no {name}" for name in sorted(theirs - ours)]
-        obstacles = obstacles or [f"{name} is of another shape" for name in sorted(ours - fitting)]
+        obstacles = obstacles or [f"{name} is of another shape" for name in sorted(ours - equal)]
         if not obstacles:
             return
         reason = "; ".join(obstacles)
@@ -81,7 +81,7 @@ def count_rows(tensor: Tensor) -> int:
     return int(tensor.shape[0]) if tensor.ndim else 0
 
 
-def compare_options(model: VisionTransformer, source: Source) -> Options:
+def compare_options(model: VisionTransformer, source: LoadedWeights) -> Options:
     """Compare the options that add tokens and those that read them; what is alike is left out."""
     tensors, own_pool = source.tensors, pooling_name(model)
     layer: Any = getattr(model.pre_logits, "fc", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
-from vitlab.weights.form import Form, Stated
+from vitlab.weights.form import Form, StatedFacts
 from vitlab.weights.renaming import (
     Rules,
     Tensors,
@@ -145,7 +145,7 @@ FORM = Form(
 )
 
 
-def read_config(config: dict[str, Any], origin: str) -> Stated:
+def read_config(config: dict[str, Any], origin: str) -> StatedFacts:
     """Read a config.json, with the defaults of its kind of model. Raises CheckpointError for a kind that computes
     something other than our ViT, or is not known to compute the same."""
     kind, name = str(config["model_type"]), next(iter(config.get("architectures") or ()), "")
@@ -178,7 +178,7 @@ def read_config(config: dict[str, Any], origin: str) -> Stated:
         facts["pool"] = f"the class token through {config['pooler_act']}"
     size, patch = (pair(config.get(key)) for key in ("image_size", "patch_size"))
     grid = (size[0] // patch[0], size[1] // patch[1]) if size and patch else square(config.get("num_patches", 0))
-    return Stated(facts, grid, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
+    return StatedFacts(facts, grid, kind == "dinov3_vit", BILINEAR if kind == "siglip2_vision_model" else None)
 
 
 def pair(value: Any) -> Grid | None:

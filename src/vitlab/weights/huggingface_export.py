@@ -10,7 +10,7 @@ from vitlab.layers import ACTIVATIONS, ClassTokenPooling
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
     Export,
-    Preprocessing,
+    ExportedPreprocessing,
     attention,
     collect_common,
     has,
@@ -25,7 +25,7 @@ from vitlab.weights.huggingface_towers import choose_tower, tower
 
 
 def export_huggingface(
-    model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
+    model: Any, class_names: list[str], preprocessing: ExportedPreprocessing, several_labels: bool = False
 ) -> Export:
     """Write a model in Hugging Face's form. LayerScale goes into the linear layers before it, and positions that are
     added, of any kind, into one learned table: both are the same function.
@@ -106,7 +106,7 @@ def open_huggingface(folder: Path) -> Callable[[Tensor], Tensor]:
     return compute
 
 
-def processor(model: Any, preprocessing: Preprocessing) -> dict[str, Any]:
+def processor(model: Any, preprocessing: ExportedPreprocessing) -> dict[str, Any]:
     """Describe the preprocessing to Hugging Face's image processor."""
     height, width = model.patch_embed.image_size
     size = {"height": height, "width": width}

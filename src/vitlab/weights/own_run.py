@@ -10,7 +10,7 @@ from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.errors import CheckpointError
 from vitlab.layers import Grid
 from vitlab.weights import timm_names
-from vitlab.weights.form import Source, describe_source
+from vitlab.weights.form import LoadedWeights, describe_source
 from vitlab.weights.renaming import Tensors
 
 MODEL, TEACHER = "model.", "teacher."  # the task's names for its model, and for an average of it that is better
@@ -21,7 +21,7 @@ FACTS = ("num_heads", "norm", "norm_eps", "mlp", "position")
 OF_A_DECODER = (*FACTS, "norm_first", "scale_embedding", "embed_norm", "causal", "scaled_attention")
 
 
-def read_run(path: Path, rename: bool) -> Source:
+def read_run(path: Path, rename: bool) -> LoadedWeights:
     """Read the model of a run's folder, or the checkpoint itself. With `rename` the encoder of a
     pre-trained model gets the names of a Vision Transformer. Raises CheckpointError."""
     path = find_model(path)
@@ -31,7 +31,7 @@ def read_run(path: Path, rename: bool) -> Source:
     tensors = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
     config = fill_found(checkpoint["run"]["config"])
     node = config["model"]
-    whole, extras = node, Source.extras
+    whole, extras = node, LoadedWeights.extras
     if isinstance(node.get("encoder"), dict):
         node = node["encoder"]
     model = {key: follow_reference(value, config) for key, value in node.items()}
@@ -61,17 +61,17 @@ def read_run(path: Path, rename: bool) -> Source:
                 if key in whole
             }
     vocabularies = {key: checkpoint["run"].get(key) for key in VOCABULARIES}
-    return Source(
+    return LoadedWeights(
         str(path), "run", tensors, facts, grid(model), extras=extras, pool=model.get("pool"), vocabularies=vocabularies
     )
 
 
-def describe_timm(origin: str, tensors: Tensors, model: dict[str, Any], rename: bool) -> Source:
+def describe_timm(origin: str, tensors: Tensors, model: dict[str, Any], rename: bool) -> LoadedWeights:
     """Describe a run of model=timm by the architecture that it names."""
     sizes = {key: model[ours] for key, ours in (("img_size", "image_size"), ("num_classes",) * 2) if model.get(ours)}
     config = {"architecture": str(model.get("name")), "model_args": sizes}
     if not rename:
-        return Source(origin, "run", tensors, timm_names.read_name(config))
+        return LoadedWeights(origin, "run", tensors, timm_names.read_name(config))
     return replace(
         describe_source(origin, timm_names.FORM, tensors, timm_names.read_config(config, origin)), form="run"
     )

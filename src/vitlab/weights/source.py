@@ -20,7 +20,7 @@ from vitlab.weights import (
     trocr,
     vit5_names,
 )
-from vitlab.weights.form import Source, Stated, describe_source
+from vitlab.weights.form import LoadedWeights, StatedFacts, describe_source
 from vitlab.weights.renaming import Tensors
 
 FORMS = (
@@ -41,7 +41,7 @@ FILES = (
 KINDS = "a run, a file of weights, a folder with config.json, timm:NAME or hf:ORG/NAME"
 
 
-def find(name: str, rename: bool = True) -> Source:
+def find(name: str, rename: bool = True) -> LoadedWeights:
     """Read what `name` stands for. Without `rename` tensors keep their names, for models other than ViTs;
     those of TrOCR have a captioner's, those of CLIP and SigLIP an ImageTextModel's.
 
@@ -73,7 +73,7 @@ def find(name: str, rename: bool = True) -> Source:
     return recognise(tensor_file.read_tensors(path), str(path), {}, rename)
 
 
-def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = None) -> Source:
+def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = None) -> LoadedWeights:
     """Read a folder of Hugging Face or timm: weights (`file`, or the first that there is), and a config.json."""
     file = file or next(folder / name for name in FILES if (folder / name).is_file())
     config: Any = {}
@@ -87,21 +87,21 @@ def read_folder(folder: Path, origin: str, rename: bool, file: Path | None = Non
     return recognise(tensor_file.read_tensors(file), origin, config, rename)
 
 
-def recognise(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> Source:
+def recognise(tensors: Tensors, origin: str, config: dict[str, Any], rename: bool) -> LoadedWeights:
     """Bring tensors to our names, with what the form and the config say of them."""
     if not rename and config.get("model_type") == trocr.KIND:
         return trocr.read(origin, tensors, config)
     if not rename and towers.has_two_towers(set(tensors)):
         return towers.read(origin, tensors, config)
     if not rename:
-        return Source(origin, "plain", tensors, timm_names.read_name(config) if "architecture" in config else {})
+        return LoadedWeights(origin, "plain", tensors, timm_names.read_name(config) if "architecture" in config else {})
     form = next((form for form in FORMS if form.recognises(set(tensors))), None)
     if "architecture" in config:
         form, stated = timm_names.FORM, timm_names.read_config(config, origin)
     elif "model_type" in config:
         form, stated = huggingface.FORM, huggingface.read_config(config, origin)
     elif form is not None:
-        stated = Stated({})
+        stated = StatedFacts({})
     else:
         raise CheckpointError(
             f"{origin} holds no Vision Transformer by the names of {', '.join(one.name for one in FORMS)}; its first "

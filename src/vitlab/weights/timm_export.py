@@ -12,7 +12,7 @@ from vitlab.layers import ACTIVATIONS, AttentionPooling, LayerScale, find_export
 from vitlab.models import DistilledVisionTransformer
 from vitlab.weights.exporting import (
     Export,
-    Preprocessing,
+    ExportedPreprocessing,
     attention,
     collect_common,
     has,
@@ -32,7 +32,7 @@ DISTILLED = "deit_base_distilled_patch16_224"
 
 
 def export_timm(
-    model: Any, class_names: list[str], preprocessing: Preprocessing, several_labels: bool = False
+    model: Any, class_names: list[str], preprocessing: ExportedPreprocessing, several_labels: bool = False
 ) -> Export:
     """Write a model in timm's form, whose files do not say whether an image may have several labels. Raises ConfigError
     for an option that timm's VisionTransformer does not have, or that JSON cannot give it."""

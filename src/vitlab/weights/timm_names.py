@@ -5,7 +5,7 @@ from typing import Any
 
 from vitlab.errors import CheckpointError
 from vitlab.layers import POOLS
-from vitlab.weights.form import Form, Stated
+from vitlab.weights.form import Form, StatedFacts
 from vitlab.weights.renaming import Rules, Tensors, add_key_biases, rename, stack, stack_gates
 
 RULES: Rules = (
@@ -41,7 +41,7 @@ OWN_POOLS = {kind.timm_name: name for name, kind in POOLS.items()}
 NORMS = {"LayerNorm": "layer_norm", "RmsNorm": "rms_norm"}
 
 
-def read_config(config: dict[str, Any], origin: str) -> Stated:
+def read_config(config: dict[str, Any], origin: str) -> StatedFacts:
     """Look up what the architecture that timm's config.json names computes with; without timm, only what the file
     itself says. Raises CheckpointError for an architecture that is not a plain ViT, or that this timm does not have."""
     arguments = dict(config.get("model_args") or {})
@@ -49,7 +49,7 @@ def read_config(config: dict[str, Any], origin: str) -> Stated:
         import timm
         import torch
     except ImportError:
-        return Stated({key: arguments[key] for key in ("num_heads",) if key in arguments})
+        return StatedFacts({key: arguments[key] for key in ("num_heads",) if key in arguments})
     for key in ("num_classes", "global_pool"):
         if config.get(key) is not None:
             arguments.setdefault(key, config[key])
@@ -83,7 +83,7 @@ def find_usual_pool(architecture: str) -> Any:
     return None
 
 
-def read_facts(model: Any, origin: str) -> Stated:
+def read_facts(model: Any, origin: str) -> StatedFacts:
     """Read off a model of timm what it computes with. Raises CheckpointError for a part that ours do not have."""
     for name, part in model.named_modules():
         if type(part).__name__ not in KNOWN or (not name and type(part).__name__ not in MODELS):
@@ -112,7 +112,7 @@ def read_facts(model: Any, origin: str) -> Stated:
         if any(facts[key] != value for key, value in found.items()) or latent.pool != "token":
             raise refusal(origin, f"its attention pooling has {found}, and its blocks {facts}")
     halves = getattr(getattr(model, "rope", None), "rotate_half", False)
-    return Stated(facts, tuple(model.patch_embed.grid_size), halves)
+    return StatedFacts(facts, tuple(model.patch_embed.grid_size), halves)
 
 
 def refusal(origin: str, reason: str) -> CheckpointError:

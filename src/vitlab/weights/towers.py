@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vitlab.errors import CheckpointError
-from vitlab.vocabulary import BegunVocabulary, TokenizerVocabulary
+from vitlab.vocabulary import StartTokenVocabulary, TokenizerVocabulary
 from vitlab.weights import huggingface, openclip_names, timm_names
-from vitlab.weights.form import Form, Source, Stated, describe_source
+from vitlab.weights.form import Form, LoadedWeights, StatedFacts, describe_source
 from vitlab.weights.renaming import Rules, Tensors, rename, stack
 from vitlab.weights.trocr import fetch_folder, read_json
 
@@ -49,11 +49,11 @@ def has_two_towers(names: Collection[str]) -> bool:
     return any(name.startswith(("text_model.", "token_embedding.", "text.token_embedding.")) for name in names)
 
 
-def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
+def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> LoadedWeights:
     """Tensors by the names of an `ImageTextModel`, with what the config says of both towers; files of OpenCLIP say
     nothing of heads and activations. Raises CheckpointError for towers that are not known to compute what ours do."""
     tensors = {name: value for name, value in tensors.items() if not name.endswith(UNLEARNED)}
-    reader: Callable[..., tuple[Source, Texts]] = describe_openclip
+    reader: Callable[..., tuple[LoadedWeights, Texts]] = describe_openclip
     if any(name.startswith("text_model.") for name in tensors):
         reader = describe_huggingface
     images, (texts, facts) = reader(origin, tensors, config)
@@ -64,10 +64,10 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
     known = {f"encoder.{key}": value for key, value in images.facts.items()} | facts
     if images.pool is not None:
         known["encoder.pool"] = images.pool
-    return Source(origin, images.form, found, known, images.grid, images.interpolation, pool=images.pool)
+    return LoadedWeights(origin, images.form, found, known, images.grid, images.interpolation, pool=images.pool)
 
 
-def describe_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
+def describe_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[LoadedWeights, Texts]:
     kind = str(config.get("model_type"))
     if kind not in KINDS:
         raise CheckpointError(
@@ -87,13 +87,13 @@ def describe_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) 
     return images, (stack(texts, "attn", "qkv"), facts)
 
 
-def describe_openclip(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[Source, Texts]:
+def describe_openclip(origin: str, tensors: Tensors, config: dict[str, Any]) -> tuple[LoadedWeights, Texts]:
     kind = "siglip" if "logit_bias" in tensors else "clip"
     own = {name: value for name, value in tensors.items() if name.startswith("visual.")}
     form: Form = openclip_names.FORM
     if any(name.startswith(TRUNK) for name in own):
         own, form = {name.removeprefix(TRUNK): value for name, value in own.items()}, timm_names.FORM
-    images = describe_source(origin, form, own, Stated({}))
+    images = describe_source(origin, form, own, StatedFacts({}))
     others = ("visual.", "logit_")
     texts = rename({name: value for name, value in tensors.items() if not name.startswith(others)}, OPENCLIP)
     if "text_projection.T" in texts:
@@ -124,7 +124,7 @@ def read_text_tokenizer(source: str) -> TokenizerVocabulary:
     begin, end, padding = (word(said.get(f"{key}_token")) for key in ("bos", "eos", "pad"))
     if end is None:
         raise CheckpointError(f"{folder / 'tokenizer_config.json'} names no eos_token, which ends a text")
-    kind = TokenizerVocabulary if begin is None else BegunVocabulary
+    kind = TokenizerVocabulary if begin is None else StartTokenVocabulary
     return kind.from_file(folder / "tokenizer.json", begin=begin or end, end=end, padding=padding or end)
 
 

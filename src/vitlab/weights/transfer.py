@@ -20,8 +20,8 @@ from vitlab.models.initialization import initialize
 from vitlab.vocabulary import check_vocabularies
 from vitlab.weights.decoder_names import prefix_encoder
 from vitlab.weights.facts import check_facts, find_differing_facts, list_unstated
-from vitlab.weights.fitting import Fitted, fit, fit_captioner, fit_towers
-from vitlab.weights.form import Source
+from vitlab.weights.fitting import FittedTensors, fit, fit_captioner, fit_towers
+from vitlab.weights.form import LoadedWeights
 from vitlab.weights.heads import compare_options, find_head_names, remedy, settle_head
 from vitlab.weights.renaming import Tensors
 from vitlab.weights.source import find
@@ -61,17 +61,17 @@ def load(
     return report
 
 
-def fit_to(model: nn.Module, source: Source) -> Fitted:
+def fit_to(model: nn.Module, source: LoadedWeights) -> FittedTensors:
     """Fit a source to a model of whatever kind."""
     if isinstance(model, VisionTransformer):
         return fit(model, source)
     if isinstance(model, Captioner):
         return fit_captioner(model, source)
-    return fit_towers(model, source) if isinstance(model, ImageTextModel) else Fitted(dict(source.tensors))
+    return fit_towers(model, source) if isinstance(model, ImageTextModel) else FittedTensors(dict(source.tensors))
 
 
 def check_tensors(
-    model: nn.Module, source: Source, fitted: Fitted, differing: list[str], *, partial: bool, head: bool
+    model: nn.Module, source: LoadedWeights, fitted: FittedTensors, differing: list[str], *, partial: bool, head: bool
 ) -> None:
     """Raise CheckpointError for weights of another model; let the head start anew where it has to."""
     own = model.state_dict()
@@ -90,7 +90,7 @@ def check_tensors(
     settle_head(model, source, fitted, before, partial=partial, wanted=head)
 
 
-def misfits(own: Tensors, source: Source, fitted: Fitted, heads: set[str]) -> list[str]:
+def misfits(own: Tensors, source: LoadedWeights, fitted: FittedTensors, heads: set[str]) -> list[str]:
     """List what keeps the tensors before the head from being the source's, all of them."""
     problems = []
     for name in [name for name in own if name not in fitted.anew and name not in heads]:
@@ -104,16 +104,16 @@ def misfits(own: Tensors, source: Source, fitted: Fitted, heads: set[str]) -> li
     return problems + find_untied(own, {name: fitted.tensors[name] for name in own if is_taken(name, own, fitted)})
 
 
-def is_taken(name: str, own: Tensors, fitted: Fitted) -> bool:
+def is_taken(name: str, own: Tensors, fitted: FittedTensors) -> bool:
     given = fitted.tensors.get(name)
     return name not in fitted.anew and given is not None and given.shape == own[name].shape
 
 
-def reason_to_leave(name: str, source: Source, fitted: Fitted) -> str | None:
+def reason_to_leave(name: str, source: LoadedWeights, fitted: FittedTensors) -> str | None:
     return fitted.spare.get(name) or ("of pre-training" if re.match(source.extras, name) else None)
 
 
-def transfer(model: nn.Module, source: Source, fitted: Fitted) -> Report:
+def transfer(model: nn.Module, source: LoadedWeights, fitted: FittedTensors) -> Report:
     """Copy what is taken, let the rest start anew, and account for every tensor."""
     own = model.state_dict()
     report = Report(source.origin, source.form)

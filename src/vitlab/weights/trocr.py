@@ -16,7 +16,7 @@ from torch import Tensor
 from vitlab.errors import CheckpointError
 from vitlab.vocabulary import SpecialTokens, TokenizerVocabulary, build_byte_pairs
 from vitlab.weights import hub, huggingface
-from vitlab.weights.form import Source, describe_source
+from vitlab.weights.form import LoadedWeights, describe_source
 from vitlab.weights.renaming import Rules, Tensors, rename, stack
 
 KIND = "vision-encoder-decoder"
@@ -55,7 +55,7 @@ SPECIAL = ("decoder_start_token_id", "eos_token_id", "pad_token_id")  # begin, e
 TOKENIZER_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 
 
-def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
+def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> LoadedWeights:
     """Tensors by the names of a `Captioner`, with what the config says of both parts. Padding within a text, which no
     text has, would have no place among their sines, and has one here. Raises CheckpointError for parts that are not
     known to compute what ours do."""
@@ -89,7 +89,7 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> Source:
         "causal": True,
         "scaled_attention": True,
     }
-    return Source(
+    return LoadedWeights(
         origin,
         "TrOCR",
         {f"encoder.{name}": value for name, value in reads.tensors.items()} | writes,

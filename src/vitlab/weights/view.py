@@ -18,7 +18,7 @@ PROCESSOR = "preprocessor_config.json"  # Hugging Face's name for it
 
 
 @dataclass(frozen=True)
-class View:
+class InputSettings:
     """Mean and standard deviation of each channel, of values in [0, 1]; pixels of a side; Pillow's name of the
     interpolation. None where the source does not say."""
 
@@ -35,7 +35,7 @@ class View:
         )
 
 
-def find_view(name: str) -> View:
+def find_view(name: str) -> InputSettings:
     """Tell what the source of weights `name` says of images, before anything of it is loaded. Files of the hub are
     there afterwards. Raises CheckpointError for a name that cannot be had."""
     kind, _, rest = name.partition(":")
@@ -58,17 +58,17 @@ def find_view(name: str) -> View:
     return (
         read_folder(path.parent)
         if path.is_file() and path.name in ("model.safetensors", "pytorch_model.bin")
-        else View()
+        else InputSettings()
     )
 
 
-def read_timm(config: dict[str, Any]) -> View:
+def read_timm(config: dict[str, Any]) -> InputSettings:
     """Read what a pretrained_cfg of timm says."""
     size = config.get("input_size") or [None]
     return keep_valid(config.get("mean"), config.get("std"), size[-1], config.get("interpolation"))
 
 
-def read_folder(folder: Path) -> View:
+def read_folder(folder: Path) -> InputSettings:
     """Read what timm's config.json, or Hugging Face's preprocessor_config.json says."""
     config, processor = (read_object(folder / name) for name in ("config.json", PROCESSOR))
     if config.get("pretrained_cfg"):
@@ -84,11 +84,11 @@ def read_folder(folder: Path) -> View:
     return keep_valid(processor.get("image_mean"), processor.get("image_std"), size, interpolation)
 
 
-def keep_valid(mean: Any, std: Any, image_size: Any, interpolation: Any) -> View:
+def keep_valid(mean: Any, std: Any, image_size: Any, interpolation: Any) -> InputSettings:
     """Keep what a file of others says, as far as it is of the kind that it should be."""
     mean, std = (list(value) if isinstance(value, list | tuple) and value else None for value in (mean, std))
     size = image_size if type(image_size) is int else None
-    return View(mean, std, size, interpolation if interpolation in RESAMPLING.values() else None)
+    return InputSettings(mean, std, size, interpolation if interpolation in RESAMPLING.values() else None)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1)  # gigabytes, and a start asks twice
-def read_run(checkpoint: Path, changed: int) -> View:
+def read_run(checkpoint: Path, changed: int) -> InputSettings:
     """Read what the saved config of a run says, and what was found in its data. `changed`: when the file was."""
     config = fill_found(read_checkpoint(checkpoint)["run"]["config"])
     data = config["data"]

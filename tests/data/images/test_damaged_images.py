@@ -17,7 +17,7 @@ from pictures import stored
 from PIL import Image, ImageOps
 
 from vitlab.data import RandomResizedCrop, TokenBudget
-from vitlab.data.batches.batch import Sample, Unreadable, collate
+from vitlab.data.batches.batch import Sample, UnreadableImage, collate
 from vitlab.data.images import decoding
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.order.sampler import Key
@@ -271,7 +271,7 @@ def disagreement(expected, whole, crop, plain, plain_crop):
     """Why these readings of one file do not fit together, or None."""
     if any(type(sample) is not type(whole) for sample in (crop, plain, plain_crop)):
         return "readable in one way, not in another"
-    if isinstance(whole, Unreadable):
+    if isinstance(whole, UnreadableImage):
         if not whole.reason or whole != plain:
             return f"named as {whole.reason!r} and {plain.reason!r}"
         deliberate = any(words in whole.reason for words in DELIBERATE)

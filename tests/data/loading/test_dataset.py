@@ -9,7 +9,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from vitlab.data import RandomResizedCrop, ShiftedCrop, TokenBudget, WholeImage
-from vitlab.data.batches.batch import Sample, Unreadable, collate
+from vitlab.data.batches.batch import Sample, UnreadableImage, collate
 from vitlab.data.images import decoding
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader
@@ -87,11 +87,11 @@ def test_the_number_of_workers_changes_nothing():
 
 def test_a_batch_is_uint8_with_its_targets_and_places():
     split = noise_split()
-    samples = [split[0, 7], Unreadable("x.png", "no image", 5), split[0, 3]]
+    samples = [split[0, 7], UnreadableImage("x.png", "no image", 5), split[0, 3]]
     batch = collate(samples, split.targets[[7, 3]].collate())
     assert batch.view.dtype == torch.uint8
     assert (batch.view.shape, batch.target.tolist(), batch.index.tolist()) == ((2, 3, 8, 8), [7, 3], [7, 3])
-    assert batch.unreadable == (Unreadable("x.png", "no image", 5),)
+    assert batch.unreadable == (UnreadableImage("x.png", "no image", 5),)
 
 
 def test_items_of_a_whole_batch_are_those_of_its_keys():
@@ -124,7 +124,7 @@ def test_what_is_unreadable_in_a_batch_is_named_and_the_rest_is_as_without_it():
     whole = noise_split()
     torn = split_of(Torn(whole.pool.pixels, whole.pool.targets, "noise"), transform=JITTER)
     batch = torn.__getitems__([Key(0, index) for index in (2, 3, 4)])
-    assert batch.unreadable == (Unreadable("noise image 3", "torn", 3),)
+    assert batch.unreadable == (UnreadableImage("noise image 3", "torn", 3),)
     assert batch.index.tolist() == [2, 4]
     assert torch.equal(batch.view, torch.stack([whole[0, 2].image, whole[0, 4].image]))
     nothing = torn.__getitems__([Key(0, 3)])
@@ -199,13 +199,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, damage):
         content = path.read_bytes()
         path.write_bytes({"truncated": content[: len(content) // 2], "text": b"not an image", "empty": b""}[damage])
     bad = file_split(path)[0, 0]
-    assert isinstance(bad, Unreadable)
+    assert isinstance(bad, UnreadableImage)
     assert bad.name == str(path)
     assert bad.reason
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
-@pytest.mark.parametrize(("size", "kind"), [(9, Sample), (12, Unreadable), (20, Unreadable)])
+@pytest.mark.parametrize(("size", "kind"), [(9, Sample), (12, UnreadableImage), (20, UnreadableImage)])
 def test_a_decompression_bomb_is_unreadable(tmp_path, monkeypatch, size, kind, suffix):
     """Pillow warns from its limit on, and raises from twice the limit on; here nothing above the limit is taken."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)

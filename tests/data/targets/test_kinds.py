@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitlab.data.pools.splits import carve
-from vitlab.data.targets import Nothing, Outputs, SeveralTexts, Texts
+from vitlab.data.targets import NoTargets, Outputs, SeveralTexts, Texts
 from vitlab.errors import ConfigError
 from vitlab.vocabulary import CharacterVocabulary
 
@@ -30,11 +30,11 @@ def test_texts_are_encoded_as_they_are_told():
 def test_outputs_are_float_and_nothing_is_none():
     outputs = Outputs(np.arange(6, dtype=np.float16).reshape(3, 2))
     assert torch.equal(outputs[[2, 0]].collate(), torch.tensor([[4.0, 5.0], [0.0, 1.0]]))
-    assert Nothing.times(4)[:2].collate() is None
-    assert len(Nothing.times(4)[1:]) == 3
+    assert NoTargets.times(4)[:2].collate() is None
+    assert len(NoTargets.times(4)[1:]) == 3
 
 
-@pytest.mark.parametrize("targets", [Texts(["x"] * 50), Outputs(np.zeros((50, 2))), Nothing.times(50)])
+@pytest.mark.parametrize("targets", [Texts(["x"] * 50), Outputs(np.zeros((50, 2))), NoTargets.times(50)])
 def test_what_has_no_classes_is_divided_at_random(targets):
     parts = carve(targets, {"train": 0.7, "val": 0.1, "test": 0.2})
     assert [len(part) for part in parts.values()] == [35, 5, 10]

@@ -14,7 +14,7 @@ from vitlab.data import Digits
 from vitlab.data.batches.batch_size import choose_batch_size
 from vitlab.data.glance import glance, shrink_images
 from vitlab.data.pools.pool import ArrayPool
-from vitlab.data.targets import Nothing
+from vitlab.data.targets import NoTargets
 from vitlab.run.building.autoconfig import choose_size
 
 SHORT = ["trainer.max_epochs=1", "data.source.index_root=null"]
@@ -139,7 +139,7 @@ def test_a_model_of_pixels_takes_images_as_they_are():
 def test_pixels_in_memory_are_looked_at_as_files_are():
     pixels = np.random.RandomState(0).randint(0, 256, (5, 12, 20, 3), dtype=np.uint8)
     for array, is_gray in ((pixels, False), (pixels[..., :1], True), (pixels[..., 0], True)):
-        pool = ArrayPool(array, Nothing.times(5), "noise")
+        pool = ArrayPool(array, NoTargets.times(5), "noise")
         assert glance(pool, np.arange(5)) == (12, is_gray)
         small, places = shrink_images(pool, np.array([3, 1]), 4)
         assert small.shape == (2, 4, 4)

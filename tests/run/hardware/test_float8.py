@@ -22,7 +22,7 @@ from vitlab.models import VisionTransformer, parameter_kinds
 from vitlab.models.activation_checkpointing import checkpoint_activations
 from vitlab.optim import parameter_groups
 from vitlab.run.hardware import float8
-from vitlab.run.hardware.float8 import check_float8, learning_layers, use_float8, wide_layers
+from vitlab.run.hardware.float8 import check_float8, find_trainable_layers, use_float8, wide_layers
 
 SHORT = [*BARE, "trainer.max_steps=3", "global_batch_size=64", "trainer.log_every_n_steps=1"]
 GPU = torch.device("cuda", 0)
@@ -62,7 +62,7 @@ def test_only_linear_learning_layers_that_are_wide_in_multiples_of_16_are_taken(
     monkeypatch.setattr(float8, "LEAST", 97)
     assert wide_layers(model) == {}
     names = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
-    assert set(learning_layers(model)) == {f"blocks.{i}.{name}" for i in (0, 1) for name in names}
+    assert set(find_trainable_layers(model)) == {f"blocks.{i}.{name}" for i in (0, 1) for name in names}
 
 
 # -- where it cannot be
@@ -137,8 +137,8 @@ def test_a_layer_that_learns_rounds_to_3_bits_forward_and_2_backward(torchao, na
     torch.manual_seed(0)
     plain = vit()
     model = copy.deepcopy(plain)
-    assert use_float8(model, emulated=True) == len(learning_layers(plain)) == 8
-    for name, layer in learning_layers(plain).items():
+    assert use_float8(model, emulated=True) == len(find_trainable_layers(plain)) == 8
+    for name, layer in find_trainable_layers(plain).items():
         x = torch.randn(3, 17, layer.in_features, requires_grad=True)
         outward = torch.randn(3, 17, layer.out_features)
         found = []

@@ -14,7 +14,7 @@ from conftest import SRC, TINY, refuses, vit_options
 from two_processes import ENTRY, TWO
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Sample, Unreadable
+from vitlab.data.batches.batch import Sample, UnreadableImage
 from vitlab.distributed import agreement
 from vitlab.measurements import FILE
 from vitlab.models import VisionTransformer, small_resnet
@@ -22,18 +22,18 @@ from vitlab.run.building.trainer import make_images
 from vitlab.run.hardware import block_timing, precision
 from vitlab.run.hardware.block_timing import (
     FEW,
-    Way,
+    ComputeMode,
+    find_typical_block,
     least_seconds,
-    one_thread,
     run_in_turns,
     set_products,
-    typical_block,
+    use_one_thread,
 )
 from vitlab.run.hardware.precision import (
     ONEDNN,
     PLAIN,
     find_precision,
-    plain_float32_products,
+    restore_float32_products,
     speed_up_float32_products,
 )
 
@@ -46,7 +46,7 @@ AUTO = ["trainer.precision=auto", "trainer.max_steps=2"]
 def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield tmp_path / "cache" / "vitlab" / "measurements" / FILE
-    plain_float32_products()
+    restore_float32_products()
 
 
 @pytest.fixture
@@ -198,19 +198,19 @@ def resnet(in_chans):
 def test_the_block_is_what_the_model_repeats(model, kind, shape):
     model = model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    call = typical_block(model, images())
+    call = find_typical_block(model, images())
     assert (type(call.module).__name__, call.args[0].shape) == (kind, shape)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not any(module._forward_pre_hooks for module in (*model.modules(), *call.module.modules()))
-    seconds = least_seconds(call, 4, {"one": Way(), "other": Way(bf16=True)})
+    seconds = least_seconds(call, 4, {"one": ComputeMode(), "other": ComputeMode(bf16=True)})
     assert seconds.keys() == {"one", "other"}
     assert all(value > 0 for value in seconds.values())
 
 
 def test_a_trial_leaves_random_numbers_products_and_threads_as_they_are():
-    call, state = typical_block(vit(), images()), torch.get_rng_state()
+    call, state = find_typical_block(vit(), images()), torch.get_rng_state()
     before = torch.__config__.parallel_info(), set_products(None)
-    assert least_seconds(call, 2, {"plain": Way(products=PLAIN), "other": Way(products=ONEDNN)})
+    assert least_seconds(call, 2, {"plain": ComputeMode(products=PLAIN), "other": ComputeMode(products=ONEDNN)})
     assert torch.equal(torch.get_rng_state(), state)
     assert (torch.__config__.parallel_info(), set_products(None)) == before
 
@@ -222,7 +222,7 @@ def test_one_thread_computes_and_then_as_many_as_before(told):
         torch.set_num_threads(2)
     try:
         before = torch.__config__.parallel_info()
-        with one_thread():
+        with use_one_thread():
             within = torch.__config__.parallel_info()
         assert all(f"{name}_threads() : 1\n" in within for name in ("mkl_get_max", "omp_get_max"))
         assert torch.__config__.parallel_info() == before
@@ -248,7 +248,7 @@ def test_a_trial_ends_in_time(monkeypatch):
 
 def test_images_of_several_sizes_are_judged_by_the_largest():
     def samples(keys):
-        return [Unreadable("a", "damaged", 0), *(Sample((torch.empty(1, 8, 8 * k),), k) for k in (1, 3, 2))]
+        return [UnreadableImage("a", "damaged", 0), *(Sample((torch.empty(1, 8, 8 * k),), k) for k in (1, 3, 2))]
 
     data = SimpleNamespace(in_chans=1, image_size=16, patch_size=4, images=SimpleNamespace(mixed_sizes=True))
     data.training = type("Training", (), {"samples": staticmethod(samples), "__len__": lambda self: 4})()

@@ -56,7 +56,7 @@ class Sample(NamedTuple):
         return image
 
 
-class Unreadable(NamedTuple):
+class UnreadableImage(NamedTuple):
     """An image that could not be read: its name, the reason, and its place in the split."""
 
     name: str
@@ -78,7 +78,7 @@ class RawBatch(NamedTuple):
     views: tuple[Any, ...]
     target: Any
     index: Tensor  # type: ignore[assignment]  # as in Sample
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableImage, ...] = ()
 
     @property
     def view(self) -> Any:
@@ -125,7 +125,7 @@ def on_device(batch: T, device: torch.device) -> T:
 
 
 def collate(
-    samples: Sequence[Sample | Unreadable],
+    samples: Sequence[Sample | UnreadableImage],
     target: Any,
     patch_size: int | None = None,
     place: Tensor | None = None,
@@ -133,7 +133,7 @@ def collate(
     """Stack samples into a batch, with the `target` of the readable ones, and list the others in it. `patch_size` is
     needed for images that differ in size; `place` (bytes,) is memory for the pixels."""
     found = [s for s in samples if isinstance(s, Sample)]
-    unreadable = tuple(s for s in samples if isinstance(s, Unreadable))
+    unreadable = tuple(s for s in samples if isinstance(s, UnreadableImage))
     index = torch.tensor([s.index for s in found], dtype=torch.long)
     views: list[Tensor | View] = []
     for images in zip(*(s.views for s in found), strict=True):

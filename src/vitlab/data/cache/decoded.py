@@ -43,7 +43,7 @@ def cache_decoded(
     }
 
     def build(place: Path) -> None:
-        decode_all(Decoder(pool, place / PIXELS, size, image_mode, in_chans), place, num_workers)
+        decode_all(ChunkDecoder(pool, place / PIXELS, size, image_mode, in_chans), place, num_workers)
 
     return DecodedPool(pool, build_once(Path(folder), key, build), size, in_chans)
 
@@ -88,7 +88,7 @@ class DecodedPool(Pool):
 # -- building
 
 
-def decode_all(decoder: "Decoder", place: Path, num_workers: int) -> None:
+def decode_all(decoder: "ChunkDecoder", place: Path, num_workers: int) -> None:
     """Fill the file of pixels, and write the sizes (n, 2) that the images had. Chunks that an earlier call finished
     (marked once they were on the disk) are not done again."""
     total = len(decoder.pool)
@@ -151,7 +151,7 @@ def reserve_file(path: Path, needed: int) -> bool:
 
 
 @dataclass
-class Decoder:
+class ChunkDecoder:
     """Image numbers -> what is to be known of them: `start`, the `sizes` (height, width) they had, and why some are
     `unreadable`. Their pixels are then in the file at `path`, on the disk."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from vitlab.data.batches.batch import RawBatch, Unreadable, on_device
+from vitlab.data.batches.batch import RawBatch, UnreadableImage, on_device
 from vitlab.data.images.crop import Crops, make_whole_boxes
 from vitlab.data.images.squares import WholeImage
 from vitlab.data.loading.dataset import ImageSplit
@@ -38,7 +38,7 @@ class CropBatch(NamedTuple):
     views: tuple[CropView, ...]
     target: Any
     index: Tensor  # type: ignore[assignment]
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableImage, ...] = ()
 
     def to(self, device: torch.device) -> "CropBatch":
         return on_device(self, device)
@@ -81,7 +81,7 @@ class CropsOnly(ImageSplit):
         assert self.pool.pixels is not None
         S = self.pool.pixels.shape[1:3]
         reasons = {key.index: self.pool.unreadable.get(int(self.indices[key.index])) for key in keys}
-        bad = tuple(Unreadable(self.name(index), why, index) for index, why in reasons.items() if why is not None)
+        bad = tuple(UnreadableImage(self.name(index), why, index) for index, why in reasons.items() if why is not None)
         keys = [key for key in keys if reasons[key.index] is None]
         places = np.array([key.index for key in keys], dtype=int)
         sizes = np.array([self.pool.size(int(i)) or S for i in self.indices[places]])

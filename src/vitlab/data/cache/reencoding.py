@@ -9,7 +9,7 @@ from PIL import Image
 from vitlab.data.images.decoding import DamagedImage, open_image
 from vitlab.data.images.resampling import make_image
 from vitlab.data.pools.pool import Pool, Stored
-from vitlab.data.shards.writing import Encoded
+from vitlab.data.shards.writing import EncodedImage
 from vitlab.errors import ConfigError, DataError
 
 QUALITY = 95  # from 1 to 100
@@ -55,19 +55,19 @@ class Reencoding:
         bounds = [(self.shorter_side, min(height, width)), (self.longest_side, max(height, width))]
         return min(1.0, *(bound / side for bound, side in bounds if bound is not None), 1.0)
 
-    def __call__(self, stored: Stored) -> Encoded:
+    def __call__(self, stored: Stored) -> EncodedImage:
         picture = open_image(stored, self.image_mode)
         height, width = picture.size
         scale = self.scale(height, width)
         if scale == 1:
             picture.pixels()  # decoded to be sure that it can be
             content = png(stored) if isinstance(stored, np.ndarray) else stored
-            return Encoded(content, extension(content), None)
+            return EncodedImage(content, extension(content), None)
         size = max(1, round(height * scale)), max(1, round(width * scale))
         pixels, _ = picture.pixels((2 * size[0], 2 * size[1]))
         image = make_image(pixels) if isinstance(pixels, np.ndarray) else pixels
         content = reencode(image.resize(size[::-1], Image.Resampling.LANCZOS))
-        return Encoded(content, extension(content), (height, width))
+        return EncodedImage(content, extension(content), (height, width))
 
 
 def reencode(image: Image.Image) -> bytes:

@@ -59,8 +59,8 @@ class DigitLines(Source):
         for split, digits in load_split_digits():
             glyphs = dict(zip(DIGITS, digits, strict=True)) | signs()
             glyphs = {character: np.pad(pictures, BORDER) for character, pictures in glyphs.items()}
-            shown, texts = self.lines(split)
-            pools[split] = LinePool(shown, Texts(texts, vocabulary), glyphs, self.height, varied=split == "train")
+            lines, texts = self.lines(split)
+            pools[split] = LinePool(lines, Texts(texts, vocabulary), glyphs, self.height, varied=split == "train")
         return pools
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
@@ -87,8 +87,8 @@ class DigitSums(DigitLines):
         for a, b in np.unique(lengths, axis=0).tolist():
             rows, own = (lengths == (a, b)).all(axis=1), list_sums(split, a, b)
             summands[rows] = own[(numbers[rows, 2] * len(own)).astype(int)]
-        shown = [f"{a}+{b}=" for a, b in summands.tolist()]
-        return shown, [f"{line}{a + b}" for line, (a, b) in zip(shown, summands.tolist(), strict=True)]
+        lines = [f"{a}+{b}=" for a, b in summands.tolist()]
+        return lines, [f"{line}{a + b}" for line, (a, b) in zip(lines, summands.tolist(), strict=True)]
 
 
 def list_sums(split: str, first: int, second: int) -> np.ndarray:
@@ -104,16 +104,16 @@ class LinePool(Pool):
     A group holds `ALIKE` lines of one length: a batch of these needs little padding.
     """
 
-    def __init__(self, shown: Sequence[str], targets: Texts, glyphs: Glyphs, height: Height, *, varied: bool):
+    def __init__(self, lines: Sequence[str], targets: Texts, glyphs: Glyphs, height: Height, *, varied: bool):
         digest = hashlib.blake2b(targets.tobytes(), digest_size=8)
         for character, pictures in glyphs.items():
             digest.update(character.encode() + pictures.tobytes())
         super().__init__(targets, f"{digest.hexdigest()}-{height}")
-        self.shown, self.glyphs, self.height = shown, glyphs, height
-        longest = max(map(len, shown))
+        self.lines, self.glyphs, self.height = lines, glyphs, height
+        longest = max(map(len, lines))
         self.most = OF_A_LINE + OF_A_CHARACTER * longest
         self.draws = self.most + OF_A_HAND * longest if varied else 0
-        by_length = np.argsort([len(text) for text in shown], kind="stable")
+        by_length = np.argsort([len(text) for text in lines], kind="stable")
         self.groups = np.argsort(by_length, kind="stable") // ALIKE
 
     def load(self, i: int) -> np.ndarray:
@@ -133,7 +133,7 @@ class LinePool(Pool):
         slant, spacing = scale_number(slant, -0.4, 0.4), scale_number(spacing, 0.0, 0.25)
         glyphs, left = [], H / 8
         places: list[tuple[float, ...]] = []
-        for k, character in enumerate(self.shown[i]):
+        for k, character in enumerate(self.lines[i]):
             which, wide, high, lean, angle, low, room = others[k * OF_A_CHARACTER : (k + 1) * OF_A_CHARACTER]
             pictures = self.glyphs[character]
             width, height = H * scale_number(wide, 0.7, 0.95), H * scale_number(high, 0.75, 1.0)

@@ -23,7 +23,7 @@ from vitlab.vocabulary import WordVocabulary
 COUNTS = {2: "two times", 3: "three times", 4: "four times"}
 CELLS = tuple(product(range(2), range(2)))  # rows and columns of a scene
 ROWS, COLUMNS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))  # cells beside each other, and one above the other
-PLACES = {"left of": (ROWS, "right of"), "above": (COLUMNS, "below")}  # and what the second is to the first
+RELATIONS = {"left of": (ROWS, "right of"), "above": (COLUMNS, "below")}  # and what the second is to the first
 DRAWN = 1 + len(CELLS)  # numbers that decide how a scene looks: where, and which pictures
 SAID = 4  # numbers that decide what a sample shows and its caption
 
@@ -119,14 +119,14 @@ class Scenes(Source):
     def vocabulary(self) -> WordVocabulary:
         """Number the words of all captions, in the order of the alphabet."""
         texts = [fill_template(template, word) for template in self.templates for words in self.words for word in words]
-        texts += [*PLACES, *(other for _, other in PLACES.values()), *COUNTS.values(), "a an"]
+        texts += [*RELATIONS, *(other for _, other in RELATIONS.values()), *COUNTS.values(), "a an"]
         return WordVocabulary(sorted(set(" ".join(texts).split())))
 
 
 def compositions(num_classes: int) -> list[Composition]:
     """List all compositions: each two different classes beside and above each other, each class two to four times."""
     found: list[Composition] = []
-    for (place, (cells, other)), pair in product(PLACES.items(), product(range(num_classes), repeat=2)):
+    for (place, (cells, other)), pair in product(RELATIONS.items(), product(range(num_classes), repeat=2)):
         if pair[0] != pair[1]:
             found.append(Composition(pair, cells, (f"{{0}} {place} {{1}}", f"{{1}} {other} {{0}}")))
     for (count, words), k in product(COUNTS.items(), range(num_classes)):

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms.v2 import functional as F
 
-from vitlab.data.batches.batch import RawBatch, Sample, Unreadable, collate
+from vitlab.data.batches.batch import RawBatch, Sample, UnreadableImage, collate
 from vitlab.data.images.crop import Crop, Crops
 from vitlab.data.images.decoding import DAMAGE, Picture, open_image
 from vitlab.data.images.images import Transform
@@ -89,7 +89,7 @@ class ImageSplit(Split):
         """Return the number of each sample's shard (n,), where the pool has shards."""
         return None if self.pool.groups is None else self.pool.groups[self.indices]
 
-    def __getitem__(self, key: Key | tuple[int, int]) -> Sample | Unreadable:
+    def __getitem__(self, key: Key | tuple[int, int]) -> Sample | UnreadableImage:
         return self.samples([Key(*key)])[0]
 
     def __getitems__(self, keys: Sequence[Key]) -> RawBatch:
@@ -104,7 +104,7 @@ class ImageSplit(Split):
     def collate_targets(self, places: np.ndarray) -> Any:
         return self.pool.targets[self.indices[places]].collate()
 
-    def samples(self, keys: Sequence[Key]) -> list[Sample | Unreadable]:
+    def samples(self, keys: Sequence[Key]) -> list[Sample | UnreadableImage]:
         """Load and crop the images of one batch."""
         pictures = self.pictures(keys)
         sizes = np.array([self.source_size(key, p) for key, p in zip(keys, pictures, strict=True)])
@@ -148,13 +148,13 @@ class ImageSplit(Split):
 
     def sample(
         self, key: Key, picture: Picture | Exception, size: np.ndarray, views: Views, k: int
-    ) -> Sample | Unreadable:
+    ) -> Sample | UnreadableImage:
         try:
             if isinstance(picture, Exception):
                 raise picture
             images = crop_image(picture, size, views, k)
         except DAMAGE as error:
-            return Unreadable(self.name(key.index), str(error) or type(error).__name__, key.index)
+            return UnreadableImage(self.name(key.index), str(error) or type(error).__name__, key.index)
         if self.transform is not None:
             images = [self.transform_image(image, key, key.view * len(views) + v) for v, image in enumerate(images)]
         if images[0].shape[0] != self.in_chans:

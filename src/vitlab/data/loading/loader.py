@@ -136,6 +136,6 @@ def choose_prefetch(prefetch: int | None, num_workers: int, processes: int, batc
     memory.
     """
     free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 2**63
-    fitting = free // 2 // processes // max(batch_bytes * num_workers, 1)
-    ready = prefetch or int(max(1, min(2, fitting - SLOTS_IN_USE)))
-    return ready, fitting >= ready + SLOTS_IN_USE
+    fits = free // 2 // processes // max(batch_bytes * num_workers, 1)
+    ready = prefetch or int(max(1, min(2, fits - SLOTS_IN_USE)))
+    return ready, fits >= ready + SLOTS_IN_USE

@@ -34,7 +34,7 @@ Label = Name | tuple[Name, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class TarImage:
     """An image in a tar: its member's name, where its content begins, the content, and its label."""
 
     name: str
@@ -44,17 +44,17 @@ class Found:
 
 
 @dataclass
-class Walk:
+class TarReader:
     """Read tars, by their number in `names`, to the rows of each and the labels of its images."""
 
     filesystem: Any
     root: str
     names: list[str]
 
-    def __call__(self, numbers: range) -> list["Walked"]:
+    def __call__(self, numbers: range) -> list["TarContents"]:
         return [self.walk(self.names[number]) for number in numbers]
 
-    def walk(self, name: str) -> "Walked":
+    def walk(self, name: str) -> "TarContents":
         """Read a tar from front to end. Raises DataError for one that is damaged, or cut off."""
         rows, labels, skipped = Rows(), [], dict[str, str]()
         place = f"{self.root}/{name}"
@@ -68,12 +68,12 @@ class Walk:
                     )  # the class is numbered later
                     labels.append(found.label)
                 check_end(tar, file, place, rows)
-                return Walked(rows, labels, file.seek(0, 2), skipped)
+                return TarContents(rows, labels, file.seek(0, 2), skipped)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
             raise DataError(f"{place} is no whole, uncompressed tar: {format_error(error)}") from error
 
 
-class Walked(NamedTuple):
+class TarContents(NamedTuple):
     """What a tar holds: a row and a label for each image, its size in bytes, and why members were skipped, by name."""
 
     rows: Rows
@@ -97,18 +97,18 @@ def check_end(tar: tarfile.TarFile, file: Any, place: str, rows: Rows) -> None:
             )
 
 
-def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterator[Found]:
+def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterator[TarImage]:
     """Yield the images of a tar, and note links and devices that have the name of a part of a sample as `skipped`.
     Raises DataError for an image without a class."""
     key, image, label = "", None, None
 
-    def finished() -> Iterator[Found]:
+    def finished() -> Iterator[TarImage]:
         if image is not None:
             if label is None:
                 raise DataError(
                     f"{place}: {image[0]} has no class beside it, in a member .cls or as the label in a .json"
                 )
-            yield Found(*image, label)
+            yield TarImage(*image, label)
 
     while (member := tar.next()) is not None:
         tar.members = []  # type: ignore[attr-defined]  # it would keep them all
@@ -177,11 +177,11 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
         splits.setdefault(match[1] if match else "train", []).append(name)
     if "train" not in splits:
         raise DataError(f"index={root}: no tar belongs to train, by its name; there are {', '.join(splits)}")
-    walked: dict[str, list[Walked]] = {}
+    walked: dict[str, list[TarContents]] = {}
     for split, tars in splits.items():
         pieces, title = cut(len(tars), 1), f"index of {split}"
         results = map_in_order(
-            Walk(filesystem, path, tars), pieces, done=0, title=title, unit="tars", num_workers=num_workers
+            TarReader(filesystem, path, tars), pieces, done=0, title=title, unit="tars", num_workers=num_workers
         )
         walked[split] = [result for piece in results for result in piece]
     numbers, class_names = number_labels(
@@ -238,7 +238,7 @@ def number_labels(labels: set[Name], class_names: list[str] | None) -> tuple[dic
     return {number: number for number in integers}, names
 
 
-def join_rows(parts: list[Walked]) -> dict[str, np.ndarray]:
+def join_rows(parts: list[TarContents]) -> dict[str, np.ndarray]:
     """Join the rows of tars to the columns of a split, without the classes."""
     rows = Rows()
     for shard, tar in enumerate(parts):

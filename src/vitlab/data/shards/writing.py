@@ -36,7 +36,7 @@ MEGABYTE = 10**6
 AT_ONCE = 32  # images that a worker hands over together
 
 
-class Encoded(NamedTuple):
+class EncodedImage(NamedTuple):
     """An image file's content and extension, and the (height, width) it had before it was made smaller, if it was."""
 
     content: bytes
@@ -57,11 +57,11 @@ class Shard:
         self.file = open(self.temporary, "wb")  # noqa: SIM115 - closed in close or give_up
         self.rows = Rows()
 
-    def takes(self, encoded: Encoded, shard_bytes: int) -> bool:
+    def takes(self, encoded: EncodedImage, shard_bytes: int) -> bool:
         """Whether it stays below `shard_bytes` with this image. An empty one takes any."""
         return self.file.tell() == 0 or self.file.tell() + len(encoded.content) + 5 * BLOCK <= shard_bytes
 
-    def add(self, i: int, encoded: Encoded | DamagedImage, targets: Classes, name: str) -> None:
+    def add(self, i: int, encoded: EncodedImage | DamagedImage, targets: Classes, name: str) -> None:
         if isinstance(encoded, DamagedImage):
             self.rows.unreadable[i] = str(encoded)
             self.rows.add(self.number, 0, b"", targets.values[i], None, name)
@@ -104,16 +104,16 @@ class Shard:
 
 
 @dataclass
-class Encoder:
+class ImageEncoder:
     """Images of a pool as they are to be kept, or why they cannot be read."""
 
     pool: Pool
-    encode: Callable[[Stored], Encoded]
+    encode: Callable[[Stored], EncodedImage]
 
-    def __call__(self, indices: range) -> list[Encoded | DamagedImage]:
+    def __call__(self, indices: range) -> list[EncodedImage | DamagedImage]:
         return [self.try_encoding(stored) for stored in self.pool.load_many(indices)]
 
-    def try_encoding(self, stored: Stored | Exception) -> Encoded | DamagedImage:
+    def try_encoding(self, stored: Stored | Exception) -> EncodedImage | DamagedImage:
         try:
             if isinstance(stored, Exception):
                 raise stored
@@ -126,7 +126,7 @@ def write_split(
     pool: Pool,
     folder: Path,
     split: str,
-    encode: Callable[[Stored], Encoded],
+    encode: Callable[[Stored], EncodedImage],
     *,
     shard_bytes: int,
     num_workers: int,
@@ -142,7 +142,7 @@ def write_split(
     if not isinstance(targets, Classes):
         raise ConfigError(f"shards hold images with classes, and this data has images {targets.kind}")
     shards, begin = find_whole_shards(folder, split)
-    encoder = Encoder(pool, encode)
+    encoder = ImageEncoder(pool, encode)
     pieces = cut(len(pool), AT_ONCE, start=begin)
     shard: Shard | None = None
     results = map_in_order(
@@ -203,7 +203,7 @@ def write_shards(
     pools: dict[str, Pool],
     class_names: list[str],
     folder: Path,
-    encode: Callable[[Stored], Encoded],
+    encode: Callable[[Stored], EncodedImage],
     *,
     shard_bytes: int,
     num_workers: int,

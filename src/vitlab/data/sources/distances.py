@@ -15,7 +15,7 @@ DEPTHS = (8.0, 8.5, 9.0, 9.5, 10.0)  # from the camera, in the units of the scen
 OBJECT_CLASSES = ("up to 8", "up to 8.5", "up to 9", "up to 9.5", "up to 10", "further")
 
 
-def nearest_vehicle(dataset: Any) -> tuple[list[str], list[int]]:
+def find_nearest_vehicle(dataset: Any) -> tuple[list[str], list[int]]:
     """Give paths and classes (n,) of torchvision's Kitti, sorted by name: the depth of the nearest car, van or
     truck."""
     order = sorted(range(len(dataset.images)), key=dataset.images.__getitem__)
@@ -26,7 +26,7 @@ def nearest_vehicle(dataset: Any) -> tuple[list[str], list[int]]:
     return [dataset.images[i] for i in order], classes
 
 
-def nearest_object(dataset: Any) -> tuple[list[Any], list[int]]:
+def find_nearest_object(dataset: Any) -> tuple[list[Any], list[int]]:
     """Give paths and classes (n,) of torchvision's CLEVRClassification: the depth of the nearest object."""
     with open(dataset._data_folder / "scenes" / f"CLEVR_{dataset._split}_scenes.json", encoding="utf-8") as file:
         scenes = json.load(file)["scenes"]

@@ -42,7 +42,7 @@ class Folder(Source):
             raise DataError(
                 f"data.source.root: there is no folder {self.root}; give one that holds <class>/* or train/<class>/*"
             )
-        splits = self.splits or usual_splits(self.root)
+        splits = self.splits or find_usual_splits(self.root)
         train = splits["train"]
         if not (self.root / train).is_dir():
             raise DataError(f"data.source.root: {self.root} has no folder {train}/; images go to {train}/<class>/*")
@@ -51,7 +51,7 @@ class Folder(Source):
         return index.pools()
 
 
-def usual_splits(root: Path) -> dict[str, str]:
+def find_usual_splits(root: Path) -> dict[str, str]:
     """Find the folder of each split by its usual name; without train/ the classes lie in `root`. Raises DataError for
     splits of which none is to train on, and for images without a class."""
     there = {name for names in USUAL.values() for name in names if (root / name).is_dir()}

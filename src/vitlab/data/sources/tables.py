@@ -21,7 +21,7 @@ SEPARATORS = {".csv": (",", "commas"), ".tsv": ("\t", "tabs")}
 Column = str | int  # its name, or its number from 1
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """Say how a CSV or TSV file is written: whether its first row names the columns, and whether a value may be quoted;
     where that is open, `quoted_key` sets it."""
 
@@ -30,11 +30,11 @@ class Layout(NamedTuple):
     quoted_key: str | None = None
 
 
-NAMED = Layout()
+WITH_HEADER = TableLayout()
 
 
 def read_table(
-    file: Path, columns: Mapping[str, Column], layout: Layout = NAMED, key: str = "file"
+    file: Path, columns: Mapping[str, Column], layout: TableLayout = WITH_HEADER, key: str = "file"
 ) -> dict[str, list[str]]:
     """Read the columns, each under the key of data.source that names it, as `key` does the file. Raises DataError for a
     file that cannot be read and for a column that is missing or holds no text, and ConfigError without pyarrow."""
@@ -48,7 +48,7 @@ def read_table(
         raise DataError(f"{file} cannot be read as {file.suffix[1:]}: {format_error(error)}") from error
 
 
-def describe_row(file: Path, row: int, layout: Layout = NAMED) -> str:
+def describe_row(file: Path, row: int, layout: TableLayout = WITH_HEADER) -> str:
     """Say where a row stands: by the line of a text file, since rows may be blank or take several lines."""
     if file.suffix.lower() not in SEPARATORS:
         return f"{file}, row {row + 1}"
@@ -56,7 +56,7 @@ def describe_row(file: Path, row: int, layout: Layout = NAMED) -> str:
     return f"{file}, line {line}"
 
 
-def read_lines(file: Path, columns: Mapping[str, Column], layout: Layout) -> dict[str, list[str]]:
+def read_lines(file: Path, columns: Mapping[str, Column], layout: TableLayout) -> dict[str, list[str]]:
     """Read the columns as they are written. Raises DataError for a missing column, for a row of another length, and for
     what is no UTF-8 text, but for a path, which may be any bytes."""
     _, first = next(read_rows(file, layout), (1, []))
@@ -76,7 +76,7 @@ def read_lines(file: Path, columns: Mapping[str, Column], layout: Layout) -> dic
     return dict(zip(columns, table, strict=True))
 
 
-def read_rows(file: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def read_rows(file: Path, layout: TableLayout) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line that it begins in. Raises DataError for one that does not
     end, or has letters behind closed quotes."""
     separator, _ = SEPARATORS[file.suffix.lower()]
@@ -105,7 +105,7 @@ def read_text_lines(file: Path) -> Iterator[str]:
             yield line
 
 
-def read_parquet(file: Path, columns: Mapping[str, Column], layout: Layout) -> dict[str, list[str]]:
+def read_parquet(file: Path, columns: Mapping[str, Column], layout: TableLayout) -> dict[str, list[str]]:
     """Read the columns as text; "" for null. Raises DataError for a missing column and for one that holds neither text
     nor whole numbers, and ConfigError without pyarrow."""
     try:
@@ -157,7 +157,7 @@ def check_ending(file: str, key: str = "file") -> Path:
     return Path(file)
 
 
-def check_filled(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> None:
+def check_filled(file: Path, column: Column, values: Sequence[str], layout: TableLayout = WITH_HEADER) -> None:
     """Raise DataError, which names the row, for a value that is empty."""
     for row, value in enumerate(values):
         if not value.strip():
@@ -165,7 +165,9 @@ def check_filled(file: Path, column: Column, values: Sequence[str], layout: Layo
             raise DataError(f"{place}: the {format_column(column)} is empty; fill it, or remove the row")
 
 
-def find_split_rows(file: Path, column: Column, values: Sequence[str], layout: Layout = NAMED) -> dict[str, np.ndarray]:
+def find_split_rows(
+    file: Path, column: Column, values: Sequence[str], layout: TableLayout = WITH_HEADER
+) -> dict[str, np.ndarray]:
     """Find the rows of each split, which the values of a column say. Raises DataError for another value."""
     numbers = {split: number for number, split in enumerate(SPLITS)}
     found = np.array([numbers.get(value, -1) for value in values])

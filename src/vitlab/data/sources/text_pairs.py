@@ -9,7 +9,7 @@ import numpy as np
 from vitlab.data.pools.pool import Pool, Source, TextPool
 from vitlab.data.sources.tables import (
     Column,
-    Layout,
+    TableLayout,
     check_ending,
     check_filled,
     describe_row,
@@ -25,14 +25,14 @@ from vitlab.vocabulary import CharacterVocabulary, SpacedWordVocabulary, Vocabul
 PIECES = {"characters": CharacterVocabulary, "words": SpacedWordVocabulary}
 FILES = {"file": "train", "val_file": "val", "test_file": "test"}  # the split of each, unless a column says it
 FOUND = {"input": "input_vocabulary", "target": "vocabulary"}  # what is found, by its names in a run
-SHOWN = 3  # repeated rows that are named
+MOST_REPEATED = 3  # repeated rows that are named
 
 
 class Part(NamedTuple):
     """The rows of a file that are of one split, and their texts by the key of their column."""
 
     file: Path
-    layout: Layout
+    layout: TableLayout
     rows: np.ndarray
     texts: dict[str, list[str]]
 
@@ -122,7 +122,7 @@ class TextPairs(Source):
             raise ConfigError(
                 f"data.source.header=false: no row names columns; set data.source.{by_name[0]}=1, or 2, …"
             )
-        self.layout = Layout(bool(by_name) if header is None else header, quoted, "data.source.quoted")
+        self.layout = TableLayout(bool(by_name) if header is None else header, quoted, "data.source.quoted")
         self.found: dict[str, Any] = {"header": self.layout.header} if header is None else {}
         self.allow_two_targets, self.allow_overlap = allow_two_targets, allow_overlap
         self.repeated = ""
@@ -191,5 +191,5 @@ def sentence(repeated: Sequence[tuple[Part, int, int]]) -> str:
     """Say how many rows repeat a pair, and where the first of them stand; empty where none does."""
     if not repeated:
         return ""
-    places = ", ".join(f"{part.place(i)} = {part.place(k)}" for part, i, k in repeated[:SHOWN])
-    return f"{len(repeated):,} row(s), which count again: {places}{', …' if len(repeated) > SHOWN else ''}"
+    places = ", ".join(f"{part.place(i)} = {part.place(k)}" for part, i, k in repeated[:MOST_REPEATED])
+    return f"{len(repeated):,} row(s), which count again: {places}{', …' if len(repeated) > MOST_REPEATED else ''}"

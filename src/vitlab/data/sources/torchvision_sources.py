@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import ArrayPool, Pool, Source
-from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, nearest_object, nearest_vehicle
+from vitlab.data.sources.distances import OBJECT_CLASSES, VEHICLE_CLASSES, find_nearest_object, find_nearest_vehicle
 from vitlab.data.sources.pcam import PATCHES, patches
 from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError, DataError, format_error
@@ -21,7 +21,7 @@ from vitlab.errors import ConfigError, DataError, format_error
 Files = tuple[list[Any], list[int]]  # paths and classes (n,)
 
 
-class Layout(NamedTuple):
+class TorchvisionLayout(NamedTuple):
     """How torchvision's class is called for each of its splits, and what it leaves in `root`."""
 
     splits: dict[str, dict[str, Any]]
@@ -38,46 +38,48 @@ class Layout(NamedTuple):
 SWITCH = {"train": {"train": True}, "test": {"train": False}}
 NAMES = {"train": {"split": "train"}, "test": {"split": "test"}}
 LAYOUTS = {
-    "MNIST": Layout(SWITCH, 1),
-    "FashionMNIST": Layout(SWITCH, 1),
-    "CIFAR10": Layout(SWITCH, 3),
-    "CIFAR100": Layout(SWITCH, 3),
-    "SVHN": Layout(NAMES, 3),
-    "OxfordIIITPet": Layout(
+    "MNIST": TorchvisionLayout(SWITCH, 1),
+    "FashionMNIST": TorchvisionLayout(SWITCH, 1),
+    "CIFAR10": TorchvisionLayout(SWITCH, 3),
+    "CIFAR100": TorchvisionLayout(SWITCH, 3),
+    "SVHN": TorchvisionLayout(NAMES, 3),
+    "OxfordIIITPet": TorchvisionLayout(
         {"train": {"split": "trainval"}, "test": {"split": "test"}},
         None,
         ("oxford-iiit-pet/images", "oxford-iiit-pet/annotations"),
     ),
-    "Flowers102": Layout(NAMES | {"val": {"split": "val"}}, None, ("flowers-102/jpg",)),
-    "Food101": Layout(NAMES, None, ("food-101",)),
-    "EuroSAT": Layout({"train": {}}, None, ("eurosat/2750",)),
-    "Caltech101": Layout({"train": {}}, None, ("caltech101/101_ObjectCategories", "caltech101/caltech-101")),
-    "DTD": Layout(NAMES | {"val": {"split": "val"}}, None, ("dtd/dtd",)),
-    "SUN397": Layout({"train": {}}, None, ("SUN397",)),
-    "CLEVRClassification": Layout(  # the number of objects; the published test set has no labels
+    "Flowers102": TorchvisionLayout(NAMES | {"val": {"split": "val"}}, None, ("flowers-102/jpg",)),
+    "Food101": TorchvisionLayout(NAMES, None, ("food-101",)),
+    "EuroSAT": TorchvisionLayout({"train": {}}, None, ("eurosat/2750",)),
+    "Caltech101": TorchvisionLayout({"train": {}}, None, ("caltech101/101_ObjectCategories", "caltech101/caltech-101")),
+    "DTD": TorchvisionLayout(NAMES | {"val": {"split": "val"}}, None, ("dtd/dtd",)),
+    "SUN397": TorchvisionLayout({"train": {}}, None, ("SUN397",)),
+    "CLEVRClassification": TorchvisionLayout(  # the number of objects; the published test set has no labels
         {"train": {"split": "train"}, "test": {"split": "val"}},
         None,
         ("clevr/CLEVR_v1.0",),
         first_label=3,
         class_names=tuple(f"{number} objects" for number in range(3, 11)),
     ),
-    "CLEVRDistance": Layout(
+    "CLEVRDistance": TorchvisionLayout(
         {"train": {"split": "train"}, "test": {"split": "val"}},
         None,
         ("clevr/CLEVR_v1.0",),
         class_names=OBJECT_CLASSES,
         dataset="CLEVRClassification",
-        files=nearest_object,
+        files=find_nearest_object,
     ),
-    "Kitti": Layout(  # the published test set has no labels
+    "Kitti": TorchvisionLayout(  # the published test set has no labels
         {"train": {"train": True}},
         None,
         ("Kitti/raw/training",),
         class_names=VEHICLE_CLASSES,
         unchecked=("Kitti/raw/data_object_image_2.zip", "Kitti/raw/data_object_label_2.zip"),
-        files=nearest_vehicle,
+        files=find_nearest_vehicle,
     ),
-    "PCAM": Layout(NAMES | {"val": {"split": "val"}}, 3, PATCHES, class_names=("normal", "tumor"), needs="h5py"),
+    "PCAM": TorchvisionLayout(
+        NAMES | {"val": {"split": "val"}}, 3, PATCHES, class_names=("normal", "tumor"), needs="h5py"
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from vitlab.errors import CheckpointError, ConfigError, DataError
-from vitlab.vocabulary import BegunVocabulary, ListedVocabulary, TokenizerVocabulary, Vocabulary
+from vitlab.vocabulary import ListedVocabulary, StartTokenVocabulary, TokenizerVocabulary, Vocabulary
 
 
 def load_tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str], begin_token: bool) -> Vocabulary:
@@ -12,7 +12,7 @@ def load_tokenizer_vocabulary(key: str, file: str, special_tokens: Sequence[str]
     where it is read. Raises DataError, which names the key, for a file that is no tokenizer, or has no such tokens."""
     begin, end, padding = special_tokens
     try:
-        kind = BegunVocabulary if begin_token else TokenizerVocabulary
+        kind = StartTokenVocabulary if begin_token else TokenizerVocabulary
         return kind.from_file(Path(file), begin=begin, end=end, padding=padding)
     except CheckpointError as error:
         raise DataError(f"{key}={file}: {error}") from error

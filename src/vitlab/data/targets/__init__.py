@@ -3,7 +3,7 @@
 from vitlab.data.targets.answers import AnswerBatch, Answers
 from vitlab.data.targets.captions import CaptionBatch, Captions
 from vitlab.data.targets.classes import Classes, OneClass, SeveralClasses, find_stray, make_classes, multi_hot
-from vitlab.data.targets.nothing import Nothing
+from vitlab.data.targets.nothing import NoTargets
 from vitlab.data.targets.outputs import Outputs
 from vitlab.data.targets.several_texts import ImageTextBatch, SeveralTexts
 from vitlab.data.targets.targets import Targets
@@ -16,7 +16,7 @@ __all__ = [
     "Captions",
     "Classes",
     "ImageTextBatch",
-    "Nothing",
+    "NoTargets",
     "OneClass",
     "Outputs",
     "SeveralClasses",

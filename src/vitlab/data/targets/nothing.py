@@ -10,13 +10,13 @@ import numpy as np
 from vitlab.data.targets.targets import Targets
 
 
-class Nothing(Targets):
+class NoTargets(Targets):
     """No target for any of n images."""
 
     kind = "without a label"
 
     @classmethod
-    def times(cls, n: int) -> "Nothing":
+    def times(cls, n: int) -> "NoTargets":
         return cls(np.zeros((n, 0), dtype=np.uint8))
 
     def collate(self) -> None:

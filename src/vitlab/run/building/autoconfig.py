@@ -10,7 +10,7 @@ from vitlab.config.build import build
 from vitlab.config.found import fill_in, is_open
 from vitlab.data import DataModule
 from vitlab.data.batches.batch_size import choose_batch_size, divide_batch
-from vitlab.data.glance import Glance, choose_spaced, glance, shrink_images
+from vitlab.data.glance import ImageSummary, choose_spaced, glance, shrink_images
 from vitlab.data.images.decoding import MODES
 from vitlab.data.pools.pool import OpenedSource
 from vitlab.data.targets import OneClass, Texts
@@ -27,9 +27,9 @@ IMAGE_OPTIONS = ("image_size", "in_chans", "scale", "flip_rate", "interpolation"
 COMPARED, IN_SMALL = 1000, 16  # images that are compared with their mirror images, and their pixels
 
 
-class Found(NamedTuple):
+class ResolvedRun(NamedTuple):
     """The config of a run with every open value filled in, read-only; its data, opened; the values that were found, by
-    the keys of `PLACES`; and one line on the measurement of the precision, if one was made."""
+    the keys of `OPEN_KEYS`; and one line on the measurement of the precision, if one was made."""
 
     cfg: DictConfig
     datamodule: DataModule
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     measured: str | None
 
 
-def find_values(cfg: DictConfig, devices: Devices | None = None) -> Found:
+def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
     """Open the data of a config once, and find every value that the config leaves open: image size, channels, crop and
     batch from some images, then classes, tokens, mean and std from all of them, then the precision from a timing.
 
@@ -63,7 +63,7 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> Found:
             values["precision"], measured = find_run_precision(filled(), datamodule, batch_size, devices.own)
     final = filled()
     OmegaConf.set_readonly(final, True)
-    return Found(final, datamodule, values, measured)
+    return ResolvedRun(final, datamodule, values, measured)
 
 
 def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def find_preprocessing(cfg: DictConfig) -> dict[str, Any]:
     return find_view(name).get_stated()
 
 
-def choose_shape(seen: Glance, cfg: DictConfig, stored: int | None, known: Mapping[str, Any]) -> dict[str, Any]:
+def choose_shape(seen: ImageSummary, cfg: DictConfig, stored: int | None, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return image_size, channels, mode and the crop's scale for images of this size and colour, and for what the
     weights expect (`known`). `stored` is the number of channels in the files, None where they differ."""
     mode, chans = cfg.data.images.mode, cfg.data.in_chans or len(known.get("mean", ()))

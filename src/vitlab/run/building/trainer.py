@@ -33,9 +33,9 @@ from vitlab.run.checks.preconditions import check_copies, check_launched
 from vitlab.run.hardware.block_timing import FEW
 from vitlab.run.hardware.precision import (
     FLOAT32,
-    Choice,
+    PrecisionChoice,
     find_precision,
-    plain_float32_products,
+    restore_float32_products,
     speed_up_float32_products,
 )
 
@@ -47,7 +47,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """Build Lightning's trainer with our checkpoints and without its tips; `to_run`: on the machines it names."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    plain_float32_products()  # undo what an earlier run in this process has set
+    restore_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
     check_precision(node.precision)
     if node.precision in OPEN:
@@ -92,7 +92,9 @@ def find_devices(node: DictConfig, folder: Path, *, to_run: bool = True) -> Devi
     return Devices(trainer.world_size, trainer.strategy.root_device)
 
 
-def find_run_precision(cfg: DictConfig, datamodule: DataModule, batch_size: int, device: torch.device) -> Choice:
+def find_run_precision(
+    cfg: DictConfig, datamodule: DataModule, batch_size: int, device: torch.device
+) -> PrecisionChoice:
     """Return the precision in which a device trains the config's model fastest, and how that was measured. The first
     process measures for all. Of a model with an encoder, only the encoder is timed."""
     with torch.device("meta"):
@@ -100,7 +102,7 @@ def find_run_precision(cfg: DictConfig, datamodule: DataModule, batch_size: int,
     inner = getattr(model, "encoder", None)
     timed = inner if isinstance(inner, VisionTransformer | TextEncoder) else model
     inputs = make_tokens(timed) if isinstance(timed, TextEncoder) else make_images(datamodule)
-    return Choice(*decide_on_rank_zero("precision", lambda: find_precision(timed, inputs, batch_size, device)))
+    return PrecisionChoice(*decide_on_rank_zero("precision", lambda: find_precision(timed, inputs, batch_size, device)))
 
 
 def make_tokens(encoder: TextEncoder) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ def advise_batch_size(datamodule: DataModule, trainer: pl.Trainer, trained: Task
     memory = count_device_memory(trainer)
     count = None if trained is None else count_largest_batch(trained, datamodule, trainer, memory)
     fits = size // 2 if count is None else min(size // 2, count)
-    best = largest_part(share, fits)
+    best = find_largest_part(share, fits)
     where = f"with a batch of {size} on a device of {format_bytes(memory)}"
     if best is None:
         return f"{where}; take smaller images (data.image_size), another model, or activation_checkpointing=true"
@@ -27,7 +27,7 @@ def advise_batch_size(datamodule: DataModule, trainer: pl.Trainer, trained: Task
     return f"{where}; set data.device_batch_size={best} ({how}), and global_batch_size stays as it is"
 
 
-def largest_part(share: int, at_most: int) -> int | None:
+def find_largest_part(share: int, at_most: int) -> int | None:
     """Return the largest batch up to `at_most` that divides a device's share of the global batch; None for none."""
     return next((number for number in range(min(share, at_most), 0, -1) if share % number == 0), None)
 

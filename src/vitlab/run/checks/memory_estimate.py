@@ -33,7 +33,7 @@ def estimate_device_memory(task: Task, datamodule: DataModule, trainer: pl.Train
     return memory._replace(fixed=memory.fixed + averages * sum(p.nbytes for p in task.model.parameters()))
 
 
-class Share(NamedTuple):
+class DeviceShare(NamedTuple):
     """What one of the devices that share a model has: parameters, memory in training, bytes in an evaluation without
     activations."""
 
@@ -42,17 +42,17 @@ class Share(NamedTuple):
     evaluation: int
 
 
-def divide_memory(model: nn.Module, whole: TrainingMemory, devices: int) -> Share:
+def divide_memory(model: nn.Module, whole: TrainingMemory, devices: int) -> DeviceShare:
     """Count one of so many devices that share a model. With it are whole, at most, in training: the trunk and two
     blocks, of which the second is under way, with their gradients; in an evaluation: all weights."""
     parameters = sum(p.numel() for p in model.parameters())
     weights = sum(p.nbytes for p in model.parameters())
     if devices == 1:
-        return Share(parameters, whole, whole.fixed)
+        return DeviceShare(parameters, whole, whole.fixed)
     blocks = [sum(p.nbytes for p in block.parameters()) for block in units(model)]
     gathered = 2 * (weights - sum(blocks) + 2 * max(blocks, default=0))
     evaluation = whole.divide_among(devices, weights).fixed
-    return Share(-(-parameters // devices), whole.divide_among(devices, min(gathered, 2 * weights)), evaluation)
+    return DeviceShare(-(-parameters // devices), whole.divide_among(devices, min(gathered, 2 * weights)), evaluation)
 
 
 def count_sharing_devices(trainer: pl.Trainer) -> int:

@@ -23,7 +23,7 @@ ENOUGH = 0.05  # seconds of one step that tell enough
 FEW = 2  # samples that a call was made with: batch normalisation takes no fewer
 
 
-class Call(NamedTuple):
+class BlockCall(NamedTuple):
     """A module without values, on the device "meta", the inputs of one call of it, there too, and the floating-point
     operations that this takes."""
 
@@ -33,7 +33,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def typical_block(model: nn.Module, *inputs: Any) -> Call | None:
+def find_typical_block(model: nn.Module, *inputs: Any) -> BlockCall | None:
     """Find the block that a model repeats: of the kind of module of which there are many that compute much together, as
     the product of both says, the one that computes most. A model that repeats nothing is its own block.
 
@@ -41,12 +41,12 @@ def typical_block(model: nn.Module, *inputs: Any) -> Call | None:
     called there.
     """
     hollow, counter = copy_without_values(model, "meta").train(), FlopCounterMode(display=False)
-    calls: dict[str, Call] = {}
+    calls: dict[str, BlockCall] = {}
 
     def keep(name: str) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
             args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))  # lists may grow after the call
-            calls.setdefault(name, Call(module, 0, args, kwargs))
+            calls.setdefault(name, BlockCall(module, 0, args, kwargs))
 
         return hook
 
@@ -70,7 +70,7 @@ def typical_block(model: nn.Module, *inputs: Any) -> Call | None:
     return calls[chosen]._replace(operations=work[chosen])
 
 
-class Way(NamedTuple):
+class ComputeMode(NamedTuple):
     """How a CPU computes: under autocast to bfloat16 or not, and the `products` of float32 matrices in one of torch's
     ways; None: as they are set."""
 
@@ -78,7 +78,7 @@ class Way(NamedTuple):
     products: str | None = None
 
 
-def least_seconds(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds | None:
+def least_seconds(call: BlockCall, batch_size: int, ways: Mapping[str, ComputeMode]) -> Seconds | None:
     """Time steps of a block in each of the `ways`, on as many of `batch_size` samples as take a twentieth of a second.
     Returns the least time of each way; None where three seconds are too few, or the block cannot be called by itself.
 
@@ -87,7 +87,7 @@ def least_seconds(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Secon
     `call` was made with `FEW` samples on the device "meta".
     """
     end = time.perf_counter() + LIMIT
-    with torch.random.fork_rng(devices=[]), one_thread():
+    with torch.random.fork_rng(devices=[]), use_one_thread():
         try:
             module, few, (first, *_) = fill_module(call.module), make_inputs(call, FEW), ways.values()
             step(module, few, first)  # what is done once
@@ -110,7 +110,7 @@ def run_in_turns(steps: Mapping[str, Callable[[], float]], end: float) -> Second
     return {name: min(times[name][1:]) for name in names} if all(len(times[name]) > 1 for name in names) else None
 
 
-def step(module: nn.Module, inputs: Call, way: Way) -> float:
+def step(module: nn.Module, inputs: BlockCall, way: ComputeMode) -> float:
     """Go forward and backward; return the seconds that this thread computes."""
     before = set_products(way.products)
     try:
@@ -128,7 +128,7 @@ def step(module: nn.Module, inputs: Call, way: Way) -> float:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def use_one_thread() -> Iterator[None]:
     """Let torch compute with one thread, and afterwards as before. `torch.set_num_threads` alone would not do: after it
     MKL shares products out in another way than where it was never told a number, and they may get other last digits."""
     threads = torch.get_num_threads()
@@ -165,7 +165,7 @@ def fill_module(module: nn.Module) -> nn.Module:
     return module.train()
 
 
-def make_inputs(call: Call, samples: int) -> Call:
+def make_inputs(call: BlockCall, samples: int) -> BlockCall:
     """Give the call random inputs on the CPU, of so many samples."""
 
     def random(tensor: Tensor) -> Tensor:

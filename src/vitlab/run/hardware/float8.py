@@ -27,7 +27,7 @@ def check_float8(model: nn.Module, device: torch.device, precision: str | int) -
             f"float8=true multiplies all else in bfloat16, and trainer.precision is {precision}; set it to bf16-mixed"
         )
     if not wide_layers(model):
-        widest = max((width(layer) for layer in learning_layers(model).values()), default=0)
+        widest = max((width(layer) for layer in find_trainable_layers(model).values()), default=0)
         raise ConfigError(
             f"float8=true would change nothing: in the blocks of {type(model).__name__} no layer that learns has "
             f"{LEAST} inputs and outputs or more, in multiples of {MULTIPLE}; the widest has {widest}: set it to false"
@@ -70,10 +70,10 @@ def multiply(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def wide_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Give the layers that gain from float8, by their names."""
-    return {name: layer for name, layer in learning_layers(model).items() if width(layer) >= LEAST}
+    return {name: layer for name, layer in find_trainable_layers(model).items() if width(layer) >= LEAST}
 
 
-def learning_layers(model: nn.Module) -> dict[str, nn.Linear]:
+def find_trainable_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Give the linear layers of a model's blocks whose weights learn, by their names; head and patch embedding are none
     of them."""
     within = {module for block in units(model) for module in block.modules()}

@@ -13,7 +13,14 @@ from torch.utils._pytree import tree_leaves
 
 from vitlab.errors import ConfigError
 from vitlab.measurements import Seconds, measure_once
-from vitlab.run.hardware.block_timing import FEW, Call, Way, least_seconds, set_products, typical_block
+from vitlab.run.hardware.block_timing import (
+    FEW,
+    BlockCall,
+    ComputeMode,
+    find_typical_block,
+    least_seconds,
+    set_products,
+)
 
 FLOAT32, BFLOAT16 = "32-true", "bf16-mixed"
 PLAIN, ONEDNN = "none", "bf16"  # torch's names of the ways to multiply float32 matrices
@@ -22,14 +29,14 @@ MOST = 3e9  # operations of a forward pass that can be repeated often enough in 
 TOKENS, WIDTH, BATCH = 197, 384, 8  # of the first layer in an MLP of S/16 at 224 pixels
 
 
-class Choice(NamedTuple):
+class PrecisionChoice(NamedTuple):
     """A precision, and what was measured, in one line; None where nothing had to be."""
 
     precision: str
     measured: str | None
 
 
-def find_precision(model: nn.Module, inputs: tuple[Any, ...], batch_size: int, device: torch.device) -> Choice:
+def find_precision(model: nn.Module, inputs: tuple[Any, ...], batch_size: int, device: torch.device) -> PrecisionChoice:
     """Find the precision in which a device trains a model soonest. A GPU that computes in bfloat16 uses it.
 
     On a CPU one block of the model is timed, forward and backward, with the run's own tokens and batch: the block that
@@ -38,26 +45,28 @@ def find_precision(model: nn.Module, inputs: tuple[Any, ...], batch_size: int, d
     layer stands in. bfloat16 is chosen where it saves a tenth of the time.
     """
     if device.type == "cuda":
-        return Choice(BFLOAT16 if torch.cuda.is_bf16_supported(including_emulation=False) else FLOAT32, None)
+        return PrecisionChoice(BFLOAT16 if torch.cuda.is_bf16_supported(including_emulation=False) else FLOAT32, None)
     if device.type != "cpu":
-        return Choice(FLOAT32, None)
-    block, ways = typical_block(model, *inputs), {FLOAT32: Way(), BFLOAT16: Way(bf16=True)}
+        return PrecisionChoice(FLOAT32, None)
+    block, ways = find_typical_block(model, *inputs), {FLOAT32: ComputeMode(), BFLOAT16: ComputeMode(bf16=True)}
     is_quick = block is not None and block.operations <= MOST
     for call, size in ((block if is_quick else None, batch_size), (linear_layer(), BATCH)):
         if call is not None and (seconds := time_ways(call, size, ways)) is not None:
             ratio = seconds[BFLOAT16] / seconds[FLOAT32]
             measured = f"bfloat16 takes {ratio:.2f} times as long as float32 in {describe_call(call, size)}"
-            return Choice(BFLOAT16 if ratio <= GAIN else FLOAT32, measured)
-    return Choice(FLOAT32, "nothing: the machine is too busy to time a linear layer, and the run stays in float32")
+            return PrecisionChoice(BFLOAT16 if ratio <= GAIN else FLOAT32, measured)
+    return PrecisionChoice(
+        FLOAT32, "nothing: the machine is too busy to time a linear layer, and the run stays in float32"
+    )
 
 
-def linear_layer() -> Call:
+def linear_layer() -> BlockCall:
     """Give a layer that stands for much of what Transformers do."""
     layer, inputs = nn.Linear(WIDTH, 4 * WIDTH, device="meta"), torch.empty(FEW, TOKENS, WIDTH, device="meta")
-    return Call(layer, 2 * inputs.numel() * 4 * WIDTH, (inputs,), {})
+    return BlockCall(layer, 2 * inputs.numel() * 4 * WIDTH, (inputs,), {})
 
 
-def time_ways(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds | None:
+def time_ways(call: BlockCall, batch_size: int, ways: Mapping[str, ComputeMode]) -> Seconds | None:
     """Give the seconds that a block takes in each of the `ways`: kept ones, where it was timed before."""
     parameters = sum(parameter.numel() for parameter in call.module.parameters())
     named = ", ".join(f"{name} with products '{way.products or set_products(None)}'" for name, way in ways.items())
@@ -65,7 +74,7 @@ def time_ways(call: Call, batch_size: int, ways: Mapping[str, Way]) -> Seconds |
     return measure_once(subject, list(ways), lambda: least_seconds(call, batch_size, ways))
 
 
-def describe_call(call: Call, batch_size: int) -> str:
+def describe_call(call: BlockCall, batch_size: int) -> str:
     """Name a block and the size of what it takes: a Block on 64 x 17 x 192."""
     shape = next(leaf.shape for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Tensor))
     return f"a {type(call.module).__name__} on {' x '.join(map(str, (batch_size, *shape[1:])))}"
@@ -81,7 +90,9 @@ def speed_up_float32_products(device: torch.device) -> bool:
     """
     if device.type != "cpu" or not are_exact():
         return False
-    seconds = time_ways(linear_layer(), BATCH, {PLAIN: Way(products=PLAIN), ONEDNN: Way(products=ONEDNN)})
+    seconds = time_ways(
+        linear_layer(), BATCH, {PLAIN: ComputeMode(products=PLAIN), ONEDNN: ComputeMode(products=ONEDNN)}
+    )
     is_faster = seconds is not None and seconds[ONEDNN] <= GAIN * seconds[PLAIN]
     set_products(ONEDNN if is_faster else PLAIN)
     return is_faster
@@ -97,7 +108,7 @@ def are_exact() -> bool:
     return before is not None and error.item() <= 1e-5
 
 
-def plain_float32_products() -> None:
+def restore_float32_products() -> None:
     """Undo `speed_up_float32_products`: with it, Lightning cannot ask torch for the precision of a GPU's products."""
     if set_products(None) == ONEDNN:
         set_products(PLAIN)

@@ -18,7 +18,7 @@ from vitlab.tasks.teacher import Norm, Teacher
 
 
 @dataclass(frozen=True)
-class Stated:
+class TeacherInput:
     """What the origin of weights says of the images they were trained on; None where it says nothing."""
 
     norm: Norm | None = None
@@ -51,7 +51,7 @@ def build_teacher(cfg: DictConfig) -> Teacher:
     teacher = Teacher(
         model,
         given=given,
-        wanted=wanted_norm(node, stated),
+        wanted=choose_norm(node, stated),
         image_size=node.get("image_size") or stated.image_size or data["image_size"],
         class_names=stated.class_names,
     )
@@ -60,13 +60,13 @@ def build_teacher(cfg: DictConfig) -> Teacher:
     return teacher
 
 
-def load_run_model(run: str) -> tuple[Module, Stated]:
+def load_run_model(run: str) -> tuple[Module, TeacherInput]:
     """Load the model that a run trained."""
     saved = SavedRun.open(run)
     return saved.task().model, find_stated_by_run(resolve_config(saved.config), saved.checkpoint)
 
 
-def wanted_norm(node: DictConfig, stated: Stated) -> Norm:
+def choose_norm(node: DictConfig, stated: TeacherInput) -> Norm:
     own = resolve_config(node)
     if own.get("mean") is not None and own.get("std") is not None:
         return Norm(own["mean"], own["std"])
@@ -90,7 +90,7 @@ def check_complete(report: Any) -> None:
         )
 
 
-def find_stated(report: Any) -> Stated:
+def find_stated(report: Any) -> TeacherInput:
     if report.form == "run":
         checkpoint = file.read(Path(report.origin))
         return find_stated_by_run(
@@ -101,10 +101,10 @@ def find_stated(report: Any) -> Stated:
         import timm  # already imported to load the weights
 
         config: Any = timm.get_pretrained_cfg(name)
-        return Stated(Norm(list(config.mean), list(config.std)), config.input_size[-1])
-    return Stated()
+        return TeacherInput(Norm(list(config.mean), list(config.std)), config.input_size[-1])
+    return TeacherInput()
 
 
-def find_stated_by_run(config: dict[str, Any], checkpoint: dict[str, Any]) -> Stated:
+def find_stated_by_run(config: dict[str, Any], checkpoint: dict[str, Any]) -> TeacherInput:
     data = config["data"]
-    return Stated(Norm(data["mean"], data["std"]), data["image_size"], list(checkpoint["run"]["class_names"]))
+    return TeacherInput(Norm(data["mean"], data["std"]), data["image_size"], list(checkpoint["run"]["class_names"]))

@@ -12,11 +12,11 @@ from rich.table import Table
 
 from vitlab import atomic_files
 from vitlab.config.arguments import format_override
-from vitlab.config.found import PLACES
+from vitlab.config.found import OPEN_KEYS
 from vitlab.data import DataModule
 from vitlab.data.targets import Classes, SeveralClasses
 from vitlab.monitors import format_metric
-from vitlab.run.building.autoconfig import Found
+from vitlab.run.building.autoconfig import ResolvedRun
 from vitlab.run.building.parts import Parts
 
 MOST_LETTERS = 500  # of a value that is printed as it could be typed
@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
 @rank_zero_only
-def print_start(found: Found, run: Parts) -> None:
+def print_start(found: ResolvedRun, run: Parts) -> None:
     """Print model, data, steps and parameter groups, before the first batch."""
     trainer, datamodule, task = run.trainer, run.datamodule, run.task
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in datamodule.splits.items())
@@ -67,9 +67,9 @@ def format_found(values: Mapping[str, Any]) -> str:
     """Write the values that were found as they could be typed. Those that are too long, or cannot be printed, are in
     config.yaml only."""
     return " ".join(
-        format_override(PLACES[key], value)
+        format_override(OPEN_KEYS[key], value)
         if len(str(value)) <= MOST_LETTERS and str(value).isprintable()
-        else f"{PLACES[key]}=…"
+        else f"{OPEN_KEYS[key]}=…"
         for key, value in values.items()
     )
 

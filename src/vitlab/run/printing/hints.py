@@ -17,7 +17,7 @@ from vitlab.run.building.autoconfig import find_preprocessing
 from vitlab.run.building.model import find_weights
 
 FEW = 50_000  # images: with less, what a model does not know from the start it learns late
-SHOWN = 3  # groups of equal images
+MOST_GROUPS = 3  # groups of equal images
 PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
 
 
@@ -80,7 +80,7 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
     found = overlap(splits)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{'overlap':<9}{sentence(found, surveyed=isinstance(splits['train'].targets, Classes))}")
-    for group in found.groups[:SHOWN]:
+    for group in found.groups[:MOST_GROUPS]:
         console.print(f"{'':<9}{name_images(group, splits)}", style="yellow")
 
 

@@ -16,7 +16,7 @@ FILE = "train.log"
 FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 
-class WithoutSecrets(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Format a record, with its traceback, as it may be kept."""
 
     def __init__(self, start: Start):
@@ -42,7 +42,7 @@ def write_log(start: Start, first_process: bool) -> Iterator[None]:
         yield
         return
     handler = logging.FileHandler(start.folder / FILE, encoding="utf-8")
-    handler.setFormatter(WithoutSecrets(start))
+    handler.setFormatter(RedactingFormatter(start))
     root, ours = logging.getLogger(), logging.getLogger("vitlab")
     root.addHandler(handler)
     ours.setLevel(logging.INFO)

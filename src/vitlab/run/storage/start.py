@@ -72,7 +72,7 @@ class Start:
 PLACE = "VITLAB_PLACE"  # in the environment of the processes that a run starts
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """The folder of a run, the run or checkpoint that it resumes from, and whether it has ended already: in plain
     types, for other processes."""
 
@@ -82,16 +82,16 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def claim_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
+def claim_folder(cfg: DictConfig, job: Job) -> Iterator[RunPlace]:
     """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
     the end is removed, with those above it that were made. Raises VitlabError for one that is in use, or that holds a
     run already."""
     if PLACE in os.environ and is_other_rank():
-        yield Place(*json.loads(os.environ[PLACE]))
+        yield RunPlace(*json.loads(os.environ[PLACE]))
         return
     with make_folders() as make:
         if has_other_launched_processes():
-            place = Place(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
+            place = RunPlace(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
         else:
             place = find_place(cfg, job, make)
         os.environ[PLACE] = json.dumps(place)  # for the processes that are started beside this one
@@ -102,27 +102,27 @@ def claim_folder(cfg: DictConfig, job: Job) -> Iterator[Place]:
             leave(Path(place.folder))
 
 
-def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) -> Place:
+def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) -> RunPlace:
     """Find the folder of resume=, or make that of a new run, and lock it. Two that start in one second get a folder
     each. Raises VitlabError."""
     if cfg.resume == AUTO:
         found = find_own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
         if found is not None:
             take(found, break_lock=cfg.break_lock)
-            return Place(str(found), str(found), read_result(found) is not None)
+            return RunPlace(str(found), str(found), read_result(found) is not None)
     elif cfg.resume is not None:
         folder = run_folder(cfg.resume).absolute()
         make(folder, False)  # a job of a sweep that has not begun yet has none
         take(folder, break_lock=cfg.break_lock)
-        return Place(str(folder), str(cfg.resume))
+        return RunPlace(str(folder), str(cfg.resume))
     if job.named:
         check_unused(job.folder)
     folder = make(job.folder, not job.named)
     take(folder, break_lock=cfg.break_lock)
-    return Place(str(folder), None)
+    return RunPlace(str(folder), None)
 
 
-def start_or_resume(cfg: DictConfig, job: Job, place: Place) -> Start:
+def start_or_resume(cfg: DictConfig, job: Job, place: RunPlace) -> Start:
     """Take the config as it was composed, or, for a run that is resumed, that of the run. Raises VitlabError for values
     that no run can have, and for a folder that holds a checkpoint of another run."""
     path: Path | None = None
