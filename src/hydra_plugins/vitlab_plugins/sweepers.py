@@ -70,7 +70,7 @@ class Grid:
     def sweep(self, cfg: DictConfig, loader: ConfigLoader) -> None:
         """Freeze the jobs, or resume those of an earlier start. Raises VitlabError where jobs have failed."""
         from vitlab.config.build import build
-        from vitlab.config.frozen import Composer, secret_words
+        from vitlab.config.sweep_jobs import Composer, secret_words
         from vitlab.config.trust import trust_words
         from vitlab.invocation import build_command
         from vitlab.sweeps.start import lock_sweep, run_jobs
@@ -91,7 +91,7 @@ class Grid:
     def source(self, sweep: Any, arguments: list[str]) -> Any:
         """Choose where the jobs of this start come from. Raises ConfigError if the sweep of that name is another
         one."""
-        from vitlab.config.frozen import describe_request, select_job_overrides
+        from vitlab.config.sweep_jobs import describe_request, select_job_overrides
         from vitlab.sweeps.folder import Request
         from vitlab.sweeps.request import check_same
 
@@ -144,7 +144,7 @@ class Grid:
 
     def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
         """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
-        from vitlab.config.frozen import format_yaml
+        from vitlab.config.sweep_jobs import format_yaml
         from vitlab.sweeps import folder
 
         found = self.compose(number, self.shared, words)
@@ -177,7 +177,7 @@ class Random(Grid):
     def check_kind(self, sweep: Any, request: Any) -> None:
         """Raise ConfigError for a sweep that is no search of this kind, or whose files have changed, so that jobs still
         to be composed would not be like the others."""
-        from vitlab.config.frozen import describe_request
+        from vitlab.config.sweep_jobs import describe_request
         from vitlab.sweeps.request import check_same
 
         if set(request.search or ()) != {"axes", "name", *self.options}:

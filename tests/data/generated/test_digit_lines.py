@@ -88,7 +88,7 @@ def test_sums_are_right_and_none_is_in_two_splits(most):
     source = lines(DigitSums, max_length=most, num_lines=2000, num_evaluated=500)
     seen = {}
     for split, pool in source.open().items():
-        assert [text[: text.index("=") + 1] for text in pool.targets.values] == list(pool.shown)
+        assert [text[: text.index("=") + 1] for text in pool.targets.values] == list(pool.lines)
         pairs = [text.split("=")[0].split("+") for text in pool.targets.values]
         assert all(
             f"{a}+{b}={int(a) + int(b)}" == text for (a, b), text in zip(pairs, pool.targets.values, strict=True)

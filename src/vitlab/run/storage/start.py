@@ -14,13 +14,13 @@ from omegaconf import DictConfig
 from vitlab.checkpoints.run_folder import check_unused, find_sweep_job, find_unstarted_job, make_folders, run_folder
 from vitlab.checkpoints.run_identity import RunIdentity, check_folder, parse_identity, read_identity
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.config.frozen import read_frozen_run
 from vitlab.config.identity import AUTO, find_own_run, select_machine_overrides
 from vitlab.config.job import Job
 from vitlab.config.nodes import check_values, merge_node, remove_keys, resolve_config
 from vitlab.config.redaction import Redaction, check_kept
 from vitlab.config.resume import build_resumed_config
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, make_portable, read_saved_config
+from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank

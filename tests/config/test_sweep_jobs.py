@@ -9,10 +9,10 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from vitlab.config.composition import VERSION_BASE
-from vitlab.config.frozen import Composer, describe_request, format_yaml, secret_words
 from vitlab.config.home import CONF
 from vitlab.config.nodes import remove_keys
 from vitlab.config.recipe import fit
+from vitlab.config.sweep_jobs import Composer, describe_request, format_yaml, secret_words
 from vitlab.errors import ConfigError
 
 COMMON = ["model=vit_mu4", "trainer=cpu", "~callbacks.model_views"]
