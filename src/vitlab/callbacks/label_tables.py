@@ -125,9 +125,9 @@ def build_text_table(vocabulary: Vocabulary) -> LabelTable:
     def words(row: np.ndarray, names: list[str]) -> list[str | float]:
         true, tokens, probabilities = np.split(row, 3)
         there = tokens != vocabulary.special.padding
-        return [decoded(true), decoded(tokens), round(float(probabilities[there].prod()), 6)]
+        return [decode(true), decode(tokens), round(float(probabilities[there].prod()), 6)]
 
-    def decoded(tokens: np.ndarray) -> str:
+    def decode(tokens: np.ndarray) -> str:
         return vocabulary.decode(tokens.astype(int).tolist())
 
     def title(row: np.ndarray, names: list[str]) -> str:

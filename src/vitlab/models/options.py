@@ -33,14 +33,14 @@ def accept_options(
 
     def decorate(construct: Callable[[Model, Given], None]) -> Callable[Concatenate[Model, P], None]:
         @functools.wraps(construct)
-        def flat(self: Model, /, *args: P.args, **keywords: P.kwargs) -> None:
+        def construct_flat(self: Model, /, *args: P.args, **keywords: P.kwargs) -> None:
             construct(self, options(*args, **keywords))
 
         model, *_ = inspect.signature(construct).parameters.values()
         parameters = inspect.signature(options).parameters
-        flat.__signature__ = inspect.Signature([model, *parameters.values()])  # type: ignore[attr-defined]  # of functions
-        flat.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-        return flat
+        construct_flat.__signature__ = inspect.Signature([model, *parameters.values()])  # type: ignore[attr-defined]  # of functions
+        construct_flat.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+        return construct_flat
 
     return decorate
 

@@ -77,10 +77,10 @@ class OptunaSearch(RandomSearch):
 
     def _check_choices(self, sampler: str, pruner: str) -> None:
         """Raise ConfigError for an unknown choice, or for choices that do not fit together."""
-        check_one_of("sampler", sampler, ("tpe", "random"))
-        check_one_of("pruner", pruner, ("none", "median", "successive_halving"))
+        check_choice("sampler", sampler, ("tpe", "random"))
+        check_choice("pruner", pruner, ("none", "median", "successive_halving"))
         for direction in self.directions:
-            check_one_of("directions", direction, ("minimize", "maximize"))
+            check_choice("directions", direction, ("minimize", "maximize"))
         if len(self.directions) != len(self.objectives):
             raise ConfigError(
                 f"hydra.sweeper.directions needs one for each of the objectives [{','.join(self.objectives)}], "
@@ -206,7 +206,7 @@ class OptunaSearch(RandomSearch):
         return math.nan if value is None else float(value)
 
 
-def check_one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+def check_choice(key: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"hydra.sweeper.{key} {value} is not one of: {', '.join(known)}")
 

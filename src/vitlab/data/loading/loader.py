@@ -114,11 +114,11 @@ def wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) ->
     current = torch.cuda.current_stream(device)
     current.wait_event(copied)
 
-    def used(tensor: Tensor) -> Tensor:
+    def use(tensor: Tensor) -> Tensor:
         tensor.record_stream(current)
         return tensor
 
-    return apply_to_collection(batch, Tensor, used)
+    return apply_to_collection(batch, Tensor, use)
 
 
 def choose_num_workers(num_workers: int | None, processes: int) -> int:

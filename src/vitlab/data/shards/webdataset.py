@@ -102,7 +102,7 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
     Raises DataError for an image without a class."""
     key, image, label = "", None, None
 
-    def finished() -> Iterator[TarImage]:
+    def finish() -> Iterator[TarImage]:
         if image is not None:
             if label is None:
                 raise DataError(
@@ -121,7 +121,7 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
                 skipped[format_name(member.name)] = "a link" if member.islnk() or member.issym() else "no file"
             continue
         if f"{folder}/{stem}" != key:
-            yield from finished()
+            yield from finish()
             key, image, label = f"{folder}/{stem}", None, None
         if extension.lower() not in PARTS:
             continue
@@ -132,7 +132,7 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
             image = (member.name, member.offset_data, content)
         elif extension == "cls" or label is None:
             label = parse_label(content, extension, f"{place}: {member.name}")
-    yield from finished()
+    yield from finish()
 
 
 def parse_label(content: bytes, extension: str, place: str) -> Label | None:

@@ -48,20 +48,20 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
     values: dict[str, Any] = {}
     measured = None
 
-    def filled() -> DictConfig:
+    def fill() -> DictConfig:
         return fill_in(cfg, values)
 
     values |= find_image_options(cfg, source, devices.number if devices else 1)
-    datamodule = build_datamodule(filled(), source)
+    datamodule = build_datamodule(fill(), source)
     if devices is not None:
         batch_size, _ = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, devices.number)
     datamodule.setup()
     values |= datamodule.found
     if devices is not None:
-        check_targets(filled(), datamodule)
+        check_targets(fill(), datamodule)
         if is_open(cfg, "precision"):
-            values["precision"], measured = find_run_precision(filled(), datamodule, batch_size, devices.own)
-    final = filled()
+            values["precision"], measured = find_run_precision(fill(), datamodule, batch_size, devices.own)
+    final = fill()
     OmegaConf.set_readonly(final, True)
     return ResolvedRun(final, datamodule, values, measured)
 
