@@ -48,7 +48,7 @@ def test_a_job_ends_with_its_supervisor(sweep):
     supervisor.kill()
     supervisor.wait()
     until(lambda: not is_alive(job))
-    assert sweep.state("b_sleep-60").seen().status == "lost"
+    assert sweep.state("b_sleep-60").refresh().status == "lost"
 
 
 def test_a_job_is_stopped_by_a_file_beside_its_state(sweep):

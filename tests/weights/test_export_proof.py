@@ -58,7 +58,7 @@ def test_a_model_whose_outputs_are_all_zero_proves_nothing(tmp_path):
     for value in model.head.parameters():
         torch.nn.init.zeros_(value)
     with pytest.raises(ConfigError, match="every output of this model is 0"):
-        check_export(tmp_path, to_timm(model, NAMES, PREPROCESSING), model, ours(), open_timm)
+        check_export(tmp_path, export_timm(model, NAMES, PREPROCESSING), model, ours(), open_timm)
 
 
 @pytest.mark.parametrize("library", FORMATS)

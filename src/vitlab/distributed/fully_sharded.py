@@ -18,7 +18,7 @@ from vitlab.ranges import Count, Positive
 from vitlab.skeleton import copy_without_values
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
-CALLED = ("both_logits",)  # methods that training calls in place of a model itself
+CALLED = ("compute_both_logits",)  # methods that training calls in place of a model itself
 
 
 class FullySharded(ModelParallelStrategy):

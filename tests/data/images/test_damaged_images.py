@@ -295,7 +295,7 @@ def in_a_process(first, count):
     assert finished.returncode == 0, finished.stderr[-2000:]  # its last lines name the file
     outcomes, wrong = json.loads(finished.stdout)
     assert wrong == []
-    assert outcomes["Sample"] + outcomes["Unreadable"] == count
+    assert outcomes["Sample"] + outcomes["UnreadableImage"] == count
     return outcomes
 
 
@@ -303,7 +303,7 @@ def in_a_process(first, count):
 def test_100_files():
     outcomes = in_a_process(0, 100)
     assert outcomes["Sample"] > 20
-    assert outcomes["Unreadable"] > 20
+    assert outcomes["UnreadableImage"] > 20
 
 
 @pytest.mark.slow
