@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from vitlab.config import trust
 from vitlab.config.build import build
-from vitlab.config.trust import check_trust, is_trusted, packages_of, trust_words, trusting
+from vitlab.config.trust import check_trust, is_trusted, list_packages, trust_words, trusting
 from vitlab.errors import ConfigError
 
 NODE = {"_target_": "lab_of_trust.build_value", "value": 3}
@@ -75,7 +75,7 @@ def test_packages_that_cannot_be_imported_are_refused(lab, name, sentence):
     ],
 )
 def test_a_saved_config_names_the_packages_it_needs(config, packages):
-    assert packages_of(config) == packages
+    assert list_packages(config) == packages
     if packages:
         with pytest.raises(ConfigError, match=rf"trust=\[{','.join(packages)}\]"):
             check_trust(config, "a.ckpt")

@@ -93,7 +93,7 @@ def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alo
 
 def test_groups_that_share_a_copy_wait_no_longer_than_the_strategy(mesh):
     strategy = FullySharded(copies=2, timeout_minutes=3)
-    group = strategy.own_group(torch.tensor([[0]]))
+    group = strategy.make_group(torch.tensor([[0]]))
     assert group._get_backend(torch.device("cpu")).options._timeout.total_seconds() == 180
 
 

@@ -107,7 +107,7 @@ class Grid:
         last = {one.get_key_element(): one for one in given}.values()  # the last value wins where a key is given twice
         same, varying = ([one for one in last if one.is_sweep_override() is varies] for varies in (False, True))
         self.shared = [str(one.input_line) for one in same]
-        request = Request(**describe_request(self.cfg, same=self.shared, **self.asked(varying)))
+        request = Request(**describe_request(self.cfg, same=self.shared, **self.describe_jobs(varying)))
         if sweep.is_saved:
             check_same(sweep, request)
         else:
@@ -121,7 +121,7 @@ class Grid:
                 f"{sweep.path} is a search: say how it goes on, by hydra/sweeper=NAME hydra.sweeper.num_trials=N"
             )
 
-    def asked(self, varying: list[Override]) -> dict[str, Any]:
+    def describe_jobs(self, varying: list[Override]) -> dict[str, Any]:
         """What is asked for of what varies: the words of each job."""
         for one in varying:
             if one.is_interval_sweep():
@@ -129,7 +129,7 @@ class Grid:
                     f"{one.input_line} is a range to draw from, and a grid has points: list them, or choose "
                     "hydra/sweeper=vitlab_random or vitlab_optuna"
                 )
-        words = [[f"{one.get_key_element()}={value}" for value in values_of(one)] for one in varying]
+        words = [[f"{one.get_key_element()}={value}" for value in list_values(one)] for one in varying]
         return {"jobs": list(map(list, product(*words)))}
 
     def jobs(self, sweep: Any, request: Any) -> Any:
@@ -137,12 +137,12 @@ class Grid:
         from vitlab.sweeps.schedule import JobSource
 
         if not sweep.is_saved:
-            for job, config in [self.composed(*job) for job in enumerate(request.jobs)]:
+            for job, config in [self.compose_job(*job) for job in enumerate(request.jobs)]:
                 sweep.add(job, config)
             sweep.save(request)
         return JobSource()
 
-    def composed(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
+    def compose_job(self, number: int, words: Sequence[str], prefix: str = "") -> tuple[Any, bytes]:
         """Compose a job from what all jobs state and its own words, and check it; return the job and its config."""
         from vitlab.config.sweep_jobs import format_yaml
         from vitlab.sweeps import folder
@@ -185,11 +185,11 @@ class Random(Grid):
         now = describe_request(self.loader.load_sweep_config(self.cfg, self.shared))
         check_same(sweep, replace(request, **now))
 
-    def asked(self, varying: list[Override]) -> dict[str, Any]:
+    def describe_jobs(self, varying: list[Override]) -> dict[str, Any]:
         """The axes of the search, and how they are searched. More trials are not another search."""
         if not varying:
             raise ConfigError("a search needs something to vary: optimizer.lr=interval(1e-4,1e-2)")
-        axes = [axis_of(one, self.cfg) for one in varying]
+        axes = [build_axis(one, self.cfg) for one in varying]
         return {"search": {"axes": axes, "name": str(self.cfg.name), **self.options}}
 
     def jobs(self, sweep: Any, request: Any) -> Any:
@@ -210,7 +210,7 @@ class Random(Grid):
         return RandomSearch(sweep, self.trial, axes=axes, num_trials=self.num_trials, **options)
 
     def trial(self, number: int, words: Sequence[str]) -> tuple[Any, bytes]:
-        return self.composed(number, words, f"{number:0{len(str(self.num_trials - 1))}}_")
+        return self.compose_job(number, words, f"{number:0{len(str(self.num_trials - 1))}}_")
 
 
 class Optuna(Random):
@@ -229,7 +229,7 @@ def is_found_again(cfg: DictConfig) -> bool:
     return bool(named or cfg.sweep or cfg.hydra.runtime.choices.get("study"))
 
 
-def values_of(one: Override) -> list[str]:
+def list_values(one: Override) -> list[str]:
     """List the values of a key, as words. Raises ConfigError where there is none, or where one would make two jobs that
     are the same."""
     try:
@@ -244,7 +244,7 @@ def values_of(one: Override) -> list[str]:
     return values
 
 
-def axis_of(one: Override, cfg: DictConfig) -> dict[str, Any]:
+def build_axis(one: Override, cfg: DictConfig) -> dict[str, Any]:
     """Give what a search may choose for a key, in plain types: an interval, of whole numbers if the key holds one in
     the config, or by int(interval(1,4)); a range with a step of 1 likewise; else a choice."""
     value: Any = one.value()
@@ -257,4 +257,4 @@ def axis_of(one: Override, cfg: DictConfig) -> dict[str, Any]:
         return {"name": name, "low": value.start, "high": value.end, "whole": whole, "log": "log" in value.tags}
     if one.is_range_sweep() and value.step == 1 and isinstance(found := value.range(), range) and len(found) > 1:
         return {"name": name, "low": found[0], "high": found[-1], "whole": True, "log": "log" in value.tags}
-    return {"name": name, "choices": values_of(one)}
+    return {"name": name, "choices": list_values(one)}

@@ -23,13 +23,13 @@ class Snapshot:
         for tensor in tensors:
             place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
             if place not in copies:
-                copies[place] = self._own(len(copies), tensor).copy_(tensor, non_blocking=True)
+                copies[place] = self._reserve(len(copies), tensor).copy_(tensor, non_blocking=True)
             replaced[id(tensor)] = copies[place]
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
         return copy.deepcopy(state, replaced)
 
-    def _own(self, number: int, tensor: Tensor) -> Tensor:
+    def _reserve(self, number: int, tensor: Tensor) -> Tensor:
         kept = self.memory.get(number)
         if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
             kept = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)

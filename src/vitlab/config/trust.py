@@ -66,7 +66,7 @@ def is_missing(name: str, error: Exception) -> bool:
     return isinstance(error, ModuleNotFoundError) and error.name is not None and name.startswith(error.name)
 
 
-def packages_of(config: dict[str, Any]) -> list[str]:
+def list_packages(config: dict[str, Any]) -> list[str]:
     """List the packages that a config of plain types needs beside this project: those it trusts, and those of its
     targets."""
     stated = config.get("trust") or []
@@ -77,10 +77,10 @@ def packages_of(config: dict[str, Any]) -> list[str]:
 
 def check_trust(config: dict[str, Any], origin: str) -> None:
     """Raise ConfigError for a saved config that needs code which the user has not trusted."""
-    stated = set(packages_of({"trust": config.get("trust")}))
+    stated = set(list_packages({"trust": config.get("trust")}))
     targets = [target for target in find_targets(config) if not is_within(target, [OURS])]
     if stated - set(TRUSTED) or not all(map(is_trusted, targets)):
-        packages = ",".join(packages_of(config))
+        packages = ",".join(list_packages(config))
         raise ConfigError(
             f"{origin} needs code of {packages}, no part of vitlab; if you trust it, add trust=[{packages}]"
         )

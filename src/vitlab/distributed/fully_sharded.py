@@ -55,10 +55,10 @@ class FullySharded(ModelParallelStrategy):
             self.mesh = init_device_mesh(kind, (world,), mesh_dim_names=("shards",))
         else:
             ranks = torch.arange(world).view(self.copies, -1)
-            groups = [self.own_group(ranks.T), self.own_group(ranks)]
+            groups = [self.make_group(ranks.T), self.make_group(ranks)]
             self.mesh = DeviceMesh.from_group(groups, kind, mesh=ranks, mesh_dim_names=("copies", "shards"))
 
-    def own_group(self, ranks: Tensor) -> torch.distributed.ProcessGroup:
+    def make_group(self, ranks: Tensor) -> torch.distributed.ProcessGroup:
         """Make a group of each row of ranks, and return the one that this rank is in. The groups that a mesh makes by
         itself wait for half an hour, whatever the timeout."""
         own, _ = torch.distributed.new_subgroups_by_enumeration(ranks.tolist(), timeout=self._timeout)

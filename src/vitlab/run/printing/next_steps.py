@@ -17,7 +17,7 @@ from vitlab.checkpoints.run_folder import find_model, has_state
 from vitlab.config.arguments import format_override
 from vitlab.config.nodes import resolve_config
 from vitlab.config.stated import find_changed_values, find_encoder
-from vitlab.config.trust import packages_of
+from vitlab.config.trust import list_packages
 from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
 from vitlab.data.targets import Classes, SeveralClasses
@@ -39,7 +39,7 @@ OF_THE_MACHINE = ("loading", "cache", "order", "global_batch_size", "device_batc
 def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
     folder, task, run = start.folder, parts.task, str(shorten_path(start.folder))
-    packages = packages_of(resolve_config(start.cfg))
+    packages = list_packages(resolve_config(start.cfg))
     trust = [f"trust=[{','.join(packages)}]"] if packages else []
     told = {"folder": run}
     if (folder / "pictures").is_dir():
