@@ -78,7 +78,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What the run came to: score, steps, seconds, and the metrics of its test; None for one that has not ended."""
+        """Result of the run: score, steps, seconds, and the metrics of its test; None for one that has not ended."""
         return read_result(self.folder)
 
     @property
@@ -127,7 +127,7 @@ class Run:
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:
-        """What the head sees of each image: (B, D), float32, on the CPU."""
+        """Compute the features that the head reads of each image: (B, D), float32, on the CPU."""
         return self._compute(functools.partial(represent, self.model), list_images(images), batch_size).float()
 
     @refusals()
@@ -153,7 +153,7 @@ class Run:
         return metrics
 
     def _compute(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
-        """What a function makes of images, by so many at once, on the CPU."""
+        """Compute a function of images, `batch_size` at once, on the CPU."""
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} is not at least 1")
         found = []

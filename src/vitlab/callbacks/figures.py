@@ -66,7 +66,7 @@ def image_grid(
 
 
 def wrap_line(line: str) -> list[str]:
-    """A line of a title as one or two that fit above a picture."""
+    """Wrap a line of a title into one or two that fit above a picture."""
     first, *rest = wrap(line.replace("$", "\\$"), LETTERS) or [""]
     return [first, rest[0] if len(rest) == 1 else f"{rest[0][: LETTERS - 1]}…"] if rest else [first]
 

@@ -54,7 +54,7 @@ class LatestState(Checkpoint):
 
     @cached_property
     def background(self) -> Background:
-        """What is written while training goes on, the best model with it."""
+        """Return the thread that writes the latest state and the best model while training goes on."""
         return Background()
 
     @cached_property

@@ -22,8 +22,8 @@ from vitlab.errors import CheckpointError
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What stays the same in all starts of a run, on whatever machine: a random `id`, the `name` it started under, and
-    the digest of the `config` it started with, without what belongs to a machine."""
+    """Identity of a run, the same in all its starts, on whatever machine: a random `id`, the `name` it started under,
+    and the digest of the `config` it started with, without what belongs to a machine."""
 
     id: str
     name: str

@@ -1,1 +1,1 @@
-"""From YAML and command line to objects. With run and programs, the room that knows Hydra."""
+"""Turn YAML and command line into objects. With run and programs, the room that knows Hydra."""

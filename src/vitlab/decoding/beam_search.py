@@ -26,7 +26,7 @@ class BeamSearch:
         self.max_length, self.width, self.length_penalty = max_length, width, length_penalty
 
     def penalty(self, length: int) -> float:
-        """What the log probability of a text is divided by: equation 14."""
+        """Return the divisor of the log probability of a text: equation 14."""
         penalty: float = ((5 + length) / 6) ** self.length_penalty
         return penalty
 
@@ -67,6 +67,6 @@ class BeamSearch:
 
 
 def search(*, max_length: Length, width: Count, length_penalty: Unsigned) -> Decoding:
-    """By a beam of `width`; of 1, greedily. Raises ValueError as both."""
+    """Make a beam search of `width`; of width 1, a greedy one. Raises ValueError as both."""
     beam = BeamSearch(max_length=max_length, width=width, length_penalty=length_penalty)
     return Greedy(max_length=max_length) if width == 1 else beam

@@ -44,7 +44,7 @@ class Launcher(_SubprocessScriptLauncher):
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Within, this process waits for another one no longer than it must. Raises DistributedError where another one
+        """Wait, within, for another process no longer than needed. Raises DistributedError where another one
         is lost, with the status of one that has refused to go on; those that are left, as stopped ones, are ended then.
         A signal ends this process even while it waits for another one."""
         with watch_signals(self.end_others):

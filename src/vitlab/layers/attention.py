@@ -80,7 +80,7 @@ class NoPosition(nn.Module):
         return q, k
 
     def bias(self, attn_mask: Tensor | None, grid: Grids | None) -> Tensor | None:
-        """What is added to the scores, the mask included."""
+        """Return what is added to the scores, the mask included."""
         return attn_mask
 
 
@@ -142,7 +142,7 @@ class Attention(nn.Module):
     def weights(
         self, x: Tensor, grid: Grids | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """How much each token looks at each other one, computed anew, since a fused kernel never holds it: equation 6.
+        """Compute how much each token looks at each other one, anew, since a fused kernel never holds it: equation 6.
         (B, N, D) -> (B, h, N, N), each row a distribution."""
         q, k, _ = self.heads(x, grid)
         return attention_weights(q, k, self.rel_pos.bias(attn_mask, grid), is_causal)

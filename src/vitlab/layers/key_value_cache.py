@@ -59,7 +59,7 @@ class Memory:
         self.attn_mask = attn_mask
 
     def keys_and_values(self, make: Callable[[Tensor], KeysAndValues]) -> KeysAndValues:
-        """What a layer makes of it. -> 2 x (B, h, N, d)"""
+        """Return the keys and values that a layer makes of it. -> 2 x (B, h, N, d)"""
         return make(self.tokens)
 
 

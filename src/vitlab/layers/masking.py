@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def num_hidden(num_patches: int, mask_ratio: float) -> int:
-    """How many of an image's patches a ratio hides. Raises ValueError unless some are hidden, and some are not."""
+    """Count the patches of an image that a ratio hides. Raises ValueError unless some are hidden, and some are not."""
     hidden = round(num_patches * mask_ratio) if 0 < mask_ratio < 1 else 0
     if not 0 < hidden < num_patches:
         raise ValueError(

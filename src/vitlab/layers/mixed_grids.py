@@ -39,8 +39,8 @@ class MixedGrids(NamedTuple):
         return self.on_device([h for h, _ in self.grids]), self.on_device([w for _, w in self.grids])
 
     def tables(self, make: Callable[[Grid], Tensor]) -> tuple[Tensor, Tensor]:
-        """What `make` gives for one grid, (rows, D), for each grid that occurs, one after the other; and in which row
-        each image's begins. -> (sum of rows, D), (B,) or (1,)"""
+        """Return what `make` gives for one grid, (rows, D), for each grid that occurs, one after the other; and in
+        which row each image's begins. -> (sum of rows, D), (B,) or (1,)"""
         made = {grid: make(grid) for grid in dict.fromkeys(self.grids)}
         begins = dict(zip(made, accumulate(map(len, made.values()), initial=0), strict=False))
         return torch.cat(list(made.values())), self.on_device([begins[grid] for grid in self.grids])
@@ -61,8 +61,8 @@ def make_mixed_grids(grids: Sequence[Grid], device: torch.device | None = None) 
 
 
 def lay_out_tokens(lay_out: Callable[[Grid], Tensor], grid: Grids, num_prefix_tokens: int) -> Tensor:
-    """What `lay_out` gives for the tokens of one grid, (1, T, D) or what broadcasts to that; of mixed grids, each token
-    gets what it would in its own image's grid: (B, T, D)."""
+    """Return what `lay_out` gives for the tokens of one grid, (1, T, D) or what broadcasts to that; of mixed grids,
+    each token gets what it would in its own image's grid: (B, T, D)."""
     if not isinstance(grid, MixedGrids):
         return lay_out(grid)
     P, (_, width) = num_prefix_tokens, grid.sizes()

@@ -37,7 +37,7 @@ class Pooling(nn.Module):
         return share
 
     def looks(self, x: Tensor) -> Tensor:
-        """How much it looks at each patch, (B, P+N, D) -> (B, h, N)."""
+        """Compute how much it looks at each patch, (B, P+N, D) -> (B, h, N)."""
         raise NotImplementedError
 
 
@@ -115,7 +115,7 @@ class AttentionPooling(CrossAttention, Pooling):
         return self.weights(x)[:, :, 0]
 
     def weights(self, x: Tensor, present: Tensor | None = None) -> Tensor:
-        """How much the query looks at each patch. (B, P+N, D) -> (B, h, 1, N)"""
+        """Compute how much the query looks at each patch. (B, P+N, D) -> (B, h, 1, N)"""
         q, k, _ = self.heads(*self.query_and_patches(x))
         return attention_weights(q, k, key_mask(present))
 

@@ -52,12 +52,12 @@ class RelativePosition(NoPosition):
 
 
 def offsets(grid: Grid) -> Grid:
-    """How many rows and columns two patches may lie apart, upwards and downwards. (h, w) -> (2h-1, 2w-1)"""
+    """Count the rows and columns that two patches may lie apart, upwards and downwards. (h, w) -> (2h-1, 2w-1)"""
     return 2 * grid[0] - 1, 2 * grid[1] - 1
 
 
 def offset_index(grid: Grid, device: torch.device | None = None) -> Tensor:
-    """Which of the (2h-1)·(2w-1) offsets leads from one patch to another. -> (N, N)"""
+    """Number the offset, of (2h-1)·(2w-1), that leads from one patch to another. -> (N, N)"""
     return compute_offset_index(*places(grid, device), *grid)
 
 

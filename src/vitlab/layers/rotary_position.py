@@ -42,7 +42,8 @@ class RotaryPosition(NoPosition):
     turns: Tensor
 
     def angles(self, grid: Grids, device: torch.device | None = None) -> Tensor:
-        """By how much each pair of each token is turned, in radians. -> (T, d/2), of mixed grids (B, 1, T, d/2)"""
+        """Compute the angle by which each pair of each token is turned, in radians. -> (T, d/2), of mixed grids (B, 1,
+        T, d/2)"""
         patches = self.pairs(self.places(grid, device), self.temperature)
         return F.pad(patches, (0, 0, self.num_prefix_tokens, 0))
 
@@ -52,7 +53,8 @@ class RotaryPosition(NoPosition):
         return torch.cat([place[..., None] * frequency for place in places], dim=-1)
 
     def places(self, grid: Grids, device: torch.device | None) -> tuple[Tensor, Tensor]:
-        """What the first half of the pairs turns with, and the second. -> 2 x (N,), of mixed grids (B, 1, N)"""
+        """Return the places that the first half of the pairs turns with, and the second. -> 2 x (N,), of mixed grids
+        (B, 1, N)"""
         row, column = grid.coordinates[:, None].unbind(-1) if isinstance(grid, MixedGrids) else places(grid, device)
         return column, row
 
@@ -111,7 +113,7 @@ class RegisterRotaryPosition(RotaryPosition):
 
 
 def frequencies(count: int, temperature: float, device: torch.device | None = None) -> Tensor:
-    """From 1 down to nearly 1/temperature, in radians for each patch. -> (count,)"""
+    """Return frequencies from 1 down to nearly 1/temperature, in radians for each patch. -> (count,)"""
     return temperature ** -(torch.arange(count, device=device) / count)
 
 

@@ -55,11 +55,12 @@ class SequenceAttention(Attention):
         return self.cancel_scaling(q), k, v
 
     def mask(self, sequence: NoCache) -> Tensor | None:
-        """What attention hides, beside what is_causal says."""
+        """Return the mask of what attention hides, beside what is_causal says."""
         return sequence.attn_mask
 
     def weights(self, x: Tensor, sequence: NoCache) -> Tensor:  # type: ignore[override]
-        """How much each token of a whole sequence looks at each. (R, M, D) -> (R, h, M, M), each row a distribution."""
+        """Compute how much each token of a whole sequence looks at each. (R, M, D) -> (R, h, M, M), each row a
+        distribution."""
         q, k, _ = self.project_heads(x, sequence)
         return attention_weights(q, k, self.mask(sequence), self.is_causal)
 
@@ -86,7 +87,7 @@ class MemoryAttention(CrossAttention):
         return self.attend(x, k, v, memory.attn_mask)
 
     def weights(self, x: Tensor, memory: Memory) -> Tensor:
-        """How much each token looks at each memory, computed anew. (B, M, D) -> (B, h, M, N), each row a
+        """Compute how much each token looks at each memory, anew. (B, M, D) -> (B, h, M, N), each row a
         distribution."""
         q, k, _ = self.heads(x, memory.tokens)
         return attention_weights(q, k, memory.attn_mask)

@@ -70,5 +70,6 @@ def causal_mask(num_tokens: int, device: torch.device | None = None) -> Tensor:
 
 
 def padding_mask(present: Tensor) -> Tensor:
-    """From which tokens are there, true or false (B, N), to whom all may look: (B, 1, 1, N), an `attn_mask`."""
+    """Turn which tokens are there, true or false (B, N), into a mask that lets all look at them: (B, 1, 1, N), an
+    `attn_mask`."""
     return present.bool()[:, None, None, :]

@@ -39,8 +39,8 @@ def gather_pairs(image: Tensor, text: Tensor) -> Pairs:
 
 
 def softmax_contrastive(pairs: Pairs, scale: Tensor, bias: Tensor) -> Tensor:
-    """Which text belongs to an image, and which image to a text: the mean of both cross-entropies of a pair, in nats.
-    `scale`, one over the temperature, multiplies the cosines; a `bias` changes nothing here. -> (B,)"""
+    """Cross-entropy of which text belongs to an image, and which image to a text: the mean of both cross-entropies of a
+    pair, in nats. `scale`, one over the temperature, multiplies the cosines; a `bias` changes nothing here. -> (B,)"""
     of_images, of_texts = measure_similarities(pairs, scale, bias)
     losses = [F.cross_entropy(logits, pairs.target(), reduction="none") for logits in (of_images, of_texts)]
     return (losses[0] + losses[1]) / 2
@@ -55,7 +55,7 @@ def sigmoid_contrastive(pairs: Pairs, scale: Tensor, bias: Tensor) -> Tensor:
 
 
 def measure_similarities(pairs: Pairs, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """How alike each image is to all texts, and each text to all images, in float32. -> (B, G) each"""
+    """Measure how alike each image is to all texts, and each text to all images, in float32. -> (B, G) each"""
     images = pairs.image if pairs.images is None else pairs.images
     texts = pairs.text if pairs.texts is None else pairs.texts
     with torch.autocast(pairs.image.device.type, enabled=False):  # in bfloat16 a hundredfold cosine is off by a half

@@ -34,6 +34,6 @@ def next_token_cross_entropy(
 
 
 def teacher_forced(target: Tensor, begin: int) -> Tensor:
-    """What a decoder is told while it is taught: before each token of the target the right one. (B, M) -> (B, M), the
-    target shifted by one, with `begin` before it."""
+    """Return the tokens that a decoder reads while it is taught: before each token of the target the right one. (B, M)
+    -> (B, M), the target shifted by one, with `begin` before it."""
     return F.pad(target[:, :-1], (1, 0), value=begin)

@@ -61,5 +61,6 @@ class AskedCaptioner(Captioner):
         return kind(self.decoder, *self.read(x, grid), self.check_question(question))
 
     def attention_maps(self, written: Tensor, question: Tensor, x: Tensor, grid: Grids | None = None) -> AttentionMaps:
-        """Where the decoder looks while it reads the question and writes what comes after each token of `written`."""
+        """Compute where the decoder looks while it reads the question and writes what follows each token of
+        `written`."""
         return self.begin_text(question, x, grid).attention_maps(written)

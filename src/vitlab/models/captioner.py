@@ -47,7 +47,7 @@ class Captioner(EncoderDecoder):
         return self.decoder(written, *self.read(x, grid), written_present)
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """What the encoder makes of images (B, C, H, W) or patches (B, N, C·P·P). -> (B, E)"""
+        """Encode images (B, C, H, W) or patches (B, N, C·P·P). -> (B, E)"""
         return self.encoder.represent(x, grid)
 
 

@@ -77,8 +77,8 @@ class Decoder(TextModule):
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> AttentionMaps:
-        """Where the decoder looks while it writes what comes after each of `tokens` (B, M). A causal one looked there
-        when it wrote token by token."""
+        """Compute where the decoder looks while it writes what comes after each of `tokens` (B, M). A causal one looked
+        there when it wrote token by token."""
         with record_attention(self.blocks) as found:
             self.forward(tokens, memory, memory_mask)
         kinds = (SequenceAttention, MemoryAttention)

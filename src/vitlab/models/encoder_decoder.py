@@ -39,7 +39,7 @@ class EncoderDecoder(nn.Module):
         return kind(self.decoder, *self.read(*inputs))
 
     def attention_maps(self, written: Tensor, *inputs: Any) -> AttentionMaps:
-        """Where the decoder looks while it writes what comes after each token of `written` (B, M)."""
+        """Compute where the decoder looks while it writes what comes after each token of `written` (B, M)."""
         return self.decoder.attention_maps(written, *self.read(*inputs))
 
     @property

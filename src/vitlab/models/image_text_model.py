@@ -115,11 +115,11 @@ class ImageTextModel(nn.Module):
         return F.normalize(self.text_projection(self.text_pool(self.text(words), lengths)).float(), dim=1)
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """What the image tower makes of images, before the projection. -> (B, its width)"""
+        """Encode images by the image tower, before the projection. -> (B, its width)"""
         return self.encoder.represent(x, grid)
 
     def heads(self) -> list[nn.Linear]:
-        """There is none."""
+        """Return no layers: there is no head."""
         return []
 
     def no_weight_decay(self) -> set[str]:

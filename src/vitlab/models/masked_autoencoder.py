@@ -90,7 +90,7 @@ class MaskedAutoencoder(nn.Module):
         nn.init.normal_(self.mask_token, std=0.02)
 
     def heads(self) -> list[nn.Linear]:
-        """There is none."""
+        """Return no layers: there is no head."""
         return []
 
     def encode(self, x: Tensor, grid: Grid | None, keep: Tensor | None) -> tuple[Tensor, Grid, Tensor]:
@@ -122,7 +122,7 @@ class MaskedAutoencoder(nn.Module):
         return self.decode(*self.encode(x, grid, keep))
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """What the encoder makes of whole images (B, C, H, W), or patches (B, N, C·P·P). -> (B, D)"""
+        """Encode whole images (B, C, H, W), or patches (B, N, C·P·P). -> (B, D)"""
         return self.encoder.represent(x, grid)
 
     def no_weight_decay(self) -> set[str]:
@@ -168,6 +168,6 @@ def require_one_grid(grid: Grids) -> Grid:
 
 
 def select_grids(keep: Tensor, grid: Grid) -> MixedGrids:
-    """Where the patches that are kept lie, for positions that act within the blocks. (B, K)"""
+    """Select the places of the patches that are kept, for positions that act within the blocks. (B, K)"""
     coordinates = torch.stack(places(grid, keep.device), dim=1)[keep]  # (B, K, 2)
     return MixedGrids(coordinates, torch.ones_like(keep, dtype=torch.bool), (grid,))

@@ -38,7 +38,8 @@ def head_names(model: nn.Module) -> set[str]:
 
 
 def represent(model: nn.Module, *inputs: Any) -> Tensor:
-    """What the (first) head sees of images (B, C, H, W), or of patches (B, N, C·P·P) and their grid. -> (B, D)
+    """Compute the features that the (first) head reads of images (B, C, H, W), or of patches (B, N, C·P·P) and their
+    grid. -> (B, D)
 
     Raises ValueError for a model without a linear head.
     """

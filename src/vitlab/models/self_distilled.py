@@ -73,14 +73,14 @@ class SelfDistilled(nn.Module):
         self.encoder.head = nn.Identity()  # type: ignore[assignment]  # it would get no gradient
 
     def heads(self) -> list[nn.Linear]:
-        """There is none."""
+        """Return no layers: there is no head."""
         return []
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> Tensor:
         return self.projection(self.represent(x, grid))
 
     def represent(self, x: Tensor, grid: Grids | None = None) -> Tensor:
-        """What the encoder makes of whole images. -> (B, D)"""
+        """Encode whole images. -> (B, D)"""
         return self.encoder.represent(x, grid)
 
     def no_weight_decay(self) -> set[str]:

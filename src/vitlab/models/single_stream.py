@@ -131,7 +131,7 @@ class SingleStream(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, written: Tensor, given: StreamInput) -> StreamAttentionMaps:
-        """Where everything looks while what comes after each token of `written` (B, M) is written."""
+        """Compute where all tokens look while what follows each token of `written` (B, M) is written."""
         with record_attention(self.encoder.blocks) as found:
             self.continue_answers(written, given)
         whole = torch.stack(list(found.values()), dim=1)

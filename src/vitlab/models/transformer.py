@@ -44,7 +44,7 @@ class TextEncoder(TextModule):
 
     @torch.no_grad()
     def attention_maps(self, words: Tensor, present: Tensor | None = None) -> Tensor:
-        """How much each word looks at each other one, in each layer. -> (B, L, h, N, N)"""
+        """Compute how much each word looks at each other one, in each layer. -> (B, L, h, N, N)"""
         with record_attention(self.blocks) as found:
             self.forward(words, present)
         return torch.stack(list(found.values()), dim=1)

@@ -222,7 +222,7 @@ def tell_others(there: int, drawn: int, things: str) -> None:
 
 
 def find_likeliest_classes(task: Task, inputs: Tensor, class_names: list[str]) -> list[list[ClassProbability]] | None:
-    """What the model makes of images (B, C, H, W); None of one that tells no classes."""
+    """Find the most probable classes of images (B, C, H, W); None for a model without classes."""
     if not isinstance(task, Supervised):
         return None
     with eval_mode(task.model):

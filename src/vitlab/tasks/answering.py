@@ -89,6 +89,6 @@ class QuestionAnswering:
         self.words = [named.get(token) or self.vocabulary.decode([token]) for token in self.question[0].tolist()]
 
     def generate(self, *inputs: Any, with_attention: bool = False) -> Any:
-        """What the model answers to images, or to patches and their grid."""
+        """Write the model's answers to images, or to patches and their grid."""
         question = self.question.to(inputs[0].device).expand(len(inputs[0]), -1)
         return self.task.generate(question, *inputs, with_attention=with_attention)

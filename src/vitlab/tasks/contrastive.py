@@ -160,5 +160,5 @@ class ZeroShot:
         return self.model.logit_scale.exp() * self.model.encode_images(*inputs) @ self.classes.T
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """How probable each class is, one of which is right. (B, K) -> (B, K)"""
+        """Return the probability of each class, one of which is right. (B, K) -> (B, K)"""
         return logits.float().softmax(dim=1)

@@ -89,7 +89,7 @@ class Retrieval(Metric):
 
 
 def rank_similar(asked: Tensor, among: Tensor) -> Tensor:
-    """Where those `among` others (m, F) stand that are most similar to each that is asked for (n, F), the most similar
+    """Find the places `among` others (m, F) of those most similar to each one asked for (n, F), the most similar
     first. -> (n, 5), or fewer columns"""
     most = min(max(BEST), len(among))
     return torch.cat([(rows @ among.T).topk(most, dim=1).indices for rows in asked.split(ROWS)])
@@ -114,6 +114,6 @@ def count_earlier(numbers: Tensor) -> Tensor:
 
 
 def find_first_places(numbers: Tensor) -> Tensor:
-    """Where each number from 0 on stands first. (n,) -> (T,)"""
+    """Find the first place of each number from 0 on. (n,) -> (T,)"""
     order = numbers.argsort(stable=True)
     return order[count_earlier(numbers)[order] == 0]

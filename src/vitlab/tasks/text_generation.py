@@ -91,7 +91,7 @@ class TextGeneration(Task):
         return next_token_cross_entropy(logits, target, padding=padding, label_smoothing=label_smoothing)
 
     def inputs(self, batch: Batch) -> tuple[Any, ...]:
-        """What the model is given to read."""
+        """Return what the model is given to read."""
         return batch.view.arguments()
 
     def belongs(self, batch: Batch) -> Tensor | None:
@@ -115,7 +115,7 @@ class TextGeneration(Task):
         return loss, {"predictions": Predictions(written, loss)}
 
     def generate(self, *inputs: Any, with_attention: bool = False) -> Any:
-        """What the model writes of what it is given to read, as `decoding` gives it."""
+        """Write the text of each input, as `decoding` does."""
         return self.decoding(self.model.begin_text(*inputs), self.vocabulary.special, with_attention=with_attention)
 
     def probabilities(self, written: Any) -> Tensor:

@@ -38,7 +38,8 @@ def capture_attention(model: VisionTransformer, images: Tensor, grid: Grid | Non
 
 
 def capture_pooling(model: VisionTransformer, images: Tensor, grid: Grid | None = None) -> Tensor | None:
-    """How much the pooling looks at each patch: (B, h, N), on the CPU, in float32. None for one without attention."""
+    """Capture how much the pooling looks at each patch: (B, h, N), on the CPU, in float32. None for one without
+    attention."""
     if not model.attn_pool.chooses:
         return None
     with eval_mode(model):

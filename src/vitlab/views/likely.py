@@ -24,14 +24,14 @@ class ClassProbability(NamedTuple):
 
 
 def likely(probabilities: Tensor, class_names: Sequence[str]) -> list[list[ClassProbability]]:
-    """At most `MOST` classes of each image, best first. (B, K) -> B lists"""
+    """List at most `MOST` classes of each image, best first. (B, K) -> B lists"""
     values, classes = probabilities.float().cpu().topk(min(MOST, probabilities.shape[1]), dim=1)
     rows = zip(values.tolist(), classes.tolist(), strict=True)
     return [[ClassProbability(k, class_names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
 
 
 def shorten_name(name: str) -> str:
-    """Its end, where names of files differ."""
+    """Shorten a name to its end, where names of files differ."""
     return name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
 
 

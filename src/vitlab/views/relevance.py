@@ -19,7 +19,7 @@ from vitlab.views.capture import eval_mode
 
 
 def why_no_relevance(model: VisionTransformer) -> str | None:
-    """What keeps a model from this view, in words; None for one that reads its class token, or the mean of patches."""
+    """Say what keeps a model from this view; None for one that reads its class token, or the mean of patches."""
     if model.attn_pool.chooses:
         return "it is defined where a class token or the mean of the patches is read, and this model pools by attention"
     if isinstance(model, DistilledVisionTransformer):
@@ -28,7 +28,7 @@ def why_no_relevance(model: VisionTransformer) -> str | None:
 
 
 def relevance(model: VisionTransformer, image: Tensor, k: int) -> Tensor:
-    """How much each patch of an image (1, C, H, W) speaks for class k -> (N,), none below 0, on the CPU.
+    """Compute how much each patch of an image (1, C, H, W) speaks for class k -> (N,), none below 0, on the CPU.
 
     The row of C for the class token, or the mean of the patches' rows where the head reads their mean, less what a
     token is itself: of a mean, all patches are as large a part before any attention.

@@ -33,7 +33,7 @@ def warp_glyphs(glyphs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def interpolate_glyphs(glyphs: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """What lies at each point once the knots have moved by (k, 2, m) pixels, between pixels bilinear.
+    """Resample glyphs, bilinearly, after their knots have moved by (k, 2, m) pixels.
     (k, 10, 10) -> (k, 400)"""
     y, x = np.clip(POINTS[:, None] + (moves @ PULL).swapaxes(0, 1), 0, SIDE - 1.001)
     row, column = y.astype(int), x.astype(int)

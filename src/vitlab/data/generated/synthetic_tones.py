@@ -98,7 +98,8 @@ def waves(size: int) -> np.ndarray:
 
 
 def spectrogram(sound: np.ndarray, size: int) -> np.ndarray:
-    """How loud each semitone is at each moment, in decibels about the median. -> (size, size) uint8, low notes below"""
+    """Compute the loudness of each semitone at each moment, in decibels about the median. -> (size, size) uint8, low
+    notes below"""
     frames = np.lib.stride_tricks.sliding_window_view(sound.astype(np.float32), WINDOW)[::HOP]  # (T, W)
     real, imaginary = (frames @ waves(size)).reshape(len(frames), 2, size).swapaxes(0, 1)
     decibels = 10 * np.log10(real**2 + imaginary**2 + 1e-9)  # (T, F)

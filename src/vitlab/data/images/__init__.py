@@ -1,1 +1,1 @@
-"""From bytes to a crop: decoding, resampling, crops, augmentation."""
+"""Turn bytes into a crop: decoding, resampling, crops, augmentation."""

@@ -80,7 +80,7 @@ def watch_ranks(trainer: pl.Trainer) -> AbstractContextManager[None]:
 
 
 class Devices(NamedTuple):
-    """How many devices train together, and which of them is this process's own."""
+    """Number of devices that train together, and the one that is this process's own."""
 
     number: int
     own: torch.device
