@@ -20,7 +20,7 @@ from vitlab.config.nodes import resolve_config
 from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
-from vitlab.machine import choose_device
+from vitlab.machine import find_fastest_device
 from vitlab.models import find_encoder, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.run import read_result
@@ -51,7 +51,7 @@ class Run:
         self._trust = trust
         with trusting(trust):
             self._saved = SavedRun.open(str(run))
-        self.device = torch.device(device or choose_device())
+        self.device = torch.device(device or find_fastest_device())
 
     def __repr__(self) -> str:
         return f"vitlab.load({str(self.path)!r})"

@@ -37,7 +37,7 @@ def cpu_capabilities() -> dict[str, Any]:
     return dict(torch.cpu.get_capabilities()) if hasattr(torch.cpu, "get_capabilities") else {}
 
 
-def choose_device() -> Any:
+def find_fastest_device() -> Any:
     """Return the device of a GPU if there is one, else of the CPU."""
     import torch
 
@@ -50,7 +50,7 @@ def choose_device(name: str | None) -> Any:
     import torch
 
     if name is None:
-        return choose_device()
+        return find_fastest_device()
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

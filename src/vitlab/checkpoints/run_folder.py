@@ -28,7 +28,7 @@ FILES = (CONFIG, "provenance.json", "metrics.csv", "result.json", "train.log")
 
 def run_folder(run: str | Path) -> Path:
     """Give the folder of a run, from itself or one of its checkpoints; nothing is opened."""
-    path = named_path(run)
+    path = resolve_name(run)
     if path.suffix == ".ckpt":
         return path.parent.parent if path.parent.name == CHECKPOINTS else path.parent
     return path
@@ -37,7 +37,7 @@ def run_folder(run: str | Path) -> Path:
 def find_checkpoint(run: str | Path, *names: str) -> Path:
     """Give the file that `run` names: itself, or the first of `names` (such as "best", "latest") that its folder holds.
     Raises CheckpointError when there is none."""
-    path = named_path(run)
+    path = resolve_name(run)
     if path.is_file():
         return path
     if not path.exists():
@@ -53,7 +53,7 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
     )
 
 
-def named_path(run: str | Path) -> Path:
+def resolve_name(run: str | Path) -> Path:
     """Return the path that a user names; `latest` is the run below runs/ that saved a state last. Raises
     CheckpointError where there is none yet."""
     path = Path(run)

@@ -71,8 +71,8 @@ def explain_hydra_error(error: HydraException) -> str:
         return place + (explain_option(group, option, error.options) if group else f"there is no config {option}")
     if isinstance(error, OverrideParseException):
         return (
-            f"cannot read {error.override!r} ({format_error(ADVICE.sub('', message))}); an override is KEY=VALUE, and a "
-            "VALUE with other characters than letters, digits and -_./ is quoted twice: 'KEY=\"VALUE\"'"
+            f"cannot read {error.override!r} ({format_error(ADVICE.sub('', message))}); an override is KEY=VALUE, and "
+            "a VALUE with other characters than letters, digits and -_./ is quoted twice: 'KEY=\"VALUE\"'"
         )
     absent = NOT_THERE.search(message)
     if absent and isinstance(error, ConfigCompositionException):

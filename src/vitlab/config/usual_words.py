@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from vitlab.errors import ConfigError
 from vitlab.invocation import format_command
@@ -51,16 +51,16 @@ def check_usual_words(command: str, known: Container[str], words: list[str]) -> 
     elsewhere and not among the `known` keys of this command."""
     replaced: dict[str, list[str]] = {}
     corrected: list[str] = []
-    for word, key, value in as_pairs(words):
-        own = meant(key, value, known) if key not in known else []
+    for word, key, value in iterate_pairs(words):
+        own = translate_word(key, value, known) if key not in known else []
         replaced |= {word: own} if own else {}
         corrected += own or [word]
     if replaced:
         told = ", ".join(f"{word} is {' '.join(own)}" for word, own in replaced.items())
-        raise ConfigError(f"{told}; type: {format_command(command)} {' '.join(map(quoted, corrected))}")
+        raise ConfigError(f"{told}; type: {format_command(command)} {' '.join(map(quote_word, corrected))}")
 
 
-def as_pairs(words: list[str]) -> Iterator[tuple[str, str, str]]:
+def iterate_pairs(words: list[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each word with its key and value: epochs=3, --epochs=3 and --epochs 3 have the key epochs. A word without
     a key that could be meant has the key ""."""
     rest = iter(range(len(words)))
@@ -93,11 +93,11 @@ def suggest_key(name: str, known: Iterable[str], prefix: str = "") -> str:
     return f"; did you mean {full}?" if full else suggest_name(name, known, prefix)
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     return shlex.quote(word) if "=" in word or word.startswith("-") else word
 
 
-def meant(key: str, value: str, known: Container[str]) -> list[str]:
+def translate_word(key: str, value: str, known: Container[str]) -> list[str]:
     """Return the overrides that a usual word stands for, in a command with these keys; [] for no usual word."""
     word = plain_word(key)
     if word in SPECIAL:
@@ -130,7 +130,7 @@ def half(kind: str, value: str) -> list[str]:
     return [f"trainer.precision={kind if value in TRUE else '32-true'}"]
 
 
-SPECIAL = {
+SPECIAL: dict[str, Callable[[str], list[str]]] = {
     "device": device,
     "gpus": gpus,
     "numgpus": gpus,

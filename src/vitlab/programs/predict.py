@@ -75,7 +75,7 @@ def predict(cfg: DictConfig) -> Path:
             f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
         )
     task = ask_question(cfg, task)
-    sorting = Sorting.into(cfg.sort_into, files, names) if cfg.sort_into is not None else None
+    sorting = Sorting.open(cfg.sort_into, files, names) if cfg.sort_into is not None else None
     if sorting is not None and isinstance(task, WRITERS):
         raise ConfigError(f"sort_into= sorts by class, and run={cfg.run} writes texts; leave it out")
 
@@ -85,7 +85,7 @@ def predict(cfg: DictConfig) -> Path:
                 return list(write_texts(task, view))
             return list(rank_classes(task.probabilities(task(*view.arguments())), names, cfg.top_k, paths))
 
-    with prediction_file(output, request_of(cfg, saved, list_digest(files)), overwrite=cfg.overwrite) as file:
+    with prediction_file(output, describe_request(cfg, saved, list_digest(files)), overwrite=cfg.overwrite) as file:
         table = Shown("image")
         for read in read_files(files, datamodule, cfg, file.done, device):
             paths = [Path(files[place]) for place in read.places if place not in read.reasons]
@@ -94,7 +94,7 @@ def predict(cfg: DictConfig) -> Path:
                 table.add(format_name(str(path)), one)
                 if sorting is not None:
                     sorting.copy(path, one.class_name)
-            file.add(lines_of(read, files, iter(said), cfg.on_bad_image))
+            file.add(format_lines(read, files, iter(said), cfg.on_bad_image))
         note = calibration_note(saved) if isinstance(task, Supervised) else ""
         return close(file, table, "images", cfg.on_bad_image, note)
 
@@ -119,7 +119,7 @@ def list_digest(files: PackedNames) -> str:
     return compute_digest(files.block.tobytes() + files.offsets.tobytes())
 
 
-def request_of(cfg: DictConfig, saved: SavedRun, inputs: str) -> dict[str, Any]:
+def describe_request(cfg: DictConfig, saved: SavedRun, inputs: str) -> dict[str, Any]:
     """Say in plain types what decides the rows of the output."""
     written = os.stat(saved.path).st_mtime_ns
     asked_for = {key: value for key, value in resolve_config(cfg).items() if key not in OF_THIS_START}
@@ -148,7 +148,7 @@ def read_files(
             progress.advance(bar, len(read.places))
 
 
-def lines_of(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_image: str) -> Lines:
+def format_lines(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_image: str) -> Lines:
     """Write a line for each file of a batch, in their order. Raises DataError for an unreadable one if that is to end
     the command."""
     lines: Lines = []
@@ -170,7 +170,7 @@ def predict_texts(
     texts = find_texts(require_input(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
     task = ask_question(cfg, saved.task().to(device).eval())
     with prediction_file(
-        output, request_of(cfg, saved, compute_digest(format_json(texts))), overwrite=cfg.overwrite
+        output, describe_request(cfg, saved, compute_digest(format_json(texts))), overwrite=cfg.overwrite
     ) as file:
         table = Shown("read")
         for start in track(range(file.done, len(texts), cfg.batch_size), description="predicting", transient=True):

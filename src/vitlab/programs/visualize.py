@@ -16,7 +16,7 @@ from vitlab.callbacks.figures import write_figure
 from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
-from vitlab.machine import choose_device
+from vitlab.machine import find_fastest_device
 from vitlab.models import StreamAttentionMaps, VisionTransformer, find_encoder
 from vitlab.run.inference.given_images import load_pixels, prepare_images
 from vitlab.run.inference.given_texts import ask_question, find_texts, require_input, text_view
@@ -89,7 +89,7 @@ def visualize(cfg: DictConfig) -> list[Path]:
         raise ConfigError(f"run={cfg.run} is a {type(task.model).__name__}, {found}")
     if "relevance" in views:
         check_relevance(task, model)
-    device = choose_device()
+    device = find_fastest_device()
     datamodule = saved.datamodule()
     if paths and datamodule.images.eval_crop.output_size() is None:
         raise ConfigError(f"views are drawn of images of one size, and run={cfg.run} was evaluated on different ones")
@@ -125,7 +125,7 @@ def read_images(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: O
     how image and text look at each other where they are one sequence. Raises as `visualize`."""
     paths = find_images(require_input(cfg, "images"))
     place.check_apart(paths)
-    device = choose_device()
+    device = find_fastest_device()
     datamodule, writer = saved.datamodule(), ask_question(cfg, task.to(device).eval())
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
     images = load_images(chosen, datamodule)
@@ -155,7 +155,7 @@ def read_texts(cfg: DictConfig, saved: SavedRun, task: TextGeneration, place: Ou
     """Draw where words look at each other while texts are read and written. Raises as `visualize`."""
     vocabulary = saved.input_vocabulary
     assert vocabulary is not None
-    device = choose_device()
+    device = find_fastest_device()
     task = task.to(device).eval()
     reader: Any = task.model.encoder
     found = find_texts(require_input(cfg, "texts"), vocabulary, saved.config.data.input_max_length)
@@ -192,7 +192,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
         raise ConfigError(f"run={cfg.run} has learned from texts, and no names of classes; set texts=<a file of lines>")
     if cfg.texts is not None:
         texts = find_texts(str(cfg.texts), task.vocabulary, task.max_length)
-    device = choose_device()
+    device = find_fastest_device()
     datamodule, task = saved.datamodule(), task.to(device).eval()
     chosen = [paths[place] for place in pick(len(paths), cfg.num_images)]
     images = load_images(chosen, datamodule)

@@ -12,7 +12,7 @@ def test_files_of_the_same_name_stay_apart(tmp_path, monkeypatch):
     for number, file in enumerate(files):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text(str(number))
-    sorting = Sorting.into("out", files, ["cat/dog", "bird"])
+    sorting = Sorting.open("out", files, ["cat/dog", "bird"])
     for file in files:
         sorting.copy(tmp_path / file, "cat/dog")
     found = {str(path.relative_to(tmp_path / "out")): path.read_text() for path in (tmp_path / "out").rglob("*.png")}
@@ -31,4 +31,4 @@ def test_a_place_that_would_mix_files_is_refused(tmp_path, monkeypatch, root, na
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     with pytest.raises(ConfigError, match=sentence):
-        Sorting.into(root, ["in/0.png"], names)
+        Sorting.open(root, ["in/0.png"], names)

@@ -23,7 +23,7 @@ from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.images.decoding import MODES
 from vitlab.errors import ConfigError
 from vitlab.features import Features, extract, join_features
-from vitlab.machine import choose_device
+from vitlab.machine import find_fastest_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model, load_pretrained
@@ -80,7 +80,7 @@ class FrozenModel:
             origin, node, folder = None, resolve_config(found.cfg)["model"], None
         datamodule, data = found.datamodule, resolve_config(found.cfg)["data"]
         assert isinstance(datamodule, ImageDataModule)
-        device = choose_device()
+        device = find_fastest_device()
         speed_up_float32_products(device)
         facts = {
             "checkpoint": origin,

@@ -20,7 +20,7 @@ class Sorting:
         self.folders = folders
 
     @classmethod
-    def into(cls, root: str, files: Sequence[str], class_names: Sequence[str]) -> "Sorting":
+    def open(cls, root: str, files: Sequence[str], class_names: Sequence[str]) -> "Sorting":
         check_place(root, "predict", key="sort_into")
         folders = {name: re.sub(r"[/\\\0]", "_", name) for name in class_names}
         if len(set(folders.values())) < len(folders) or not folders.keys().isdisjoint(("", ".", "..")):
