@@ -42,7 +42,7 @@ def reported(tmp_path, targets, probabilities):
         splits={"test": split},
         test_split="test",
         targets=targets,
-        evaluated=lambda name: split,
+        get_evaluation_split=lambda name: split,
     )
     logger = SimpleNamespace(
         log_image=lambda **about: None, log_table=lambda key, columns, data: tables.setdefault(key, (columns, data))

@@ -90,7 +90,7 @@ def test_a_resume_looks_at_no_image(cli, tmp_path, monkeypatch):
     def never(*arguments):
         raise AssertionError("looked again")
 
-    for name in ("glance", "in_small", "fitting_batch", "find_precision_of"):
+    for name in ("glance", "shrink_images", "choose_batch_size", "find_run_precision"):
         monkeypatch.setattr(f"vitlab.run.building.autoconfig.{name}", never)
     run = cli("train", "resume=run", "trainer.max_steps=2", tiny=False)
     assert run.status == 0, run.err
