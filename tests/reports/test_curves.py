@@ -16,7 +16,7 @@ def test_the_values_of_the_table_are_drawn(tmp_path, monkeypatch):
     (tmp_path / "metrics.csv").write_text(TABLE)
     drawn = []
     monkeypatch.setattr(curves.Figure, "savefig", lambda figure, path, **others: drawn.append(figure))
-    monkeypatch.setattr(curves, "writing_whole", nullcontext)
+    monkeypatch.setattr(curves, "write_atomically", nullcontext)
     draw_curves(tmp_path, "val/acc1")
     loss, accuracy = drawn[0].axes
     found = [{line.get_label(): line.get_xydata().tolist() for line in axes.lines} for axes in (loss, accuracy)]

@@ -69,11 +69,11 @@ class Progress(RichProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int | str | float]:
         judged_by = [callback.monitor for callback in trainer.callbacks if isinstance(callback, BestModel)]
         shown = {name: value for name, value in self.validated.items() if name in judged_by}
-        values = {
+        values: dict[str, int | str | float] = {
             name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown
         }
         left = self._time_left(trainer, trainer.lightning_module)
-        return values | ({"left": left} if left else {})
+        return {**values, "left": left} if left else values
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated = {name: float(value) for name, value in trainer.callback_metrics.items()}

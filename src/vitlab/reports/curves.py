@@ -5,8 +5,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vitlab.atomic_files import writing_whole
-from vitlab.monitors import metric_of
+from vitlab.atomic_files import write_atomically
+from vitlab.monitors import find_metric
 
 METRICS = "metrics.csv"
 COLOURS = {"train": "tab:gray", "val": "tab:blue", "test": "tab:orange"}
@@ -18,12 +18,12 @@ def draw_curves(folder: Path, monitor: str) -> Path | None:
     pictures/curves.png; return its path, None for a run with less than two rows."""
     curves = read_curves(folder / METRICS)
     wanted = ["loss"] if monitor.endswith("/loss") else ["loss", monitor.partition("/")[2]]
-    panels = [(name, found) for name in wanted if (found := of_metric(curves, name))]
+    panels = [(name, found) for name in wanted if (found := select_curves(curves, name))]
     if not panels or max(len(curve) for _, found in panels for curve in found.values()) < 2:
         return None
     figure = Figure(figsize=(5 * len(panels), 3.4), layout="constrained")
     for axes, (name, found) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        factor = 100 if metric_of(name).unit == "percent" else 1
+        factor = 100 if find_metric(name).unit == "percent" else 1
         for stage, curve in found.items():
             steps, values = zip(*curve, strict=True)
             marker = "o" if stage == "test" or len(curve) < 30 else ""
@@ -34,7 +34,7 @@ def draw_curves(folder: Path, monitor: str) -> Path | None:
         axes.legend(frameon=False)
     path = folder / "pictures" / "curves.png"
     path.parent.mkdir(exist_ok=True)
-    with writing_whole(path) as temporary:
+    with write_atomically(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)
     return path
 
@@ -51,6 +51,6 @@ def read_curves(path: Path) -> dict[str, Curve]:
     return curves
 
 
-def of_metric(curves: dict[str, Curve], name: str) -> dict[str, Curve]:
+def select_curves(curves: dict[str, Curve], name: str) -> dict[str, Curve]:
     """Return the curves of a metric by their stage."""
     return {stage: curves[f"{stage}/{name}"] for stage in COLOURS if f"{stage}/{name}" in curves}

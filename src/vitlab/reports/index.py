@@ -14,11 +14,11 @@ from typing import Any
 import yaml
 from rich.progress import track
 
-from vitlab.atomic_files import digest_of
+from vitlab.atomic_files import compute_digest
 from vitlab.checkpoints.run_folder import CONFIG, DEPTHS
 from vitlab.errors import CheckpointError
 from vitlab.machine import make_cache_folder
-from vitlab.reports.finished import flat
+from vitlab.reports.finished import flatten_values
 from vitlab.reports.run import RESULT, read_result
 
 TABLE = "CREATE TABLE IF NOT EXISTS runs (path TEXT PRIMARY KEY, stamp TEXT, content TEXT)"
@@ -42,12 +42,12 @@ def index_runs(root: Path) -> list[IndexedRun]:
         raise CheckpointError(f"there is no folder {root}; name one that holds runs")
     stamps = dict(sorted(find_stamps(root), key=lambda one: -one[1][1]))
     known = read_known(root)
-    fresh = {path: known[path][1] for path, stamp in stamps.items() if known.get(path, ("",))[0] == as_text(stamp)}
+    fresh = {path: known[path][1] for path, stamp in stamps.items() if known.get(path, ("",))[0] == format_stamp(stamp)}
     missing = [path for path in stamps if path not in fresh]
     for path in track(missing, description="reading runs", transient=True) if len(missing) > 100 else missing:
         fresh[path] = read_values(root / path)
     if missing or known.keys() - stamps.keys():
-        keep(root, {path: (as_text(stamps[path]), fresh[path]) for path in stamps})
+        keep(root, {path: (format_stamp(stamps[path]), fresh[path]) for path in stamps})
     return [IndexedRun(root / path, bool(fresh[path]["ended"]), fresh[path]["values"]) for path in stamps]
 
 
@@ -68,7 +68,9 @@ def read_values(folder: Path) -> dict[str, Any]:
     """Read a run's values; of a damaged file nothing."""
     values: dict[str, Any] = {}
     with suppress(OSError, yaml.YAMLError, AttributeError):
-        values = flat(yaml.load((folder / CONFIG).read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        values = flatten_values(
+            yaml.load((folder / CONFIG).read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        )
     try:
         result = read_result(folder)
     except CheckpointError:
@@ -84,7 +86,7 @@ def read_values(folder: Path) -> dict[str, Any]:
 
 def database(root: Path) -> Path | None:
     folder = make_cache_folder("runs")
-    return folder and folder / f"{digest_of(os.fsencode(root.resolve()))}.sqlite"
+    return folder and folder / f"{compute_digest(os.fsencode(root.resolve()))}.sqlite"
 
 
 def read_known(root: Path) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -117,5 +119,5 @@ def keep(root: Path, runs: dict[str, tuple[str, dict[str, Any]]]) -> None:
         return
 
 
-def as_text(stamp: Stamp) -> str:
+def format_stamp(stamp: Stamp) -> str:
     return " ".join(map(str, stamp))

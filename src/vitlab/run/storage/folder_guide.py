@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vitlab.atomic_files import write_whole
-from vitlab.invocation import path_from_here, typed
+from vitlab.invocation import format_command, shorten_path
 
 FILES = {
     "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
@@ -24,8 +24,8 @@ FILES = {
 
 def write_guide(folder: Path, title: str) -> None:
     """Write the guide, with the commands that read the run."""
-    run = path_from_here(folder)
+    run = shorten_path(folder)
     rows = [f"| `{name}` | {meaning} |" for name, meaning in FILES.items()]
-    commands = [f"{typed('evaluate')} run={run}", f"{typed('train')} resume={run}"]
+    commands = [f"{format_command('evaluate')} run={run}", f"{format_command('train')} resume={run}"]
     text = [f"# {title}", "", "| | |", "|---|---|", *rows, "", "```bash", *commands, "```", ""]
     write_whole(folder / "README.md", "\n".join(text).encode("utf-8", "backslashreplace"))
