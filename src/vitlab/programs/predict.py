@@ -92,7 +92,7 @@ def predict(cfg: DictConfig) -> Path:
             said = describe(prepare_images(read.pixels, datamodule, device), paths) if paths else []
             for path, one in zip(paths, said, strict=True):
                 table.add(format_name(str(path)), one)
-                if sorting is not None:
+                if sorting is not None and isinstance(one, Prediction):
                     sorting.copy(path, one.class_name)
             file.add(format_lines(read, files, iter(said), cfg.on_bad_image))
         note = calibration_note(saved) if isinstance(task, Supervised) else ""
@@ -105,7 +105,7 @@ def calibration_note(saved: SavedRun) -> str:
     return f"the probabilities are calibrated on the validation split (temperature {saved.temperature:.3f})"
 
 
-def share(files: PackedNames, part: str | None) -> Sequence[str]:
+def share(files: PackedNames, part: str | None) -> PackedNames:
     """Take one of several parts of the files, as "2/4" names the second of four. Raises ConfigError."""
     if part is None:
         return files

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from vitlab.atomic_files import write_csv
-from vitlab.checkpoints.run_lock import in_use, leave, take
+from vitlab.checkpoints.run_lock import is_in_use, leave, take
 from vitlab.config.found import OPEN_KEYS
 from vitlab.errors import CheckpointError, ConfigError, StorageError
 from vitlab.monitors import better, format_metric
@@ -72,7 +72,7 @@ def is_setting(key: str) -> bool:
 
 
 def state(run: IndexedRun) -> str:
-    return "running" if in_use(run.folder) else "ended" if run.ended else "stopped"
+    return "running" if is_in_use(run.folder) else "ended" if run.ended else "stopped"
 
 
 def score(run: IndexedRun) -> str:
