@@ -56,8 +56,9 @@ def test_yamls_of_the_users_folder_name_what_may_be_built(lab, monkeypatch):
     [
         ("no_such_lab", "No module named 'no_such_lab'; run the command in the folder of the package, or install it"),
         ("broken_lab", "trust=broken_lab: the import fails with No module named 'no_such_package'"),
-        ("my-lab", "is not the name of a package"),
-        ("a..b", "is not the name of a package"),
+        ("my-lab", "is not the name of a package of yours"),
+        ("os", "is not the name of a package of yours"),
+        ("a..b", "is not the name of a package of yours"),
     ],
 )
 def test_packages_that_cannot_be_imported_are_refused(lab, name, sentence):
@@ -70,7 +71,6 @@ def test_packages_that_cannot_be_imported_are_refused(lab, name, sentence):
     [
         ({"loss": {"_target_": "vitlab.losses.softmax_cross_entropy"}}, []),
         ({"loss": {"_target_": "mylab.loss"}, "trust": ["other"]}, ["mylab", "other"]),
-        ({"callbacks": [{"_target_": "os.system"}]}, ["os"]),
         ({"trust": "mylab", "loss": {"_target_": "mylab.sub.loss"}}, ["mylab"]),
     ],
 )
@@ -81,3 +81,8 @@ def test_a_saved_config_names_the_packages_it_needs(config, packages):
             check_trust(config, "a.ckpt")
     else:
         check_trust(config, "a.ckpt")
+
+
+def test_code_of_python_itself_is_never_trusted():
+    with pytest.raises(ConfigError, match="the config in a.ckpt names os.system, which no run needs"):
+        check_trust({"callbacks": [{"_target_": "os.system"}], "trust": ["os"]}, "a.ckpt")

@@ -47,8 +47,8 @@ def trusting(packages: str | Sequence[str]) -> Iterator[None]:
     if (names or OF_THE_USER) and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f"trust={name} is not the name of a package; give it as it is imported: trust=[mylab]")
+        if not all(part.isidentifier() for part in name.split(".")) or name.split(".")[0] in sys.stdlib_module_names:
+            raise ConfigError(f"trust={name} is not the name of a package of yours; give it as it is imported: trust=[mylab]")
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever the user's code raises
@@ -79,6 +79,8 @@ def check_trust(config: dict[str, Any], origin: str) -> None:
     """Raise ConfigError for a saved config that needs code which the user has not trusted."""
     stated = set(list_packages({"trust": config.get("trust")}))
     targets = [target for target in find_targets(config) if not is_within(target, [OURS])]
+    if of_python := sorted({target for target in targets if target.partition(".")[0] in sys.stdlib_module_names}):
+        raise ConfigError(f"the config in {origin} names {of_python[0]}, which no run needs: do not trust that file")
     if stated - set(TRUSTED) or not all(map(is_trusted, targets)):
         packages = ",".join(list_packages(config))
         raise ConfigError(
