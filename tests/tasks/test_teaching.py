@@ -23,11 +23,8 @@ from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, torchvision_model
 from vitlab.optim import Optimization, constant
-from vitlab.run.building.model import try_out
-from vitlab.run.inference.teacher import stated_by, stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
-from vitlab.weights.transfer_table import Report
 
 NORM = Norm([0.3], [0.4])
 QUICK = [*BARE, "trainer.max_steps=2", "schedule=constant", "schedule.warmup_ratio=0"]
@@ -216,24 +213,6 @@ def test_a_teacher_of_other_classes_is_refused():
         task.plan(1, data_of(names[::-1]), {})
     with pytest.raises(ConfigError, match="images of one size"):
         task.plan(1, data_of(names, size=None), {})
-
-
-def test_a_teacher_of_other_images_or_logits_is_refused():
-    teacher = teacher_of(random_vit())
-    try_out(teacher, torch.zeros(1, 1, 32, 32), 10, "the teacher")
-    with pytest.raises(ConfigError, match=r"tells 10 classes apart, and data\.num_classes is 7"):
-        try_out(teacher, torch.zeros(1, 1, 32, 32), 7, "the teacher")
-    with pytest.raises(ConfigError, match="the teacher gives no logits for images of 3x32x32"):
-        try_out(teacher, torch.zeros(1, 3, 32, 32), 10, "the teacher")
-
-
-def test_what_weights_state_of_their_images():
-    timm = stated_by(Report("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k", "timm"))
-    assert (timm.norm, timm.image_size) == (Norm([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]), 224)
-    assert stated_by(Report("weights.pth", "plain")).norm is None
-    data = {"mean": [0.1], "std": [0.2], "image_size": 48}
-    own = stated_by_run({"data": data}, {"run": {"class_names": ["a"]}})
-    assert (own.norm, own.image_size, own.class_names) == (Norm([0.1], [0.2]), 48, ["a"])
 
 
 # -- whole runs
