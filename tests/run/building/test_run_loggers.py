@@ -12,6 +12,7 @@ from vitlab.config.nodes import node_of
 from vitlab.config.redaction import MARK, Redaction
 from vitlab.errors import ConfigError
 from vitlab.loggers import MetricsCSV, RunLogger
+from vitlab.run.building import run_loggers
 from vitlab.run.building.run_loggers import build_loggers, close_loggers, try_callbacks_and_loggers, uploads
 from vitlab.run.storage.start import Start
 
@@ -96,16 +97,17 @@ def test_what_cannot_be_built_is_named_before_the_data_is_opened(tmp_path):
 
 
 def trainer_of(*loggers):
-    return SimpleNamespace(loggers=list(loggers), strategy=SimpleNamespace(launcher=None))
+    return SimpleNamespace(loggers=list(loggers))
 
 
-def test_loggers_are_told_how_the_run_ended(tmp_path):
+def test_loggers_are_told_how_the_run_ended_once_no_other_process_is_waited_for(tmp_path, monkeypatch):
     ours, other = Content(), CSVLogger(tmp_path)  # Lightning's has no `close`
+    monkeypatch.setattr(run_loggers, "stop_waiting_for_others", lambda trainer: ours.ended.append("alone"))
     with close_loggers(trainer_of(other, ours)):
         assert ours.ended == []
     with pytest.raises(KeyboardInterrupt), close_loggers(trainer_of(other, ours)):
         raise KeyboardInterrupt
-    assert ours.ended == [0, 1]
+    assert ours.ended == ["alone", 0, "alone", 1]
 
 
 def test_commands_that_send_are_given_as_one(tmp_path):
