@@ -97,7 +97,8 @@ def test_the_longest_texts_are_measured():
 
 def test_images_of_several_sizes_are_judged_by_the_largest():
     def samples(keys):
-        return [Unreadable("a", "damaged", 0), *(Sample((torch.empty(1, 8, 8 * k),), k) for k in (1, 3, 2))]
+        sizes = [(8, 8), (8, 24), (16, 8)]  # the last is higher, and not larger
+        return [Unreadable("a", "damaged", 0), *(Sample((torch.empty(1, *size),), 1) for size in sizes)]
 
     data = SimpleNamespace(in_chans=1, image_size=16, patch_size=4, images=SimpleNamespace(mixed_sizes=True))
     data.training = type("Training", (), {"samples": staticmethod(samples), "__len__": lambda self: 4})()

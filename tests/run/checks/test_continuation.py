@@ -57,12 +57,14 @@ def test_a_run_resumes_from_its_own_state():
     check(saved(task), task, best())  # or come anew
 
 
-def test_other_data_another_end_and_other_groups_are_refused():
+def test_other_data_another_end_another_model_and_other_groups_are_refused():
     task = task_of()
     with pytest.raises(CheckpointError, match="the data is no longer what the run was trained on"):
         check(saved(task), task, data=SimpleNamespace(fingerprint="other data", vocabularies=dict))
     with pytest.raises(ConfigError, match="has done 21 steps already, and is now to end at 20"):
         check(saved(task), task, first_step=21)
+    with pytest.raises(CheckpointError, match="belongs to another model"):
+        check(saved(task_of(outputs=5)), task)
     checkpoint = saved(task)
     task.groups = [{"name": "all", "params": [task.weight, task.bias]}]
     with pytest.raises(ConfigError, match="the parameter groups are no longer the run's"):

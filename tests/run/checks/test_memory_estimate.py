@@ -81,7 +81,9 @@ def test_devices_that_share_gather_the_trunk_and_two_blocks(model):
 
 @pytest.mark.parametrize("model", [nn.Linear(3, 5), VisionTransformer(**vit_options(depth=1))])
 def test_no_more_than_all_weights_are_gathered(model):
-    assert share_of(model, WHOLE, 2).memory.fixed == 450 + 100 + 2 * bytes_of(model)
+    share = share_of(model, WHOLE, 2)
+    assert share.memory.fixed == 450 + 100 + 2 * bytes_of(model)
+    assert 2 * share.parameters == sum(p.numel() for p in model.parameters())  # both are even
 
 
 @pytest.mark.parametrize(("copies", "devices"), [(1, 8), (2, 4), (8, 1)])
