@@ -36,11 +36,12 @@ def job(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "override", ["model=vit_b16", "+model.depth=3", "crop=whole", "data.image_size=64", "++data.images.mode=L"]
+    "override",
+    ["model=vit_b16", "+model.depth=3", "crop=whole", "data.image_size=64", "++data.images.mode=L", "~model.pool"],
 )
 def test_what_the_run_brings_cannot_be_chosen_beside_it(job, override):
     job(override)
-    with pytest.raises(ConfigError, match=f"{override.lstrip('+').split('=')[0]} is the run's own"):
+    with pytest.raises(ConfigError, match=f"{override.lstrip('+~').split('=')[0]} is the run's own"):
         check_overrides()
 
 

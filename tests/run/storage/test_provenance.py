@@ -49,7 +49,7 @@ def test_each_start_is_added_to_those_before(tmp_path, monkeypatch):
     assert second.keys() == {"time", "from_step", "to_step", "command", "device", "git", "versions"}
 
 
-@pytest.mark.parametrize("content", [b"{}", b"", b"\xff\xfe", b'[{"time": 1'])
+@pytest.mark.parametrize("content", [b"{}", b"", b"\xff", b"\xff\xfe", b'[{"time": 1'])
 def test_a_damaged_record_is_set_aside(tmp_path, content):
     path = tmp_path / "provenance.json"
     assert earlier_starts(path) == []

@@ -78,7 +78,9 @@ def test_a_run_resumes_in_its_own_folder(tmp_path):
 @pytest.mark.parametrize("named", [False, True])
 def test_a_run_of_the_same_config_is_found(tmp_path, monkeypatch, named, ended):
     own, asked = tmp_path / "runs" / "earlier", []
-    own.mkdir(parents=True)
+    other = own.with_name("later")
+    for folder in (own, other):
+        folder.mkdir(parents=True)
     if ended:
         (own / "result.json").write_text('{"score": null, "test": {}}')
     monkeypatch.setattr(start, "own_run", lambda cfg, folders: asked.extend(folders) or own)
@@ -86,7 +88,7 @@ def test_a_run_of_the_same_config_is_found(tmp_path, monkeypatch, named, ended):
     with claim_folder(config(resume="auto"), job) as place:
         assert place == Place(str(own), str(own), ended)
         assert in_use(own)
-    assert asked == [own]
+    assert asked == ([own] if named else [own, other])
 
 
 def test_a_run_of_a_config_that_is_new_begins(tmp_path, monkeypatch):
