@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from pytorch_lightning.loggers import CSVLogger
 
-from vitlab.config.build import allowed_targets
 from vitlab.config.job import Job
 from vitlab.config.nodes import node_of
 from vitlab.config.redaction import MARK, Redaction
@@ -49,9 +48,8 @@ class Content(Asking):
 
 
 @pytest.fixture(autouse=True)
-def allowed(monkeypatch):
-    known = allowed_targets() | {f"{__name__}.Asking", f"{__name__}.Content"}
-    monkeypatch.setattr("vitlab.config.build.allowed_targets", lambda: known)
+def trusted(monkeypatch):
+    monkeypatch.setattr("vitlab.config.trust.TRUSTED", [__name__])
 
 
 def start_in(folder, logger, callbacks=None):
