@@ -8,7 +8,6 @@ import pytest
 import torch
 from conftest import SRC, TINY, chosen, image_folder
 from PIL import Image
-from pytorch_lightning.accelerators import CUDAAccelerator, MPSAccelerator
 
 from vitlab.config.build import import_target
 from vitlab.errors import ConfigError
@@ -91,12 +90,6 @@ def test_wrong_values_are_refused(cli, overrides, status, words):
 def test_what_cannot_be_found_is_named(target, words):
     with pytest.raises(ConfigError, match=words):
         import_target(target, "optimizer.algorithm")
-
-
-def test_a_machine_without_a_gpu_says_so(cli, monkeypatch):
-    for accelerator in (CUDAAccelerator, MPSAccelerator):
-        monkeypatch.setattr(accelerator, "is_available", lambda: False)
-    refused(cli("train", "trainer=gpu", folder="run"), 2, "trainer.accelerator is gpu, and this machine has: auto, cpu")
 
 
 def test_an_empty_class_folder_is_refused(cli, tmp_path):

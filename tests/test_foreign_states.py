@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,10 +10,7 @@ from conftest import BARE, FEW, evaluated, image_folder, refuses
 import vitlab
 from vitlab.checkpoints import file
 from vitlab.checkpoints.run_folder import read_marks
-from vitlab.checkpoints.run_identity import RunIdentity, is_edited
 from vitlab.errors import CheckpointError
-from vitlab.run.storage import provenance
-from vitlab.run.storage.provenance import record_config
 from vitlab.weights import source
 
 NAMES = ("best", "latest", "previous")
@@ -181,20 +177,6 @@ def test_a_config_that_was_edited_is_named(cli, run):
     (run / "config.yaml").unlink()
     assert cli("train", "resume=run", *MORE, tiny=False).status == 0
     assert (run / "config.yaml").read_text() == text.replace("max_epochs: 2", "max_epochs: 3")
-
-
-def test_a_start_that_is_killed_leaves_a_config_that_is_known(tmp_path, monkeypatch):
-    own = RunIdentity(**OTHER)
-    record_config(tmp_path, own, b"first")
-    with monkeypatch.context() as patch:
-        patch.setattr(provenance, "write_whole", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            record_config(tmp_path, own, b"second")
-    assert not is_edited(tmp_path)
-    record_config(tmp_path, own, b"third")
-    assert not is_edited(tmp_path)
-    (tmp_path / "config.yaml").write_bytes(b"by hand")
-    assert is_edited(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"run": 5}', b'{"run": {"id": 3}}', b'{"config_yaml": 5}'])

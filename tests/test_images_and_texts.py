@@ -3,7 +3,6 @@ fit."""
 
 import csv
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from reading import TOWERS
 import vitlab
 from vitlab.data import Digits
 from vitlab.errors import ConfigError, DataError
-from vitlab.run.printing.console import classes
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +88,6 @@ def test_python_tells_labels_apart_as_the_command_does(cli, towers, digits):
     own._saved.checkpoint["run"]["class_names"] = []
     with pytest.raises(ConfigError, match="has learned from texts, and no names of classes; set labels="):
         own.predict(digits)
-
-
-def test_a_start_says_how_classes_are_told():
-    some = {"things": "images", "class_names": ["zero", "one"], "targets": SimpleNamespace(kind="with a caption each")}
-    assert classes(SimpleNamespace(**some)) == "2, told by their names: images with a caption each"
-    assert classes(SimpleNamespace(**some | {"class_names": []})) == "none: images with a caption each"
 
 
 def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):

@@ -7,7 +7,6 @@ import zipfile
 import pytest
 import torch
 from conftest import BARE
-from PIL import Image
 
 from vitlab.checkpoints import file
 
@@ -97,50 +96,6 @@ def test_an_offline_wandb_run_holds_metrics_pictures_and_config(cli, tmp_path):
     assert file.read(run.folder / "checkpoints" / "best.ckpt")["run"]["identity"]["id"] in record.name
     elsewhere = {path.name for path in tmp_path.iterdir()}
     assert elsewhere == {"run"}  # nothing of W&B's lies outside the run's folder
-
-
-def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
-    from vitlab.data import Digits
-
-    pool = Digits().open()["train"]
-    (tmp_path / "new" / "more").mkdir(parents=True)
-    for i in range(3):
-        Image.fromarray(pool.load(i)).save(tmp_path / "new" / ("more" if i == 2 else "") / f"{i}.png")
-    for images, count in (("new", 3), ("new/0.png", 1), ("new/*.png", 2)):
-        run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv", "overwrite=true")
-        assert run.status == 0, run.err
-        lines = (tmp_path / "out.csv").read_text().splitlines()
-        assert lines[0] == "image,class_1,probability_1,class_2,probability_2"
-        assert len(lines) == 1 + count
-    (tmp_path / "new" / "3.png").write_bytes(b"no picture")
-    run = cli("predict", f"run={digits_run}", "images=new")
-    assert run.status == 3
-    assert "3.png" in run.err
-    run = cli("predict", f"run={digits_run}", "images=new", "on_bad_image=skip")
-    assert run.status == 0
-    assert "1 unreadable" in run.out
-    assert cli("predict", f"run={digits_run}", "images=nothing/*.png").status == 3
-
-
-def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run):
-    """The probabilities of test images are those of the run's own test."""
-    import csv
-
-    from vitlab.data import Digits
-    from vitlab.data.pools.splits import carve
-
-    pool = Digits().open()["train"]
-    test = carve(pool.targets, {"train": 0.7, "val": 0.1, "test": 0.2})["test"]
-    for i in range(5):
-        Image.fromarray(pool.load(int(test[i]))).save(tmp_path / f"{i}.png")
-    assert cli("predict", f"run={digits_run}", "images=*.png", "output=out.csv").status == 0
-    with open(tmp_path / "out.csv", newline="") as f:
-        predicted = list(csv.DictReader(f))
-    with open(digits_run / "test_predictions.csv", newline="") as f:
-        tested = list(csv.DictReader(f))[:5]
-    for a, b in zip(predicted, tested, strict=True):
-        assert a["class_1"] == b["predicted"]
-        assert float(a["probability_1"]) == pytest.approx(float(b["probability"]), abs=1e-5)
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import pytest
 
 from vitlab.config.home import CONF
 
-SRC = Path(__file__).parents[1] / "src"
+TESTS = Path(__file__).parent
+SRC = TESTS.parent / "src"
 FILES = sorted(SRC.rglob("*.py"))
 ENTRIES = sorted(SRC.glob("*.py"))
 HEAVY = {"torch", "torchvision", "torchmetrics", "pytorch_lightning", "lightning_fabric", "wandb", "timm", "matplotlib"}
@@ -187,7 +188,7 @@ def test_private_names_of_hydra_stay_in_few_files():
     private = re.compile(
         r"hydra\._internal|omegaconf\._(?!_)|Singleton|\b_(get_node|get_full_key|metadata|is_missing)\b"
     )
-    files = [*FILES, *(file for file in Path(__file__).parent.rglob("*.py") if file != Path(__file__))]
+    files = [*FILES, *(file for file in TESTS.rglob("*.py") if file != Path(__file__))]
     found = {file.name for file in files if private.search(file.read_text(encoding="utf-8"))}
     assert found == {"conftest.py"}
 
@@ -229,6 +230,18 @@ def test_what_the_plan_names_is_there():
     assert {name for name in named if not any((root / name).exists() for root in roots)} == set()
     rooms = {path.name for path in (SRC / "vitlab").iterdir() if (path / "__init__.py").is_file()}
     assert {room for room in rooms if f"{room}/" not in text} == set()
+
+
+# -- the tests
+
+
+@pytest.mark.parametrize("room", ["run", "programs"])
+def test_a_module_has_its_tests_where_a_reader_looks(room):
+    """The tests of vitlab/run/storage/start.py are in tests/run/storage/test_start.py."""
+    modules = [file for file in (SRC / "vitlab" / room).rglob("*.py") if file.name != "__init__.py"]
+    wanted = {file.relative_to(SRC / "vitlab").with_name(f"test_{file.name}").as_posix() for file in modules}
+    assert len(wanted) > 10
+    assert {name for name in wanted if not (TESTS / name).is_file()} == set()
 
 
 # -- the words

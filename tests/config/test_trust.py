@@ -84,5 +84,5 @@ def test_a_saved_config_names_the_packages_it_needs(config, packages):
 
 
 def test_code_of_python_itself_is_never_trusted():
-    with pytest.raises(ConfigError, match="the config in a.ckpt names os.system, which no run needs"):
+    with pytest.raises(ConfigError, match=r"the config in a\.ckpt names os\.system, which no run needs"):
         check_trust({"callbacks": [{"_target_": "os.system"}], "trust": ["os"]}, "a.ckpt")

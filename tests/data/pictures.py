@@ -1,9 +1,16 @@
-"""Pictures to test with, and the files they are stored in."""
+"""Pictures to test with, the files they are stored in, and splits of them."""
 
 import io
 
 import numpy as np
 from PIL import Image
+
+from vitlab.data.images.squares import CenterCrop
+from vitlab.data.loading.dataset import ImageSplit
+from vitlab.data.pools.pool import ArrayPool
+from vitlab.data.targets import OneClass
+
+CROP = CenterCrop(image_size=8, resize_size=8, interpolation="bilinear")
 
 
 def noise(*shape, seed=0):
@@ -27,3 +34,14 @@ def stored(image, file_format, **options):
     file = io.BytesIO()
     (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(file, file_format, **options)
     return file.getvalue()
+
+
+def in_memory(pixels):
+    """A pool of pixels (n, H, W, C), all of one class."""
+    return ArrayPool(pixels, OneClass(np.zeros(len(pixels), np.int64)), "noise")
+
+
+def split_of(pool, indices=None, image_mode="RGB"):
+    """A split of these images of a pool, or of all."""
+    indices = np.arange(len(pool)) if indices is None else np.array(indices)
+    return ImageSplit(pool, indices, image_mode=image_mode, in_chans=3, crop=CROP, transform=None, seed=0)

@@ -4,29 +4,18 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from pictures import CROP, in_memory, noise, split_of
 from PIL import Image
 
 from vitlab.data import duplicates
 from vitlab.data.duplicates import examine_images, group_equal, join_findings, overlap
 from vitlab.data.images.moments import mean_and_std
-from vitlab.data.images.squares import CenterCrop
-from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.pools.file_pool import FilePool
-from vitlab.data.pools.pool import ArrayPool, Pool
+from vitlab.data.pools.pool import Pool
 from vitlab.data.targets import OneClass, Texts
-from vitlab.run.printing.hints import print_overlap, sentence
+from vitlab.run.printing.hints import sentence
 
-NOISE = np.random.RandomState(0).randint(0, 256, (40, 8, 8, 3), dtype=np.uint8)
-CROP = CenterCrop(image_size=8, resize_size=8, interpolation="bilinear")
-
-
-def split_of(pool, indices=None, image_mode="RGB"):
-    indices = np.arange(len(pool)) if indices is None else np.array(indices)
-    return ImageSplit(pool, indices, image_mode=image_mode, in_chans=3, crop=CROP, transform=None, seed=0)
-
-
-def in_memory(pixels):
-    return ArrayPool(pixels, OneClass(np.zeros(len(pixels), np.int64)), "noise")
+NOISE = noise(40, 8, 8, 3)
 
 
 def files(folder, pixels):
@@ -94,16 +83,6 @@ def test_what_is_missing_or_damaged_is_passed_over(copied, tmp_path):
     assert len(overlap({"train": split_of(first), "test": split_of(second)}).groups) == 2
 
 
-def test_the_start_names_the_first_images(copied, capsys):
-    print_overlap({"train": split_of(in_memory(copied[0])), "test": split_of(in_memory(copied[1]))})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("overlap  WARNING: images stand in two splits (2 of test are in train)")
-    assert lines[1].endswith(
-        "train: noise image 2 = train: noise image 7 = train: noise image 15 = test: noise image 1"
-    )
-    assert len(lines) == 3
-
-
 def test_repeated_content_is_grouped_in_the_order_of_the_splits():
     digests = {"train": np.array([5, 7, 0, 5, 9], np.uint64), "test": np.array([7, 0, 3], np.uint64)}
     assert group_equal(digests) == [[("train", 0), ("train", 3)], [("train", 1), ("test", 0)]]
@@ -141,11 +120,3 @@ def test_images_that_are_computed_are_not_said_to_lie_anywhere():
 
     pool = SyntheticTones(num_samples=48, num_roots=2, image_size=24, noise=0.5).open()["train"]
     assert overlap({"train": split_of(pool)}).unchecked == "the images are computed when they are asked for"
-
-
-def test_images_that_are_composed_anew_are_not_compared(capsys):
-    from vitlab.data import DigitLines
-
-    pools = DigitLines(num_lines=3, num_evaluated=2, min_length=1, max_length=2, height=16).open()
-    print_overlap({name: split_of(pool) for name, pool in pools.items()})
-    assert capsys.readouterr().out == ""

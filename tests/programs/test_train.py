@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import TINY
 from omegaconf import OmegaConf
 from omegaconf.errors import ReadonlyConfigError
 from own_images import colour, pngs
@@ -70,7 +71,7 @@ def test_the_config_is_read_only_once_values_are_found_and_the_data_is_opened_on
     assert OmegaConf.to_container(cfg) == before
     assert yaml.safe_load((run.folder / "config.yaml").read_text())["found"] == before["found"]
 
-    assert cli("check", *OWN, "seconds=0.05").status == 0
+    assert cli("check", *TINY, *OWN, "seconds=0.05").status == 0
     assert len(opened) == 2
 
 

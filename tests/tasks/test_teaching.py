@@ -23,11 +23,8 @@ from vitlab.layers import patchify
 from vitlab.losses import softmax_cross_entropy
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, torchvision_model
 from vitlab.optim import Optimization, constant
-from vitlab.run.building.model import try_out
-from vitlab.run.inference.teacher import find_stated, find_stated_by_run
 from vitlab.tasks import Distillation
 from vitlab.tasks.teacher import Norm, Teacher
-from vitlab.weights.transfer_table import Report
 
 NORM = Norm([0.3], [0.4])
 QUICK = [*BARE, "trainer.max_steps=2", "schedule=constant", "schedule.warmup_ratio=0"]
@@ -90,7 +87,7 @@ def test_hard_mode_teaches_the_distillation_head_the_teachers_class_alone(batch,
     found = {name: p.grad.clone() for name, p in model.named_parameters() if name.startswith("head")}
     for token, (head, target) in enumerate({"head": batch.target, "head_dist": taught}.items()):
         model.zero_grad()
-        (0.5 * F.cross_entropy(model.compute_both_logits(*batch.view.arguments())[:, token], target)).backward()
+        (0.5 * F.cross_entropy(model.both_logits(*batch.view.arguments())[:, token], target)).backward()
         for name in (f"{head}.weight", f"{head}.bias"):
             torch.testing.assert_close(found[name], dict(model.named_parameters())[name].grad)
 
@@ -99,7 +96,7 @@ def test_hard_mode_teaches_the_distillation_head_the_teachers_class_alone(batch,
 def test_soft_mode_is_equation_2(batch, images, kind):
     model, teacher = random_vit(kind), teacher_of(random_vit(seed=5))
     loss = task_of(model, teacher, mode="soft", teacher_share=0.1, temperature=3.0).training_losses(batch)
-    logits = model.compute_both_logits(images) if kind is DistilledVisionTransformer else model(images)[:, None]
+    logits = model.both_logits(images) if kind is DistilledVisionTransformer else model(images)[:, None]
     p, q = (teacher.model(images) / 3).softmax(dim=1), (logits[:, -1] / 3).softmax(dim=1)
     divergence = (p * (p / q).log()).sum(dim=1)
     labels = F.cross_entropy(logits[:, 0], batch.target, reduction="none")
@@ -216,24 +213,6 @@ def test_a_teacher_of_other_classes_is_refused():
         task.plan(1, data_of(names[::-1]), {})
     with pytest.raises(ConfigError, match="images of one size"):
         task.plan(1, data_of(names, size=None), {})
-
-
-def test_a_teacher_of_other_images_or_logits_is_refused():
-    teacher = teacher_of(random_vit())
-    try_out(teacher, torch.zeros(1, 1, 32, 32), 10, "the teacher")
-    with pytest.raises(ConfigError, match=r"tells 10 classes apart, and data\.num_classes is 7"):
-        try_out(teacher, torch.zeros(1, 1, 32, 32), 7, "the teacher")
-    with pytest.raises(ConfigError, match="the teacher gives no logits for images of 3x32x32"):
-        try_out(teacher, torch.zeros(1, 3, 32, 32), 10, "the teacher")
-
-
-def test_what_weights_state_of_their_images():
-    timm = find_stated(Report("timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k", "timm"))
-    assert (timm.norm, timm.image_size) == (Norm([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]), 224)
-    assert find_stated(Report("weights.pth", "plain")).norm is None
-    data = {"mean": [0.1], "std": [0.2], "image_size": 48}
-    own = find_stated_by_run({"data": data}, {"run": {"class_names": ["a"]}})
-    assert (own.norm, own.image_size, own.class_names) == (Norm([0.1], [0.2]), 48, ["a"])
 
 
 # -- whole runs

@@ -2,15 +2,12 @@
 
 import pytest
 import timm
-from conftest import mostly_slow, refuses
+from conftest import mostly_slow
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
-from vitlab.config.nodes import make_node
-from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model, find_weights, load_pretrained
-from vitlab.run.printing.hints import advise_few_images
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml") if "\npublished: timm:" in path.read_text())
 
@@ -42,16 +39,3 @@ def test_timm_has_them_and_they_fit_but_for_the_head(name, monkeypatch):
     assert len(report.entries) > 10
     wrong = [entry for entry in report.entries if entry.status not in ("copied", "resized")]
     assert [entry for entry in wrong if not entry.tensor.startswith("head")] == []
-
-
-def test_a_model_without_known_ones_says_so(cli):
-    run = cli("train", "model=vit_mu4", "model.pretrained=published", "data=synthetic", tiny=False)
-    assert refuses(run, "model.pretrained=published: no published weights of this model are known"), run.err
-
-
-@pytest.mark.filterwarnings("ignore:In 'model/")
-def test_a_hint_names_them():
-    cfg = make_node({"model": OmegaConf.to_container(preset("vit_s16", pretrained=None)), "data": {"image_size": 224}})
-    assert "model.pretrained=published starts from timm:vit_small_patch16_224" in advise_few_images(cfg, 500)[0]
-    with pytest.raises(ConfigError, match="no published weights"):
-        find_weights(preset("vit_mu4"))

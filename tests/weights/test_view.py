@@ -61,8 +61,8 @@ def test_a_bare_file_says_nothing(tmp_path):
     assert find_view(str(tmp_path / "nowhere.pth")) == InputSettings()
 
 
-def test_a_run_says_what_it_saw_or_found(digits_run):
-    assert find_view(str(digits_run)) == InputSettings([0.3053], [0.3760], 32, "bilinear")
+def test_a_run_says_what_it_saw_or_found(short_run):
+    assert find_view(str(short_run)) == InputSettings([0.3053], [0.3760], 32, "bilinear")
 
 
 def test_mean_and_std_are_stated_together():

@@ -48,7 +48,9 @@ def trusting(packages: str | Sequence[str]) -> Iterator[None]:
         sys.path.append(os.getcwd())
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")) or name.split(".")[0] in sys.stdlib_module_names:
-            raise ConfigError(f"trust={name} is not the name of a package of yours; give it as it is imported: trust=[mylab]")
+            raise ConfigError(
+                f"trust={name} is not the name of a package of yours; give it as it is imported: trust=[mylab]"
+            )
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever the user's code raises

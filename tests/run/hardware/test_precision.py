@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,21 +13,11 @@ from conftest import SRC, TINY, refuses, vit_options
 from two_processes import ENTRY, TWO
 
 from vitlab.checkpoints import file
-from vitlab.data.batches.batch import Sample, UnreadableImage
 from vitlab.distributed import agreement
 from vitlab.measurements import FILE
-from vitlab.models import VisionTransformer, small_resnet
-from vitlab.run.building.trainer import make_images
-from vitlab.run.hardware import block_timing, precision
-from vitlab.run.hardware.block_timing import (
-    FEW,
-    ComputeMode,
-    find_typical_block,
-    least_seconds,
-    run_in_turns,
-    set_products,
-    use_one_thread,
-)
+from vitlab.models import VisionTransformer
+from vitlab.run.hardware import precision
+from vitlab.run.hardware.block_timing import FEW, set_products
 from vitlab.run.hardware.precision import (
     ONEDNN,
     PLAIN,
@@ -182,82 +171,6 @@ def test_float32_products_are_sped_up_where_that_is_exact_and_faster(measuring, 
         assert speed_up_float32_products(CPU) is on
         assert set_products(None) == (ONEDNN if on else PLAIN)
     assert len(asked) == exact * (1 if oneDNN else 2)
-
-
-# -- the block
-
-
-def resnet(in_chans):
-    return small_resnet(depth=8, width=4, patch_size=None, in_chans=in_chans, num_classes=10)
-
-
-@pytest.mark.parametrize(
-    ("model", "kind", "shape"),
-    [(lambda: vit(depth=3), "Block", (FEW, 65, 32)), (lambda: resnet(1), "BasicBlock", (FEW, 4, 32, 32))],
-)
-def test_the_block_is_what_the_model_repeats(model, kind, shape):
-    model = model()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    call = find_typical_block(model, images())
-    assert (type(call.module).__name__, call.args[0].shape) == (kind, shape)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert not any(module._forward_pre_hooks for module in (*model.modules(), *call.module.modules()))
-    seconds = least_seconds(call, 4, {"one": ComputeMode(), "other": ComputeMode(bf16=True)})
-    assert seconds.keys() == {"one", "other"}
-    assert all(value > 0 for value in seconds.values())
-
-
-def test_a_trial_leaves_random_numbers_products_and_threads_as_they_are():
-    call, state = find_typical_block(vit(), images()), torch.get_rng_state()
-    before = torch.__config__.parallel_info(), set_products(None)
-    assert least_seconds(call, 2, {"plain": ComputeMode(products=PLAIN), "other": ComputeMode(products=ONEDNN)})
-    assert torch.equal(torch.get_rng_state(), state)
-    assert (torch.__config__.parallel_info(), set_products(None)) == before
-
-
-@pytest.mark.parametrize("told", [False, True])
-def test_one_thread_computes_and_then_as_many_as_before(told):
-    threads = torch.get_num_threads()
-    if told:
-        torch.set_num_threads(2)
-    try:
-        before = torch.__config__.parallel_info()
-        with use_one_thread():
-            within = torch.__config__.parallel_info()
-        assert all(f"{name}_threads() : 1\n" in within for name in ("mkl_get_max", "omp_get_max"))
-        assert torch.__config__.parallel_info() == before
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_a_trial_ends_in_time(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(block_timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-
-    def taking(seconds):
-        def step():
-            now[0] += seconds
-            return seconds
-
-        return step
-
-    assert run_in_turns({"a": taking(0.1), "b": taking(0.3)}, end=3.0) == {"a": 0.1, "b": 0.3}
-    assert now[0] < 3.3
-    assert run_in_turns({"a": taking(1.0), "b": taking(9.0)}, end=now[0] + 3.0) is None
-
-
-def test_images_of_several_sizes_are_judged_by_the_largest():
-    def samples(keys):
-        return [UnreadableImage("a", "damaged", 0), *(Sample((torch.empty(1, 8, 8 * k),), k) for k in (1, 3, 2))]
-
-    data = SimpleNamespace(in_chans=1, image_size=16, patch_size=4, images=SimpleNamespace(mixed_sizes=True))
-    data.training = type("Training", (), {"samples": staticmethod(samples), "__len__": lambda self: 4})()
-    patches, grid = make_images(data)
-    assert (patches.shape, grid) == ((FEW, 12, 16), (2, 6))
-    data.images.mixed_sizes = False
-    assert make_images(data)[1] == (4, 4)
-    data.patch_size = None
-    assert make_images(data)[0].shape == (FEW, 1, 16, 16)
 
 
 # -- several processes

@@ -3,10 +3,10 @@
 from conftest import FEW
 
 
-def test_the_log_tells_of_the_run_from_its_start_to_its_result(digits_run):
-    text = (digits_run / "train.log").read_text()
+def test_the_log_tells_of_the_run_from_its_start_to_its_result(short_run):
+    text = (short_run / "train.log").read_text()
     assert "28,458 parameters" in text
-    assert text.count("epoch 1  step 19/38") == text.count("epoch 2  step 38/38") == 1
+    assert text.count("epoch 1  step 4/8") == text.count("epoch 2  step 8/8") == 1
     assert text.index("start") < text.index("epoch 1") < text.index("best val/acc1") < text.index("go on")
 
 

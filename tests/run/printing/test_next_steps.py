@@ -14,11 +14,9 @@ from reading import ASKED, READER, SIZES, TOWERS, WRITER, write_numbers
 
 from vitlab.config.home import CONF
 from vitlab.config.stated import find_changed_values, find_encoder
-from vitlab.data.duplicates import Overlap
 from vitlab.data.loading.dataset import Split
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import OneClass
-from vitlab.run.printing.hints import sentence
 from vitlab.run.printing.next_steps import write_file
 
 SHORT = ["trainer.max_epochs=-1", "trainer.max_steps=2", *BARE]
@@ -152,9 +150,3 @@ def test_a_run_that_kept_no_state_prints_no_command_that_needs_one(cli):
     latest = cli("train", *DIGITS, *SHORT, "~callbacks.best_model", folder="latest")
     assert latest.status == 0, latest.err
     run_as_printed(cli, printed(latest))
-
-
-def test_a_survey_is_named_for_data_that_it_takes():
-    found = Overlap([], 0, "many files")
-    assert "survey" in sentence(found, surveyed=True)
-    assert sentence(found, surveyed=False) == "not checked: many files"

@@ -207,25 +207,25 @@ def test_an_export_that_is_killed_leaves_nothing_that_stands_in_the_way(cli, tmp
 # -- whole commands
 
 
-def test_the_best_model_is_not_replaced_by_a_table(cli, tmp_path, digits_run):
+def test_the_best_model_is_not_replaced_by_a_table(cli, tmp_path, short_run):
     Image.new("L", (8, 8)).save(tmp_path / "x.png")
-    best = digits_run / "checkpoints" / "best.ckpt"
+    best = short_run / "checkpoints" / "best.ckpt"
     before = best.read_bytes()
-    done = cli("predict", f"run={digits_run}", "images=x.png", f"output={best}", "overwrite=true")
+    done = cli("predict", f"run={short_run}", "images=x.png", f"output={best}", "overwrite=true")
     assert refuses(done, "lies in the run")
     assert best.read_bytes() == before
-    done = cli("predict", f"run={digits_run}", "images=x.png", "output=/dev/full")
+    done = cli("predict", f"run={short_run}", "images=x.png", "output=/dev/full")
     assert refuses(done, "device or pipe")
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
 @pytest.mark.parametrize("command", ["predict", "visualize"])
-def test_an_image_that_a_pattern_names_is_not_replaced(cli, tmp_path, digits_run, command):
+def test_an_image_that_a_pattern_names_is_not_replaced(cli, tmp_path, short_run, command):
     for name in ("a.png", "b.png"):
         Image.new("L", (8, 8)).save(tmp_path / name)
     before = (tmp_path / "b.png").read_bytes()
     output = "b.png" if command == "predict" else "."
-    done = cli(command, f"run={digits_run}", "images='*.png'", f"output={output}", "overwrite=true")
+    done = cli(command, f"run={short_run}", "images='*.png'", f"output={output}", "overwrite=true")
     assert refuses(done, "which the command reads")
     assert (tmp_path / "b.png").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png"}
