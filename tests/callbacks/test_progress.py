@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from vitlab.callbacks.progress import format_seconds
+from vitlab.callbacks.step_log import format_seconds
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -20,6 +20,7 @@ def test_the_bar_fits_into_80_columns(cli, monkeypatch):
     bars = [line for line in lines if not line.startswith("┡")]
     assert any(re.match(r"Epoch 2/2 .*loss: \d\.\d+ val/acc1: \d+\.\d\d% *$", line) for line in bars), bars
     assert all(len(line) <= 80 for line in bars)
+    assert any(re.match(r"Epoch 2/2 .* \d+ s +loss", line) for line in bars), bars  # what is left of the whole run
     lasting = [line for line in ESCAPE.sub("", run.out).splitlines() if re.match(r"epoch \d  step \d+/8  loss", line)]
     assert len(lasting) == 2  # above the bar, and they stay
     assert re.search(r"epoch 1  step 4/8 [^━]* s left", ESCAPE.sub("", run.out))
@@ -46,10 +47,10 @@ def test_of_five_classes_nothing_is_said_of_the_best_five(cli):
 
 
 def test_without_a_terminal_a_line_comes_before_the_first_validation(cli, monkeypatch):
-    monkeypatch.setattr("vitlab.callbacks.progress.QUIET", 0.0)
+    monkeypatch.setattr("vitlab.callbacks.step_log.QUIET", 0.0)
     run = cli("train", "data.split.labels_per_class=26", "trainer.max_epochs=1", folder="run")
-    lines = [line for line in run.out.splitlines() if line.startswith("epoch 1  step ")]
-    assert [line.split("  ")[1] for line in lines][:3] == ["step 1/4", "step 2/4", "step 3/4"]
+    lines = [line for line in run.out.splitlines() if line.startswith("step ")]
+    assert [line.split("  ")[0] for line in lines][:3] == ["step 1/4", "step 2/4", "step 3/4"]
     assert all(re.search(r"  \d+ s left$", line) for line in lines[:3])
 
 

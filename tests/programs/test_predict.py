@@ -111,7 +111,7 @@ def test_a_text_has_the_tokens_that_are_there_and_their_probabilities():
     tokens = torch.tensor([[3, 4, 2], [4, 2, 0]])
     log_probs = torch.tensor([[0.5, 0.25, 0.1234567891], [1.0, 0.5, 1.0]]).log()
     written = SimpleNamespace(tokens=tokens, present=tokens != 0, log_probs=log_probs)
-    task = SimpleNamespace(vocabulary=vocabulary, written=lambda *inputs: written)
+    task = SimpleNamespace(vocabulary=vocabulary, generate=lambda *inputs: written)
     assert list(write_texts(task, View(torch.zeros(2, 1)))) == [
         WrittenText("ab", (("a", 0.5), ("b", 0.25), ("", 0.123457))),
         WrittenText("b", (("b", 1.0), ("", 0.5))),

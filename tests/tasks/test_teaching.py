@@ -87,7 +87,7 @@ def test_hard_mode_teaches_the_distillation_head_the_teachers_class_alone(batch,
     found = {name: p.grad.clone() for name, p in model.named_parameters() if name.startswith("head")}
     for token, (head, target) in enumerate({"head": batch.target, "head_dist": taught}.items()):
         model.zero_grad()
-        (0.5 * F.cross_entropy(model.both_logits(*batch.view.arguments())[:, token], target)).backward()
+        (0.5 * F.cross_entropy(model.compute_both_logits(*batch.view.arguments())[:, token], target)).backward()
         for name in (f"{head}.weight", f"{head}.bias"):
             torch.testing.assert_close(found[name], dict(model.named_parameters())[name].grad)
 
@@ -96,7 +96,7 @@ def test_hard_mode_teaches_the_distillation_head_the_teachers_class_alone(batch,
 def test_soft_mode_is_equation_2(batch, images, kind):
     model, teacher = random_vit(kind), teacher_of(random_vit(seed=5))
     loss = task_of(model, teacher, mode="soft", teacher_share=0.1, temperature=3.0).training_losses(batch)
-    logits = model.both_logits(images) if kind is DistilledVisionTransformer else model(images)[:, None]
+    logits = model.compute_both_logits(images) if kind is DistilledVisionTransformer else model(images)[:, None]
     p, q = (teacher.model(images) / 3).softmax(dim=1), (logits[:, -1] / 3).softmax(dim=1)
     divergence = (p * (p / q).log()).sum(dim=1)
     labels = F.cross_entropy(logits[:, 0], batch.target, reduction="none")

@@ -1,4 +1,4 @@
-"""Show progress: a line for each validation, and a Rich bar in a terminal, or elsewhere a line each half minute."""
+"""Show progress: a line for each validation, and a Rich bar in a terminal."""
 
 import logging
 import sys
@@ -12,10 +12,9 @@ from rich.progress import ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from vitlab.callbacks.best_model import BestModel
-from vitlab.callbacks.step_log import StepLog
+from vitlab.callbacks.step_log import StepLog, format_seconds
 from vitlab.monitors import format_metric
 
-QUIET = 30.0  # seconds without a line, after which one is printed where there is no bar
 LOG = logging.getLogger(__name__)  # train.log of the run's folder
 
 
@@ -28,7 +27,7 @@ class Progress(RichProgressBar):
         self.validated: dict[str, float] = {}  # read from the device once
         self.left = ""  # time of the whole run
         self.first_step = 0
-        self.started = self.printed = time.perf_counter()
+        self.started = time.perf_counter()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if not sys.stdout.isatty():
@@ -37,15 +36,8 @@ class Progress(RichProgressBar):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.first_step = trainer.global_step
-        self.started = self.printed = time.perf_counter()
+        self.started = time.perf_counter()
         super().on_train_start(trainer, pl_module)
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-        if self.is_disabled and trainer.is_global_zero and time.perf_counter() - self.printed > QUIET:
-            self._tell(trainer, pl_module, {})
 
     def configure_columns(self, trainer: pl.Trainer) -> list[Any]:
         theme = self.theme
@@ -69,11 +61,8 @@ class Progress(RichProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int | str | float]:
         judged_by = [callback.monitor for callback in trainer.callbacks if isinstance(callback, BestModel)]
         shown = {name: value for name, value in self.validated.items() if name in judged_by}
-        values: dict[str, int | str | float] = {
-            name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown
-        }
-        left = self._time_left(trainer, trainer.lightning_module)
-        return {**values, "left": left} if left else values
+        self.left = self._time_left(trainer, trainer.lightning_module)
+        return {name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown}
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.validated = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -88,7 +77,6 @@ class Progress(RichProgressBar):
         line = "  ".join([place, *words])
         left = self._time_left(trainer, pl_module)
         printed = f"{line}  {left} left" if left else line
-        self.printed = time.perf_counter()
         if self.is_disabled or self.progress is None:
             print(printed, flush=True)
         else:
@@ -120,11 +108,3 @@ class TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(self.bar.left, style="progress.remaining")
-
-
-def format_seconds(seconds: float) -> str:
-    """Return a time as a person says it: 40 s, 12 min, 3 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -12,6 +12,8 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.errors import NonFiniteError
 
+QUIET = 30.0  # seconds without a line, after which one is printed where there is no bar
+
 
 class StepLog(Callback):
     """Logs, every trainer.log_every_n_steps optimizer steps and at the end of an epoch: the task's training metrics,
@@ -30,6 +32,8 @@ class StepLog(Callback):
         self.total_seconds = 0.0
         self.before = 0.0  # seconds that earlier starts took
         self.fit_started = time.perf_counter()
+        self.first_step = 0
+        self.told: float | None = None  # when a line was printed last; None where a bar shows more
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self.before + time.perf_counter() - self.fit_started}
@@ -46,12 +50,15 @@ class StepLog(Callback):
         self.step = trainer.global_step
         self.seconds, self.started = 0.0, time.perf_counter()
         self.fit_started = self.started
+        self.first_step = trainer.global_step
+        self.told = self.started if trainer.is_global_zero and not sys.stdout.isatty() else None
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.seconds += time.perf_counter() - self.started
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.started = time.perf_counter()
+        self.told = self.started if self.told is not None else None  # the progress has printed a line
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -60,6 +67,16 @@ class StepLog(Callback):
         last = batch_idx + 1 == trainer.num_training_batches
         if stepped and (trainer.global_step % trainer.log_every_n_steps == 0 or last):
             self._log(trainer, pl_module)
+        if self.told is not None and time.perf_counter() - self.told > QUIET:
+            self._tell(trainer, pl_module)
+
+    def _tell(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print where a run is that has no bar and a validation far away, and how long the rest will take."""
+        self.told = now = time.perf_counter()
+        done, left = trainer.global_step - self.first_step, pl_module.num_steps - trainer.global_step
+        seconds = format_seconds(left * (now - self.fit_started) / max(done, 1))
+        loss = f"  loss {self.latest['train/loss']:.4f}" if self.latest else ""
+        print(f"step {trainer.global_step}/{pl_module.num_steps}{loss}  {seconds} left", flush=True)
 
     def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         values = pl_module.training_metrics()  # waits for the device
@@ -84,6 +101,14 @@ class StepLog(Callback):
             )
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as a person says it: 40 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def peak_memory_mib(device: torch.device) -> float:

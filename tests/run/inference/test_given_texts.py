@@ -30,14 +30,14 @@ def test_a_run_that_answers_is_asked_and_no_other():
         def __init__(self):
             torch.nn.Module.__init__(self)
 
-        def asking(self, question):
+        def ask(self, question):
             return f"asked {question!r}"
 
     assert ask_question(command(question=7), Asked()) == "asked '7'"
     with pytest.raises(ConfigError, match="run=run answers questions; set question="):
         ask_question(command(), Asked())
     assert ask_question(command(), "another task") == "another task"
-    with pytest.raises(ConfigError, match="run=run is ask_question no questions; leave question= out"):
+    with pytest.raises(ConfigError, match="run=run is asked no questions; leave question= out"):
         ask_question(command(question="how many?"), "another task")
 
 

@@ -39,7 +39,7 @@ def test_changes_are_merged_over_the_config_of_the_run(saved):
     assert changed.config.data.device_batch_size == 7
     assert changed.config.name == "${oc.env:HOME}"  # a text, not a reference
     assert changed.config.model == saved.config.model
-    assert saved.changed({"seed": 5}).config.seed == 5
+    assert saved.change_config({"seed": 5}).config.seed == 5
     assert saved.config.seed != 5
 
 
@@ -52,7 +52,7 @@ def test_the_task_has_the_weights_that_were_saved(saved):
 
 def test_weights_of_another_model_are_refused(saved):
     with pytest.raises(CheckpointError, match="belongs to another model"):
-        saved.changed({"model": {"depth": saved.config.model.depth + 1}}).task()
+        saved.change_config({"model": {"depth": saved.config.model.depth + 1}}).task()
 
 
 def test_the_data_are_built_and_nothing_is_opened(saved):

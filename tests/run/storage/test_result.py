@@ -11,6 +11,7 @@ DONE = {
     "steps_of_this_start": 1200,
     "test": {},
     "last": {},
+    "calibration": None,
     "seconds": 61.2,
 }
 
@@ -18,6 +19,14 @@ DONE = {
 def test_a_whole_result_says_time_and_speed():
     facts = Result(**DONE, images_per_second=1234.5, skipped={}, partial=[]).facts("images")
     assert facts == {"time": "61 s for 1,200 steps, best at step 20", "speed": "1,234 images/s in training"}
+
+
+def test_a_calibrated_model_says_so():
+    found = {"temperature": 0.5, "samples": 9, "before": {"ece": 0.1}, "after": {"ece": 0.0125}}
+    result = Result(**(DONE | {"calibration": found}), images_per_second=None, skipped={}, partial=[])
+    assert result.facts("images")["calibrated"] == (
+        "temperature 0.500, fitted on validation: calibration error 10.00% before, 1.25% after"
+    )
 
 
 def test_samples_that_were_left_out_are_said():

@@ -83,7 +83,7 @@ def test_a_run_of_the_same_config_is_found(tmp_path, monkeypatch, named, ended):
         folder.mkdir(parents=True)
     if ended:
         (own / "result.json").write_text('{"score": null, "test": {}}')
-    monkeypatch.setattr(start, "own_run", lambda cfg, folders: asked.extend(folders) or own)
+    monkeypatch.setattr(start, "find_own_run", lambda cfg, folders: asked.extend(folders) or own)
     job = job_in(own if named else tmp_path / "runs" / "now", named)
     with claim_folder(config(resume="auto"), job) as place:
         assert place == RunPlace(str(own), str(own), ended)
@@ -92,7 +92,7 @@ def test_a_run_of_the_same_config_is_found(tmp_path, monkeypatch, named, ended):
 
 
 def test_a_run_of_a_config_that_is_new_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr(start, "own_run", lambda cfg, folders: None)
+    monkeypatch.setattr(start, "find_own_run", lambda cfg, folders: None)
     with claim_folder(config(resume="auto"), job_in(tmp_path / "now")) as place:
         assert place == RunPlace(str(tmp_path / "now"), None)
 
