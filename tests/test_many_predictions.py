@@ -75,7 +75,7 @@ def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
         ("share=half", "share=half is not a part of several"),
         ("device=gpu9", "device=gpu9 cannot be used here"),
         ("device=cuda:7", "device=cuda:7 cannot be used here"),
-        ("sort_into=new", "sort_into=new holds images that are read"),
+        ("sort_into=new", "sort_into=new holds images that the command reads"),
         ("on_bad_image=ignore", "is not one of: report, skip, error"),
         ("num_workers=-1", "num_workers"),
     ],

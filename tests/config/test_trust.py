@@ -26,7 +26,7 @@ def lab(tmp_path, monkeypatch):
 
 def test_own_code_is_built_while_it_is_trusted_and_not_after(lab):
     with pytest.raises(
-        ConfigError, match=r"loss: _target_ lab_of_trust.build_value is no part .* trust=\[lab_of_trust\]"
+        ConfigError, match=r"loss: _target_ lab_of_trust.build_value is not part .* trust=\[lab_of_trust\]"
     ):
         build(OmegaConf.create(NODE), "loss")
     with trusting(["lab_of_trust"]):

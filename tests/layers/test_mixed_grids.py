@@ -55,7 +55,7 @@ def test_patches_of_whole_images_stand_in_rows_with_the_fill_behind(grids):
 
 @pytest.mark.parametrize("grids", [[], [(2, 3), (0, 4)]])
 def test_no_grids_and_no_patches_are_refused(grids):
-    with pytest.raises(ValueError, match="a batch of mixed grids has one or more of at least 1x1, not"):
+    with pytest.raises(ValueError, match="a batch of mixed grids needs at least one grid, each at least 1x1, not"):
         make_mixed_grids(grids)
 
 
@@ -184,5 +184,5 @@ def test_what_does_not_fit_together_is_refused(shape, given_to, message):
 
 def test_a_stem_of_convolutions_takes_no_mixed_grids():
     stem = ConvolutionalStem(image_size=8, channels=[2, 3], in_chans=1, embed_dim=3)
-    with pytest.raises(ValueError, match="a convolutional stem takes images of one size; those of mixed grids need"):
+    with pytest.raises(ValueError, match="a convolutional stem takes images of one size; for mixed sizes"):
         stem(torch.randn(2, 6, 16), make_mixed_grids([(2, 3), (1, 4)]))

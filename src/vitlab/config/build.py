@@ -24,7 +24,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     """
     values = resolve_config(node)
     if "_target_" not in values:
-        raise ConfigError(f"{key} has no _target_, which names what is to be built")
+        raise ConfigError(f"{key} has no _target_; add the name of the class or function to build")
     for place, part in find_nodes(values, key):
         if not is_trusted(part["_target_"]):
             package = part["_target_"].partition(".")[0]
@@ -80,7 +80,7 @@ def import_target(name: str, place: str) -> Any:
         package = (cause.name or "").split(".")[0] if cause else ""
         if package and find_spec(package) is None:
             raise ConfigError(f"{place}: {name} needs the package {package}; pip install {package}") from error
-        raise ConfigError(f"{place}: there is no {name}; it is misspelt, or its package too old") from error
+        raise ConfigError(f"{place}: there is no {name}; correct the name, or update its package") from error
 
 
 def find_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:

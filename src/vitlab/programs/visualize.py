@@ -62,8 +62,8 @@ def visualize(cfg: DictConfig) -> list[Path]:
     compared = isinstance(task, Contrastive) and views == [SIMILARITIES]
     if cfg.texts is not None and saved.input_vocabulary is None and not compared:
         raise ConfigError(
-            f"texts= is of a run that reads texts, or of views={SIMILARITIES} of one that compares images with them; "
-            "leave it out, or set these views"
+            f"texts= needs a run that reads texts, or views={SIMILARITIES} with a run of images and texts; "
+            f"leave it out, or set views={SIMILARITIES}"
         )
     if isinstance(task, TextGeneration) and views in (None, [READING]):
         read_all = read_images if saved.input_vocabulary is None else read_texts
@@ -72,10 +72,15 @@ def visualize(cfg: DictConfig) -> list[Path]:
         return compare(cfg, saved, task, place)
     views = [view for view in VIEWS if view != "relevance"] if views is None else views
     if READING in views:
-        raise ConfigError(f"views={READING} is of a run that writes texts, and by itself; {cfg.run} has others")
+        raise ConfigError(
+            f"views={READING} needs a run that writes texts, and no other views; set other views for run={cfg.run}"
+        )
     of_images = [view for view in views if view in OF_IMAGES]
     if SIMILARITIES in views:
-        raise ConfigError(f"views={SIMILARITIES} is of a run of images and texts, and by itself; {cfg.run} has others")
+        raise ConfigError(
+            f"views={SIMILARITIES} needs a run of images and texts, and no other views; set other views for "
+            f"run={cfg.run}"
+        )
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
     paths = find_images(cfg.images) if of_images else []
@@ -212,7 +217,7 @@ def load_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
     try:
         return [load_pixels(path, datamodule) for path in paths]
     except DataError as error:
-        raise DataError(f"{error}; mend or remove the file") from error
+        raise DataError(f"{error}; repair or remove the file") from error
 
 
 def tell_others(there: int, drawn: int, things: str) -> None:

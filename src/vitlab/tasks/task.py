@@ -125,7 +125,7 @@ class Task(pl.LightningModule):
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
         if datamodule.images.num_views > 1 and not self.compares_views:
             raise ConfigError(
-                f"the crop gives {datamodule.images.num_views} views of each image, and {type(self).__name__} takes "
+                f"the crop gives {datamodule.images.num_views} views of each image, but {type(self).__name__} takes "
                 "one; choose another crop="
             )
         self.num_steps, self.record = num_steps, record

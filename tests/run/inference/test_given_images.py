@@ -17,7 +17,7 @@ def test_a_batch_is_its_images_and_lists_may_nest():
 @pytest.mark.parametrize(
     ("images", "sentence"),
     [
-        ([], "there are no images: the list is empty"),
+        ([], "the list of images is empty"),
         (np.zeros(4), "has 1 dimension"),
         (5, "a int is no image"),
         ({"a": 1}, "a dict is no image"),

@@ -60,7 +60,9 @@ class Scenes(Source):
         if not self.templates or any(template.count("{}") != 1 for template in self.templates):
             raise ConfigError(f"data.source.templates {self.templates} are not texts with one {{}} each")
         if len(self.words) < 2 or not all(self.words):
-            raise ConfigError(f"data.source.words {self.words} do not name two classes or more by a word each")
+            raise ConfigError(
+                f"data.source.words {self.words} must name at least two classes, each with at least one word"
+            )
         every = [word for names in self.words for word in names]
         if twice := next((word for word in every if every.count(word) > 1), None):
             raise ConfigError(f"data.source.words name '{twice}' more than once; a word belongs to one class")

@@ -66,7 +66,7 @@ def list_files(
     except OSError as error:
         path = error.filename
         if os.path.islink(path):
-            raise DataError(f"{os.fsdecode(path)} is a link to nothing; mend or remove it") from error
+            raise DataError(f"{os.fsdecode(path)} is a broken link; repair or remove it") from error
         raise DataError(f"{os.fsdecode(path)} cannot be listed: {error.strerror}") from error
     return sorted(files), folders
 

@@ -57,9 +57,7 @@ class Shards(Source):
         names = [name for name, _ in entry["shards"]]
         for (name, expected), size in zip(entry["shards"], images.sizes(names), strict=True):
             if size not in (expected, None):
-                raise DataError(
-                    f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written: it is not whole"
-                )
+                raise DataError(f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written; copy it again")
         index = self._local_index(files, entry)
         check_columns(map_index(index)[0], [size for _, size in entry["shards"]], index)
         return ShardPool(images, index, names, entry)
