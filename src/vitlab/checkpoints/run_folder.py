@@ -62,7 +62,7 @@ def resolve_name(run: str | Path) -> Path:
         return path
     if found := find_runs(RUNS):
         return found[0]
-    raise CheckpointError(f"there is no run in {RUNS}/ yet, so none is the {NEWEST}; name the folder of a run")
+    raise CheckpointError(f"there is no run in {RUNS}/ yet, so run={NEWEST} finds none; name the folder of a run")
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -124,7 +124,7 @@ def read_marks(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         marks = None
     if not isinstance(marks, dict) or not isinstance(marks.get("config_yaml", []), list):
-        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} writes it anew")
+        raise CheckpointError(f"{path} is damaged; remove it, and resume={folder} writes it again")
     return marks
 
 

@@ -29,7 +29,7 @@ def list_images(images: Any) -> list[Any]:
     W). A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
     found = list(iterate_images(images))
     if not found:
-        raise DataError("there are no images: the list is empty")
+        raise DataError("the list of images is empty; give at least one image")
     return found
 
 
