@@ -168,10 +168,10 @@ def test_the_weights_of_attention_pooling_leave_the_fill_out():
 @pytest.mark.parametrize(
     ("shape", "given_to", "message"),
     [
-        ((2, 1, 8, 8), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 1, 8, 8\)"),
-        ((2, 5, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 5, 16\)"),
-        ((3, 6, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(3, 6, 16\)"),
-        ((2, 6, 17), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 6, 17\)"),
+        ((2, 1, 8, 8), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 1, 8, 8\)"),
+        ((2, 5, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 5, 16\)"),
+        ((3, 6, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(3, 6, 16\)"),
+        ((2, 6, 17), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 6, 17\)"),
         ((2, 6, 16), {"grids": ((2, 3),)}, r"a mask \(2, 6\) need 2 grids and .*, not 1 grids and .* \(2, 6, 2\)"),
         ((2, 6, 16), {"coordinates": torch.zeros(2, 5, 2)}, r"need .* coordinates \(2, 6, 2\), not 2 .* \(2, 5, 2\)"),
     ],

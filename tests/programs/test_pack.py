@@ -96,7 +96,7 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
         (["data=digits"], 2, "set output=DIR"),
         (["data=digits", "output=x", "shard_size=0"], 2, "shard_size 0 is not a number above 0"),
         (["data=digits", "output=x", "shorter_side=a"], 2, "shorter_side a is not a whole number"),
-        (["data=digits", "output=."], 2, "is not empty"),
+        (["data=digits", "output=."], 2, "is neither empty nor"),
         (["data=digits", "output=x", "shorter_side=8", "longest_side=9"], 2, "leave out one of them"),
         (["data=digits", "output=x", "class_names=nowhere"], 2, "class_names=nowhere is used only with index="),
         (["index=.", "class_names=nowhere"], 2, "class_names=nowhere cannot be read"),

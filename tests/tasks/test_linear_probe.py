@@ -216,7 +216,7 @@ def test_the_best_head_is_the_most_accurate_and_then_the_one_of_lower_loss(monke
     ("changes", "message"),
     [
         ({"lr_grid": []}, "must be a list of different learning rates"),
-        ({"lr_grid": [0.1, 0.1]}, "each once"),
+        ({"lr_grid": [0.1, 0.1]}, "a list of different learning rates"),
         ({"layer_decay": 0.9}, "layer_decay 0.9 has no effect when only heads are trained; leave it at 1.0"),
         ({"trained": "head"}, "trained head has no effect when only heads are trained; leave it at all"),
     ],

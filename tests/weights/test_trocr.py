@@ -176,15 +176,23 @@ def restated(folder, part, **changes):
     [
         ("decoder", {"decoder_attention_heads": 2}, r"computes with decoder\.num_heads 2, but the model with 4; set"),
         ("decoder", {"activation_function": "relu"}, r"decoder\.mlp relu, but the model with gelu; set model\.decoder"),
-        ("decoder", {"activation_function": "tanh"}, r"decoder\.mlp tanh, and the .* is one of gelu, .*: take other"),
+        ("decoder", {"activation_function": "tanh"}, r"decoder\.mlp tanh, but the .* is one of gelu, .*: take other"),
         (
             "decoder",
             {"scale_embedding": True},
             r"decoder\.scale_embedding true, but the model with false",
         ),
         ("decoder", {"layernorm_embedding": False}, r"decoder\.embed_norm false, but the model with true"),
-        ("decoder", {"model_type": "bart"}, "the decoder of .* is of kind 'bart', which is not known .*: trocr$"),
-        ("encoder", {"model_type": "swin"}, "the encoder of .* is of kind 'swin', which is not known .*: vit, deit$"),
+        (
+            "decoder",
+            {"model_type": "bart"},
+            "the decoder of .* is of kind 'bart', which is not known .* kinds are trocr$",
+        ),
+        (
+            "encoder",
+            {"model_type": "swin"},
+            "the encoder of .* is of kind 'swin', which is not known .* kinds are vit, deit$",
+        ),
         ("encoder", {"num_attention_heads": 4}, r"computes with encoder\.num_heads 4, but the model with 2"),
         ("encoder", {"hidden_act": "relu"}, r"computes with encoder\.mlp relu"),
         ("encoder", {"layer_norm_eps": 1e-3}, r"computes with encoder\.norm_eps 0\.001"),

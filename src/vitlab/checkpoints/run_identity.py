@@ -76,7 +76,7 @@ def check_folder(folder: Path, own: RunIdentity) -> None:
     if is_edited(folder):
         raise CheckpointError(
             f"{folder / CONFIG} was changed after the run wrote it, but no command reads it; remove it, and type the "
-            f"change, as in resume={folder} optimizer.lr=1e-4"
+            f"change, such as resume={folder} optimizer.lr=1e-4"
         )
 
 

@@ -29,7 +29,8 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
         if not is_trusted(part["_target_"]):
             package = part["_target_"].partition(".")[0]
             raise ConfigError(
-                f"{place}: _target_ {part['_target_']} is no part of vitlab; if it is yours, add trust=[{package}], or "
+                f"{place}: _target_ {part['_target_']} is not part of vitlab; if it is your own code, add "
+                f"trust=[{package}], or "
                 "name it in a YAML in the folder of --config-dir="
             )
         check_node(import_target(part["_target_"], place), part, place)

@@ -20,7 +20,7 @@ def check_memory(in_chans: int, image_size: int) -> None:
     needed = in_chans * image_size**2 * (1 + BYTES_PER_NUMBER)
     if needed > physical_memory():
         raise ConfigError(
-            f"data.image_size {image_size}: one image takes {needed / GIB:,.0f} GiB, and this machine has "
+            f"data.image_size {image_size}: one image needs {needed / GIB:,.0f} GiB, and this machine has "
             f"{physical_memory() / GIB:,.0f} GiB of memory; make it smaller"
         )
 

@@ -85,7 +85,7 @@ class ImageTextModel(nn.Module):
         width = self.encoder.heads()[0].in_features
         if not project_images and width != feature_dim:
             raise ValueError(
-                f"feature_dim is {feature_dim}, and the images' features have {width} numbers; give one, or set "
+                f"feature_dim is {feature_dim}, but the images' features have {width} numbers; make them equal, or set "
                 "project_images=true"
             )
         self.depth = max(self.encoder.depth, self.text.depth)

@@ -82,8 +82,7 @@ def check_whole(index: dict[str, Any]) -> None:
     skipped = [name for entry in index["splits"].values() for name in entry.get("skipped", {})]
     if skipped:
         raise DataError(
-            f"{len(skipped):,} members of the tars are links or no files, and are left out, as {skipped[0]} is; pack "
-            "the files themselves"
+            f"{len(skipped):,} members of the tars are not files, such as {skipped[0]}; pack the files themselves"
         )
 
 

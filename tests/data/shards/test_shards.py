@@ -208,7 +208,7 @@ def test_packing_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match="is neither empty nor"):
         packed(tmp_path, {"train": files(3)})
     packed(tmp_path / "new", {"train": files(3)})
     before = contents(tmp_path / "new")

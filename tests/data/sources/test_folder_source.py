@@ -130,7 +130,7 @@ def test_a_class_that_train_does_not_have_is_refused(tree, picture, refused):
 
 def test_a_link_to_nothing_is_refused(tree, refused):
     (tree / "train" / "cat" / "gone.png").symlink_to(tree / "gone.png")
-    refused(folder(tree), tree / "train" / "cat" / "gone.png", "link to nothing")
+    refused(folder(tree), tree / "train" / "cat" / "gone.png", "broken link")
 
 
 @pytest.mark.parametrize("splits", [{"train": "a", "valid": "b"}, {"val": "a"}, {"train": None}])
@@ -184,7 +184,7 @@ def test_what_is_no_folder_of_classes_is_refused(tmp_path, picture, refused):
     refused(plain(tmp_path / "nowhere"), "data.source.root: there is no folder", tmp_path / "nowhere")
     refused(plain(tmp_path / "empty"), "holds no class folder", tmp_path / "empty" / "<class>")
     refused(plain(tmp_path / "bare"), "holds 2 images and no class folder", tmp_path / "bare" / "<class>")
-    refused(plain(tmp_path / "untrained"), "test/ and val/, and no train/")
+    refused(plain(tmp_path / "untrained"), "test/ and val/, but no train/")
 
 
 # -- the index

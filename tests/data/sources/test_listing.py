@@ -287,9 +287,9 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"text_column": "text", "label_column": "label"}, "data.source.label_column is of classes"),
-        ({"text_column": "text", "label_separator": ";"}, "data.source.label_separator is of classes"),
-        ({"text_column": "text", "class_names": ["a"]}, "data.source.class_names is of classes"),
+        ({"text_column": "text", "label_column": "label"}, "data.source.label_column is for classes"),
+        ({"text_column": "text", "label_separator": ";"}, "data.source.label_separator is for classes"),
+        ({"text_column": "text", "class_names": ["a"]}, "data.source.class_names is for classes"),
         ({"characters": "ab"}, "data.source.characters is for texts; set data.source.text_column"),
         ({"tokenizer": "x.json"}, "data.source.tokenizer is for texts; set data.source.text_column"),
         (

@@ -233,7 +233,11 @@ def test_a_text_in_two_splits_is_refused(table, refused):
         ("a,1\n", {"input": 0, "target": 1}, ["data.source.input.column: ", "has no column 0; it has 2"]),
         ("", {}, ["has no column input; it has none"]),
         ("input,target\n", {}, ["table.csv lists no texts to train on"]),
-        ("input,target,s\na,1,dev\n", {"split_column": "s"}, ["line 2: the s is 'dev', and may be train, val, test"]),
+        (
+            "input,target,s\na,1,dev\n",
+            {"split_column": "s"},
+            ["line 2: the s is 'dev', but must be one of: train, val, test"],
+        ),
         ("input,target,s\na,1,val\n", {"split_column": "s"}, ["table.csv lists no texts to train on"]),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_file_in_the_folder_of_the_data_is_not_replaced(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "1.png").write_text("kept")
     cfg = OmegaConf.from_dotlist([f"output={tmp_path}/cat/1.png", "overwrite=true", f"data.source.root={tmp_path}"])
-    with pytest.raises(ConfigError, match="would replace what data"):
+    with pytest.raises(ConfigError, match="would overwrite the input data"):
         check_output(cfg)
 
 

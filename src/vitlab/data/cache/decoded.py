@@ -144,7 +144,7 @@ def reserve_file(path: Path, needed: int) -> bool:
         path.unlink(missing_ok=True)
         raise StorageError(
             f"the decoded cache needs {needed / GIGABYTE:,.2f} GB in {path.parent.parent}, where "
-            f"{free / GIGABYTE:,.2f} GB are free; make room, set data.cache.root to another disk, or use "
+            f"{free / GIGABYTE:,.2f} GB are free; free some space, set data.cache.root to another disk, or use "
             "data.cache.kind=encoded"
         ) from error
     return False

@@ -78,10 +78,10 @@ class Scenes(Source):
         pools: dict[str, Pool] = {}
         for split, (pool, places) in parts.items():
             if not isinstance(pool.targets, OneClass) or pool.pixels is None or len(pool.pixels.shape) < 3:
-                raise DataError("scenes are composed of small images in memory with one class each, as data=digits has")
+                raise DataError("scenes need small images in memory with one class each, such as data=digits")
             if len(self.source.class_names) != len(self.words):
                 raise ConfigError(
-                    f"data.source.words name {len(self.words)} classes, and the pictures have "
+                    f"data.source.words name {len(self.words)} classes, but the pictures have "
                     f"{len(self.source.class_names)}"
                 )
             pictures, classes = pool.pixels[places], pool.targets.values[places]

@@ -54,7 +54,7 @@ class RandomErasing(v2.RandomErasing):
             return cast(dict[str, Any], params | {"v": torch.randint(0, 256, noise.shape, dtype=torch.uint8)})
         if len(self.mean) != len(noise):
             raise ConfigError(
-                f"augmentation: the noise of RandomErasing has {len(self.mean)} channels, and the image {len(noise)}"
+                f"augmentation: the noise of RandomErasing has {len(self.mean)} channels, but the image {len(noise)}"
             )
         noise = (noise * self.std + self.mean).mul(255).round().clamp(0, 255)
         return cast(dict[str, Any], params | {"v": noise.to(torch.uint8)})

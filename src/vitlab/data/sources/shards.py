@@ -69,7 +69,7 @@ class Shards(Source):
         else:
             folder = make_cache_folder("shards")
             if folder is None:
-                raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME")
+                raise DataError("there is no folder for the index of a remote data set; set XDG_CACHE_HOME")
             path = folder / f"{entry['digest']}.safetensors"
             if not path.is_file():
                 write_whole(path, files.read_file(entry["index"]))
