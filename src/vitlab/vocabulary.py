@@ -250,7 +250,7 @@ def restore_vocabulary(state: Mapping[str, Any]) -> Vocabulary:
 
 def check_vocabularies(own: Mapping[str, Any], others: Mapping[str, Any], name: str) -> None:
     """Compare states of vocabularies by what they are for, where both sides have one. Raises CheckpointError for
-    texts, one's own, in other tokens than those that `name` was trained on."""
+    texts in other tokens than those that `name` was trained on."""
     for key, state in own.items():
         other = others.get(key)
         if state is not None and other is not None and state != other:

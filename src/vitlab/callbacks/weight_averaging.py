@@ -18,7 +18,7 @@ class WeightAverage(Callback):
     """θ̄ ← θ̄ + share·(θ - θ̄) after the optimizer steps that are `due`; a kind of average says which, and the share.
 
     From its first update on, the average takes the place of the weights in validation, in the best model, at test
-    and after training; before that, everything sees the weights themselves, and training always goes on with them.
+    and after training; before that, everything sees the weights themselves, and training always uses them.
     Both are in the latest state. Buffers are not averaged: the average has those of the newest weights.
     """
 

@@ -90,7 +90,7 @@ def check_value(hint: Any, value: Any, key: str) -> Any:
 
 
 def refuse_unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
-    """Make the refusal of a key that nobody reads."""
+    """Make the refusal of an unknown key."""
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
     return ConfigError(
         f"{join_key(key, name)}: {kind}{suggest_key(name, known, join_key(key, '')) or '; leave it out'}"

@@ -67,7 +67,7 @@ def translate_error(error: Exception, key: str) -> VitlabError:
         return error
     if is_out_of_memory(error) or "overflowed" in str(error):  # a size that overflows
         return ConfigError(f"{key} needs more memory than this machine has: {get_first_line(error)}")
-    return ConfigError(f"{key}: {get_first_line(error)}")  # Lightning goes on with tracebacks of its own
+    return ConfigError(f"{key}: {get_first_line(error)}")  # Lightning appends its own tracebacks
 
 
 def import_target(name: str, place: str) -> Any:

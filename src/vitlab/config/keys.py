@@ -119,7 +119,7 @@ def check_groups(cfg: DictConfig, command: str) -> None:
 
 
 def check_nodes(cfg: DictConfig) -> None:
-    """Raise ConfigError for keys in groups that nobody reads. The keys of a constructor are checked when it is
+    """Raise ConfigError for unknown keys in groups. The keys of a constructor are checked when it is
     called."""
     for group, node in {str(key): node for key, node in cfg.items() if isinstance(node, DictConfig)}.items():
         if group in COLLECTIONS:

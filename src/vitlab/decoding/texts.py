@@ -14,7 +14,7 @@ from vitlab.vocabulary import SpecialTokens
 
 class TextState(Protocol):
     """Texts in the making, at first one of each input: `next_logits` takes the last token of each (R,) and gives the
-    logits of the next (R, V); `select` goes on with some of them, by their numbers (R')."""
+    logits of the next (R, V); `select` keeps some of them, by their numbers (R')."""
 
     num_texts: int
     vocab_size: int

@@ -1,4 +1,4 @@
-"""Write a folder for code of one's own: a module with a loss, the YAML that names it, a test, and how to use them."""
+"""Write a folder for the user's own code: a module with a loss, the YAML that names it, a test, and how to use them."""
 
 import sys
 from importlib.util import find_spec

@@ -334,7 +334,7 @@ class Task(pl.LightningModule):
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Place the run by its number of optimizer steps alone. The first rank goes on with the sums of all ranks."""
+        """Place the run by its number of optimizer steps alone. The first rank continues with the sums of all ranks."""
         metrics = self.training_sums() if self.global_rank == 0 else {}
         for name, state in checkpoint.get("sums", {}).items():
             if (metric := metrics.get(name)) is not None:  # a resume may have other metrics

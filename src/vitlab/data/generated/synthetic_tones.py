@@ -1,4 +1,4 @@
-"""Sounds computed on the spot, as pictures: spectrograms with a row for each semitone, whose class is a pitch and a
+"""Generate sounds as pictures: spectrograms with a row for each semitone, whose class is a pitch and a
 chord. Pixels are not special: to a Vision Transformer they are patches as any others.
 
 T moments, F semitones, W samples of a window

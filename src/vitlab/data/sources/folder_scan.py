@@ -35,7 +35,7 @@ def list_files(
 ) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
     """List the image files at any depth below `folder`: sorted paths, sizes in bytes, and when each folder changed.
 
-    Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing or out
+    Hidden names, other extensions and links to folders are passed over. Raises DataError for a broken link, or one out
     of `bounds`, for a pipe, a socket or a device, and for what cannot be listed.
     """
     files: list[tuple[bytes, int]] = []

@@ -33,7 +33,7 @@ class Bounds:
 
 
 def check_folder(link: bytes, bounds: Bounds | None) -> None:
-    """Raise DataError for a link to nothing, or to a folder that it lies in itself or that lies outside."""
+    """Raise DataError for a broken link, or for a link to a folder that contains it or lies outside."""
     leads_to = os.path.realpath(link)
     if not os.path.exists(leads_to):
         raise DataError(f"{os.fsdecode(link)} is a broken link; repair or remove it")

@@ -1,4 +1,4 @@
-"""Pairs of texts in a table of one's own: in each row one that is read, and one that is to be written of it."""
+"""Read pairs of texts from the user's own table: in each row an input text and a target text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
