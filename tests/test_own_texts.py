@@ -146,7 +146,7 @@ def test_any_crop_reads(cli, own):
             ["data.max_length=3"],
             "has 5 tokens with its end token, but data.max_length is 3; shorten it, or set data.max_length=5",
         ),
-        (["data.source.characters=abc"], "data.source.characters: correct the text, or train with all characters"),
+        (["data.source.characters=abc"], "data.source.characters; correct the text, or"),
         (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is not a tokenizer.json"),
         (
             ["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"],

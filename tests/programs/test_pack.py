@@ -186,7 +186,7 @@ def test_a_damaged_header_in_a_tar_is_refused(cli, tar):
     tar.write_bytes(content)
     damaged = cli("pack", "index=tars", "data.loading.num_workers=0")
     assert damaged.status == 3
-    assert refuses(damaged, "train.tar is cut off or damaged after 0.png: 1 whole images")
+    assert refuses(damaged, "train.tar is cut off or damaged after 0.png: 1 complete images")
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def test_pieces_are_given_or_a_tokenizers(table, tmp_path):
         ),
         (
             {"vocabulary": "ab"},
-            "this vocabulary is data.source.input.vocabulary: correct the text, or train with all ch",
+            "this vocabulary is data.source.input.vocabulary; correct the text, or list all ch",
         ),
         ({"vocabulary": "a b c", "pieces": "words"}, "line 3: the word 'b,' of the text 'b, c' is not among the 3 of"),
         (

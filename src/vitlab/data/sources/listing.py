@@ -152,8 +152,8 @@ class Listing(Source):
         """Say what could be done about a text that cannot be written."""
         if self.tokenizer is not None:
             return "correct it, or take another data.source.tokenizer"
-        whose = "that of the training rows" if self.found else "data.source.characters"
-        return f"this vocabulary is {whose}: correct the text, or train with all characters in data.source.characters"
+        whose = "from the training rows" if self.found else "data.source.characters"
+        return f"this vocabulary is {whose}; correct the text, or list all characters in data.source.characters"
 
     def _names(self, label: str) -> tuple[str, ...]:
         """List the classes that a label names."""

@@ -74,7 +74,7 @@ class TextColumn:
         else:
             listed = build_listed_vocabulary(PIECES[self.pieces], f"{place}.vocabulary", self.given, texts["train"])
             vocabulary, found = listed, None if self.given is not None else listed.between.join(listed.pieces)
-            whose = f"{place}.vocabulary" if found is None else "that of the training rows"
+            whose = f"{place}.vocabulary" if found is None else "from the training rows"
             remedy = f"this vocabulary is {whose}; correct the text, or list all {self.pieces} in {place}.vocabulary"
         for split, own in texts.items():
             if split != "train" or found is None:
