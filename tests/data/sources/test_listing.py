@@ -315,8 +315,8 @@ def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, 
     for empty in ("", "  "):
         refused(listing(table(suffix, **columns | {"text": ["ab", empty]}), **told), line, "the text is empty")
     words = "the character 'c' of the text 'cab' is not among the 2 of the vocabulary, 'ab'"
-    refused(listing(table(suffix, **columns), **told), line, words, "that of the training rows: correct the text, or")
-    refused(listing(table(suffix, **columns), **told, characters="ba"), line, "is data.source.characters: correct")
+    refused(listing(table(suffix, **columns), **told), line, words, "from the training rows; correct the text, or")
+    refused(listing(table(suffix, **columns), **told, characters="ba"), line, "is data.source.characters; correct")
     LETTERS.save(str(tmp_path / "letters.json"))
     named = {"tokenizer": str(tmp_path / "letters.json")}
     refused(listing(table(suffix, **columns | {"text": ["ab", "aé"]}), **told, **named), line, "'é' of the text 'aé'")
