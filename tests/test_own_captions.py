@@ -57,7 +57,7 @@ def test_a_run_tells_labels_apart_and_draws_texts(cli, own):
         ("predict", [], "learned from texts and has no class names; set labels=[cat,dog]"),
         ("predict", ["labels=[red,yellow]"], "the character 'y' of the text 'yellow' is not among the 17"),
         ("predict", ["labels=[red,all of it is all red]"], "has more than the 19 tokens that the model reads"),
-        ("visualize", ["views=similarities"], "has learned from texts, and no names of classes; set texts="),
+        ("visualize", ["views=similarities"], "learned from texts and has no class names; set texts="),
         ("visualize", ["texts=red"], "texts= needs a run that reads texts, or views=similarities"),
         ("evaluate", ["templates=['a {}']"], "templates= need class names, but run=run has none; leave it out"),
     ):

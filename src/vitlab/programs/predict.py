@@ -72,7 +72,7 @@ def predict(cfg: DictConfig) -> Path:
     datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)
     if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
-            f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
+            f"run={cfg.run} was trained without classes ({type(task).__name__}); fine-tune a model from it"
         )
     task = ask_question(cfg, task)
     sorting = Sorting.open(cfg.sort_into, files, names) if cfg.sort_into is not None else None

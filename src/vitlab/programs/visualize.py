@@ -194,7 +194,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     place.check_apart(paths)
     texts = saved.checkpoint["run"]["class_names"]
     if cfg.texts is None and not texts:
-        raise ConfigError(f"run={cfg.run} has learned from texts, and no names of classes; set texts=<a file of lines>")
+        raise ConfigError(f"run={cfg.run} learned from texts and has no class names; set texts=<a file of lines>")
     if cfg.texts is not None:
         texts = find_texts(str(cfg.texts), task.vocabulary, task.max_length)
     device = find_fastest_device()
