@@ -56,7 +56,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
     assert evaluated(Path("mae"))["test/loss"] == result["test"]["test/loss"]
     assert cli("visualize", "run=mae", "views=[position,filters]", "output=views").status == 0
     for entry, options, words in (
-        ("predict", ["images=."], "has learned without classes"),
+        ("predict", ["images=."], "was trained without classes"),
         ("export", ["output=out"], "the run's model is MaskedAutoencoder"),
     ):
         refused = cli(entry, "run=mae", *options)

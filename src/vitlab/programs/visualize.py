@@ -238,7 +238,7 @@ def check_relevance(task: Task, model: VisionTransformer) -> None:
     """Raise ConfigError for a model of which nothing speaks for a class, or not as the view is defined."""
     why = why_no_relevance(model)
     if not isinstance(task, Supervised):
-        why = f"it speaks for classes, and this run has learned without them ({type(task).__name__})"
+        why = f"it needs classes, but this run was trained without them ({type(task).__name__})"
     if why:
         raise ConfigError(f"views=relevance: {why}; leave it out")
 
