@@ -82,7 +82,12 @@ def test_no_value_of_a_training_is_taken_that_nobody_means(tmp_path, setting, pa
 
 COMMANDS = {
     "evaluate": ["split", "output", "overwrite", "num_worst", "beam_width", "length_penalty", "trainer.devices"],
-    "predict": ["images", "texts", "top_k", "question", "labels", "batch_size", "output", "overwrite", "on_bad_image"],
+    "predict": [
+        *("images", "texts", "top_k", "question", "labels", "batch_size", "output", "overwrite", "on_bad_image"),
+        *("device", "num_workers", "share", "sort_into", "trust"),
+    ],
+    "runs": ["root", "where", "sort", "columns", "most", "output", "rm", "archive"],
+    "new": ["output", "overwrite"],
     "export": ["format", "output", "overwrite"],
     "visualize": ["num_images", "views", "images", "texts", "output"],
     "probe": ["k", "temperature", "shots", "draws", "l2_exponents", "output", "precision", "batch_size", "seed"],
@@ -99,7 +104,8 @@ BASE = {
     **{name: ["model=vit_mu4", "data=digits"] for name in ("survey", "preview", "check")},
     "summary": ["model=vit_mu4"],
     "pack": ["data=digits", "output=packed"],
-    "sweeps": [],
+    **{name: [] for name in ("sweeps", "runs")},
+    "new": ["output=lab_of_a_walk"],
 }
 
 
