@@ -1,4 +1,4 @@
-"""A folder for code of one's own: python src/new.py DIR."""
+"""Write a folder for your own code: python src/new.py DIR."""
 
 from vitlab.commands import command
 

@@ -148,7 +148,7 @@ class Comet(RunLogger):
         return f"comet upload {self.run_id}"
 
 
-@pytest.mark.filterwarnings("ignore:Comet stopped taking records")
+@pytest.mark.filterwarnings("ignore:Comet no longer accepts records")
 def test_an_added_logger_is_built_closed_and_asked_for_its_upload(cli, monkeypatch):
     monkeypatch.setattr("test_added_parts.SERVICE", Service())
     node = "+logger.comet={_target_:test_added_parts.Comet,workspace:me}"
@@ -221,7 +221,7 @@ def test_a_false_declaration_is_found_out(monkeypatch, tmp_path):
     )
     write(tmp_path, made)
     twin = VisionTransformer(**vit_options(position="faster"))
-    with pytest.raises(ConfigError, match="computes with position rotary, and the model with faster"):
+    with pytest.raises(ConfigError, match="computes with position rotary, but the model with faster"):
         check_export(tmp_path, made, model, twin, open_timm)
 
 

@@ -100,42 +100,42 @@ def test_where_it_looks_while_it_is_asked_is_drawn(cli, asked, scenes):
 @pytest.mark.parametrize(
     ("entry", "words", "sentence"),
     [
-        ("predict", ["images=."], "answers questions; set question='how many?' or another of its kind"),
-        ("visualize", ["images=."], "answers questions; set question="),
+        ("predict", ["images=."], "answers questions; set a question, such as question='how many?'"),
+        ("visualize", ["images=."], "answers questions; set a question"),
         ("visualize", ["images=.", "question=sum?", "views=modalities"], "similarities; reading draws modalities, too"),
         (
             "visualize",
             ["images=.", "question=sum?", "views=attention"],
             "is a SingleStream, which reads texts too; views=reading with question= draws where it looks",
         ),
-        ("visualize", ["images=.", "question=sum?", "texts=sum?"], "texts= is of a run that reads texts, or of views="),
+        ("visualize", ["images=.", "question=sum?", "texts=sum?"], "texts= needs a run that reads texts, or views="),
         (
             "predict",
             ["images=.", "question='how many are there?'"],
-            "has 20 tokens with its end, and the model",
+            "has 20 tokens with its end token, but the model",
         ),
-        ("predict", ["images=.", "question=' '"], "question: it is empty, and there is nothing to answer"),
+        ("predict", ["images=.", "question=' '"], "question is empty; give a question"),
         ("predict", ["images=.", "question=Sum?"], "the character 'S' of the text 'Sum?' is not among the"),
         (
             "train",
             ["model.question_length=9"],
-            "and model.question_length is 9; shorten it, or train with model.question_length=16",
+            "but model.question_length is 9; shorten it, or set model.question_length=16",
         ),
         ("train", ["task=captioning"], "wants a question beside each image; set task=answering"),
-        ("train", ["data=digit_lines"], "the task answers questions, and this data has images with a text each"),
+        ("train", ["data=digit_lines"], "the task answers questions, but this data has images with a text each"),
         (
             "train",
             ["data.max_length=2"],
-            "tokens with its end, and data.max_length is 2; shorten it, or train with data.max_length=3",
+            "tokens with its end token, but data.max_length is 2; shorten it, or set data.max_length=3",
         ),
-        ("train", ["model.max_length=2"], "task.decoding.max_length is 3, and the model writes 2 tokens at most"),
+        ("train", ["model.max_length=2"], "task.decoding.max_length is 3, but the model writes 2 tokens at most"),
         (
             "train",
             ["task=classification", "data=digits"],
-            "the model takes texts, and this data has images with one class each; choose one of images alone",
+            "the model takes texts, but this data has images with one class each; choose a model of images only",
         ),
-        ("train", ["task=captioning", "data=digit_lines"], "the model is asked questions, and this data has images"),
-        ("train", ["model=vit_mu4"], "the task writes texts, and the model none; choose model=reader_xs8, or single_"),
+        ("train", ["task=captioning", "data=digit_lines"], "the model needs questions, but this data has images"),
+        ("train", ["model=vit_mu4"], "the task writes texts, but the model does not; choose model=reader_xs8, or"),
         ("train", ["data.source.num_evaluated=0"], "num_evaluated 0 is not a whole number of at least 1"),
     ],
 )
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, asked, scenes, entry, w
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["single_stream"], indirect=True)
 def test_attention_is_said_to_be_drawn_elsewhere(asked, scenes):
-    with pytest.raises(ConfigError, match="the command visualize with views=reading draws where it looks"):
+    with pytest.raises(ConfigError, match="use the command visualize with views=reading"):
         vitlab.load(asked[1], device="cpu").attention(scenes / "scene_0.png")
 
 
@@ -164,14 +164,14 @@ def test_a_reader_is_asked_nothing(cli):
     assert refuses(run, "images with a question and its answer each; set task=answering"), run.err
     words = [word for word in READER if not word.startswith("data")]
     run = cli("train", *words, "data=digit_questions", tiny=False, folder="run")
-    assert refuses(run, "the task reads no questions, and this data has images with a question"), run.err
+    assert refuses(run, "the task reads no questions, but this data has images with a question"), run.err
 
 
 @pytest.mark.slow
 def test_a_run_of_classes_is_asked_nothing(cli, digits_run, scenes):
     for entry in ("predict", "visualize"):
         run = cli(entry, f"run={digits_run}", f"images={scenes}", "question='sum?'")
-        assert refuses(run, "is asked no questions; leave question= out"), run.err
+        assert refuses(run, "does not answer questions; leave out question="), run.err
 
 
 def test_weights_are_taken_by_models_that_compute_the_same(cli, asked):
@@ -181,11 +181,11 @@ def test_weights_are_taken_by_models_that_compute_the_same(cli, asked):
     assert run.status == 0, run.err
     place = "model.max_length=4" if kind == "single_stream" else "model.decoder.max_length=24"
     for word, sentence in (
-        ("model.encoder.num_heads=4", "computes with encoder.num_heads 2, and the model with 4"),
-        ("model.question_length=18", "computes with question_length 16, and the model with 18"),
+        ("model.encoder.num_heads=4", "computes with encoder.num_heads 2, but the model with 4"),
+        ("model.question_length=18", "computes with question_length 16, but the model with 18"),
     ):
         run = cli("train", *given, word, place, tiny=False, folder="other")
         assert refuses(run, sentence), run.err
     run = cli("train", "model=vit_mu4", "data=digits", f"model.pretrained={folder}", tiny=False, folder="other")
-    other = "is one Transformer for images and texts" if kind == "single_stream" else "is of another model"
+    other = "is a model of one Transformer for images and texts" if kind == "single_stream" else "is of another model"
     assert refuses(run, other), run.err

@@ -55,13 +55,13 @@ FEW_IMAGES_FOR_FOUR += ["trainer=ddp", "trainer.devices=4", "trainer.accelerator
         (["trainer.precision=bf16-true"], 2, ["bf16-true", "bf16-mixed"]),
         (["name=bf16-true", "trainer.precision=${name}"], 2, ["bf16-true", "bf16-mixed"]),
         (["compile=true", "crop=native", "mixing=none"], 2, ["compile=true", "mixed sizes"]),
-        (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 images, fewer than one for each of the 4 devices"]),
+        (FEW_IMAGES_FOR_FOUR, 2, ["the val split holds 2 images, fewer than the 4 devices"]),
         (["trainer.max_steps=5000"], 2, ["trainer.max_steps 5,000", "1,520 steps of trainer.max_epochs 80"]),
         (["+trainer.overfit_batches=1"], 2, ["trainer.overfit_batches"]),
         (["data=folder", "data.source.root=images"], 3, ["there is no folder images", "train/<class>/*"]),
         (["recipe=few_labels_mae"], 2, ["model.pretrained has no value", "weights of vit_mu4, or to null"]),
         (["recipe=digits_distilled"], 2, ["teacher.pretrained has no value", "a run of recipe=digits_resnet"]),
-        (["callbacks.best_model.monitor=val/loss"], 2, ["callbacks.best_model.monitor is val/loss", "monitor alone"]),
+        (["callbacks.best_model.monitor=val/loss"], 2, ["best_model.monitor is val/loss", "set only monitor"]),
         (["optimizer.trained=head", "optimizer.unfreeze_step=1520"], 2, ["unfreeze_step 1520", "end at step 1520"]),
         (["trainer.gradient_clip_val=0"], 2, ["gradient_clip_val 0 is not a number above 0", "null"]),
         (["+trainer.gradient_clip_algorithm=value"], 2, ["gradient_clip_algorithm", "total norm"]),
@@ -84,7 +84,7 @@ def test_wrong_values_are_refused(cli, overrides, status, words):
     ("target", "words"),
     [
         ("nowhere_installed.optim.Lamb", "needs the package nowhere_installed; pip install nowhere_installed"),
-        ("vitlab.optim.Lamp", "there is no vitlab.optim.Lamp; it is misspelt"),
+        ("vitlab.optim.Lamp", "there is no vitlab.optim.Lamp; correct the name"),
     ],
 )
 def test_what_cannot_be_found_is_named(target, words):

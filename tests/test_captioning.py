@@ -67,7 +67,7 @@ def test_evaluation_is_the_runs_own_and_lengths_may_be_others(cli, reader):
     assert {len(row["true"]) for row in rows("longer/test_predictions.csv")} == {5, 6}
     most = cli("evaluate", f"run={reader}", "+data.source.max_length=20", "output=longest")
     assert most.status == 3
-    assert "tokens with its end, and data.max_length is 13" in most.err
+    assert "tokens with its end token, but data.max_length is 13" in most.err
 
 
 def test_predictions_are_texts_with_the_probability_of_each_character(cli, reader, lines):
@@ -94,10 +94,10 @@ def test_where_it_looks_is_drawn(cli, reader, lines):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["task=captioning"], "the task writes texts, and this data has images with one class each; set task=class"),
+        (["task=captioning"], "the task writes texts, but this data has images with one class each; set task=class"),
         (
             ["task=captioning", "data=digit_lines"],
-            "the task writes texts, and the model none; choose model=reader_xs8",
+            "the task writes texts, but the model does not; choose model=reader_xs8",
         ),
         (["data=digit_lines"], "images with a text each; set task=captioning"),
     ],
@@ -118,17 +118,17 @@ def test_texts_and_classes_are_not_taken_for_each_other(cli, words, sentence):
         (
             "features",
             ["output=features.npz"],
-            "features are kept with classes, and this data has images with a text each",
+            "features are stored with classes, but this data has images with a text each",
         ),
         ("visualize", ["views=[seeing]"], "seeing is not among: attention"),
-        ("evaluate", ["+data.source._target_=vitlab.data.DigitSums"], "another vocabulary than the run"),
+        ("evaluate", ["+data.source._target_=vitlab.data.DigitSums"], "vocabulary of the data differs from the run's"),
         ("train", ["task.decoding.width=0"], "width 0 is not a whole number of at least 1"),
         ("train", ["task.label_smoothing=1"], "label_smoothing"),
-        ("train", ["data.vocab_size=99"], "the model's vocab_size is 99, and the texts are written in 13 tokens"),
+        ("train", ["data.vocab_size=99"], "the model's vocab_size is 99, but the vocabulary has 13 tokens"),
         (
             "train",
             ["data.max_length=3"],
-            "has 4 tokens with its end, and data.max_length is 3; shorten it, or train with data.max_length=4",
+            "has 4 tokens with its end token, but data.max_length is 3; shorten it, or set data.max_length=4",
         ),
         ("train", ["data.source.min_length=0"], "min_length 0"),
         ("train", ["mixing=mixup"], "cannot be mixed"),

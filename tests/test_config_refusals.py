@@ -32,7 +32,7 @@ def refused(run, *words, status=2):
         ("model=../model/vit_mu4", ["no model=../model/vit_mu4"]),
         ("callbacks=[default,_x]", ["no callbacks=_x"]),
         ("callbacks=[default,default]", ["callbacks=[default,default] holds default twice"]),
-        ("logger=[none,wandb]", ["logger=[none,wandb] holds none beside others"]),
+        ("logger=[none,wandb]", ["logger=[none,wandb] holds none and other options"]),
         ("recipe=digts", ["no recipe=digts", "did you mean digits?"]),
         ("callbacks=[default,emma]", ["no callbacks=emma", "did you mean ema?"]),
         ("callbacks.ema.decay=0.9", ["callbacks.ema is not among the chosen", "callbacks=[default,ema]"]),
@@ -130,18 +130,18 @@ def test_a_recipe_that_says_no_package_is_refused(cli, tmp_path):
         (
             "callbacks/mine.yaml",
             "defaults: [default]\nbest: {_target_: vitlab.callbacks.BestModel}",
-            "callbacks.best lacks what BestModel needs: monitor, mode",
+            "callbacks.best lacks keys that BestModel needs: monitor, mode",
         ),
         (
             "schedule/mine.yaml",
             "_target_: vitlab.optim.cosine\nwarmup_ratio: 0.1",
-            "schedule lacks what cosine needs: warmup_steps, final_ratio; add it to its YAML, or set "
+            "schedule lacks keys that cosine needs: warmup_steps, final_ratio; add it to its YAML, or set "
             "+schedule.warmup_steps=VALUE",
         ),
         (
             "schedule/mine.yaml",
             "_target_: vitlab.optim.cosine\n_partial_: true\nwarmup_ratio: 0.1\nwarmup_steps: null",
-            "schedule lacks what cosine needs: final_ratio",
+            "schedule lacks keys that cosine needs: final_ratio",
         ),
     ],
 )
@@ -220,7 +220,7 @@ STOPPING = "callbacks=[default,early_stopping]"
         ),
         (["optimizer.algorithm.betas=abc"], ["optimizer.algorithm"]),
         (["optimizer.algorithm.betas=[0.9]"], ["optimizer.algorithm"]),
-        (["trainer.accelerator=tpu"], ["trainer.accelerator is tpu, and this machine has: auto, cpu"]),
+        (["trainer.accelerator=tpu"], ["trainer.accelerator is tpu, but this machine has only auto, cpu"]),
         (["trainer.accelerator=nope"], ["trainer", "nope"]),
         (["trainer.strategy=nope"], ["trainer", "nope"]),
         (["trainer.devices=0"], ["trainer"]),

@@ -76,7 +76,7 @@ def test_without_its_own_name_a_folder_is_that_of_its_state(cli, run):
     of_another(run / "checkpoints" / "best.ckpt", run / "checkpoints" / "best.ckpt")
     refusal = cli("train", "resume=run", *MORE, tiny=False)
     assert refusal.status == 4
-    assert "best.ckpt belongs to the run another/run (0ther000), and lies in the folder of the run vit" in refusal.err
+    assert "best.ckpt belongs to the run another/run (0ther000), but lies in the folder of the run vit" in refusal.err
 
 
 COMMANDS = {
@@ -102,7 +102,7 @@ def test_every_command_refuses_a_best_model_that_is_not_the_runs(cli, run, tmp_p
     for entry, words in COMMANDS.items():
         refusal = cli(entry, *words, folder="new" if entry == "train" else None)
         if damage == "missing":
-            assert refuses(refusal, "holds no best.ckpt; to take another state, name its file: run/checkpoints/latest")
+            assert refuses(refusal, "no best.ckpt; to use another checkpoint, name its file: run/checkpoints/latest")
         else:
             assert names_both(refusal, run), entry
     with pytest.raises(CheckpointError):
@@ -170,9 +170,9 @@ def test_a_config_that_was_edited_is_named(cli, run):
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("max_epochs: 2", "max_epochs: 3"))
     before = written(run)
-    assert refuses(cli("train", "resume=run", tiny=False), "run/config.yaml is not as the run wrote it")
+    assert refuses(cli("train", "resume=run", tiny=False), "run/config.yaml was changed after the run wrote it")
     assert written(run) == before
-    with pytest.warns(UserWarning, match=r"config\.yaml is not as the run wrote it"):
+    with pytest.warns(UserWarning, match=r"config\.yaml was changed after the run wrote it"):
         vitlab.load(run)
     (run / "config.yaml").unlink()
     assert cli("train", "resume=run", *MORE, tiny=False).status == 0

@@ -102,7 +102,7 @@ def test_a_fresh_and_a_resumed_run_store_the_same_config(cli, images):
 def test_one_of_mean_and_std_is_refused(cli, images):
     run = cli("train", *FOLDER[:-1], "data.std=[0.5]")
     assert run.status == 2
-    assert "data.mean and data.std go together" in run.err
+    assert "data.mean and data.std must both be given" in run.err
 
 
 def test_measure_colours_are_those_of_the_pixels():

@@ -200,7 +200,7 @@ def test_a_state_is_gone_on_with_bit_for_bit_by_as_many_processes(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["task=linear_probe", "optimizer=sgd"], "LinearProbe learns parts beside one"),
+        (["task=linear_probe", "optimizer=sgd"], "LinearProbe, which trains parts outside its model"),
         (["model=resnet20"], "BatchNorm"),
         (["trainer.strategy.copies=0"], "copies 0 is not a whole number of at least 1"),
         (["trainer.strategy.copies=3", "trainer.devices=2"], "copies 3 does not divide the 2 devices"),

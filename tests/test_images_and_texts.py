@@ -86,7 +86,7 @@ def test_python_tells_labels_apart_as_the_command_does(cli, towers, digits):
     with pytest.raises(DataError, match="the word 'cat' of the text 'cat' is not among"):
         own.predict(digits, labels=["cat", "two"])
     own._saved.checkpoint["run"]["class_names"] = []
-    with pytest.raises(ConfigError, match="has learned from texts, and no names of classes; set labels="):
+    with pytest.raises(ConfigError, match="learned from texts and has no class names; set labels="):
         own.predict(digits)
 
 
@@ -122,19 +122,19 @@ def test_similarities_are_drawn_of_classes_and_of_texts(cli, towers, digits):
         ("predict", ["images=.", "labels=[two,'two-']"], "the model reads 'two-' as it reads 'two'; give another name"),
         ("predict", ["images=.", "labels=[two,'-']"], "the model reads nothing of '-'; give another name"),
         ("predict", ["images=.", "labels=[two,'two ']"], "'two' is given twice; give each once"),
-        ("predict", ["images=.", "beam_width=2"], "writes no texts; leave beam_width= and length_penalty= out"),
-        ("train", ["global_batch_size=1"], "and this one has one; set global_batch_size=2, or larger"),
+        ("predict", ["images=.", "beam_width=2"], "writes no texts; leave out beam_width= and length_penalty="),
+        ("train", ["global_batch_size=1"], "but this batch has a single pair; set global_batch_size=2, or larger"),
         ("visualize", ["views=similarities"], "the view similarities needs images="),
-        ("visualize", ["views=[similarities,position]"], "views=similarities is of a run of images and texts, and by"),
+        ("visualize", ["views=[similarities,position]"], "views=similarities needs a run of images and texts, and no"),
         ("train", ["task.contrast=cosine"], "contrast 'cosine' is not one of: softmax, sigmoid"),
-        ("train", ["task.templates=[seven]"], "task.templates ['seven'] are not texts in which {} stands for a name"),
-        ("train", ["data.device_batch_size=16"], "this one is cut into 2; set data.device_batch_size=null"),
-        ("train", ["data.vocab_size=99"], "model.text.vocab_size is 99, and the texts are written in 26 tokens"),
+        ("train", ["task.templates=[seven]"], "task.templates ['seven'] must be texts that contain {} in"),
+        ("train", ["data.device_batch_size=16"], "this batch is cut into 2 parts; set data.device_batch_size=null"),
+        ("train", ["data.vocab_size=99"], "model.text.vocab_size is 99, but the vocabulary has 26 tokens"),
         ("train", ["mixing=mixup"], "cannot be mixed"),
         ("train", ["monitor=val/acc1"], "use one of: val/loss, val/zero_shot, val/text_recall1"),
-        ("train", ["model=vit_mu4"], "the model reads none; choose model=clip_xs8"),
+        ("train", ["model=vit_mu4"], "the model reads no texts; choose model=clip_xs8"),
         ("train", ["data=digits"], "images with one class each; set task=classification"),
-        ("train", ["data=digits", "task=classification"], "the model takes texts, and this data has images with one"),
+        ("train", ["data=digits", "task=classification"], "the model takes texts, but this data has images with one"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(cli, towers, digits, entry, words, sentence):
@@ -146,8 +146,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, towers, digits, entry, 
 
 def test_a_run_of_classes_takes_no_labels(cli, digits_run, digits):
     run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]")
-    assert refuses(run, "compares no images with texts, and takes no labels=; give a run of task=contrastive"), run.err
+    assert refuses(run, "does not compare images with texts, so it takes no labels=; give a run of task="), run.err
     run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]", "templates=['a {}']")
-    assert refuses(run, "compares no images with texts; leave templates= out"), run.err
+    assert refuses(run, "does not compare images with texts; leave out templates="), run.err
     run = cli("visualize", f"run={digits_run}", f"images={digits}", "views=similarities")
     assert refuses(run, "views=similarities is of a run of images and texts"), run.err

@@ -35,7 +35,7 @@ def test_one_damaged_file_costs_no_other(cli, images, digits_run):
     run = cli("predict", f"run={digits_run}", "images=new", "output=said.csv", "batch_size=3", "num_workers=2")
     assert run.status == 3
     assert (
-        "1 of 8 images cannot be read, as new/3.png; said.failed.csv names them and the reasons, and said.csv"
+        "1 of 8 images cannot be read, such as new/3.png; said.failed.csv lists them with reasons, and said.csv"
         in run.err
     )
     assert len(rows("said.csv")) == 7
@@ -47,7 +47,7 @@ def test_one_damaged_file_costs_no_other(cli, images, digits_run):
     assert Path("skipped.csv").read_bytes() == Path("said.csv").read_bytes()
     stopped = cli("predict", f"run={digits_run}", "images=new", "output=stopped.csv", "on_bad_image=error")
     assert stopped.status == 3
-    assert "mend or remove the file" in stopped.err
+    assert "repair or remove the file" in stopped.err
     assert not list(Path().glob("stopped*"))
 
 
@@ -75,7 +75,7 @@ def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
         ("share=half", "share=half is not a part of several"),
         ("device=gpu9", "device=gpu9 cannot be used here"),
         ("device=cuda:7", "device=cuda:7 cannot be used here"),
-        ("sort_into=new", "sort_into=new holds images that are read"),
+        ("sort_into=new", "sort_into=new holds images that the command reads"),
         ("on_bad_image=ignore", "is not one of: report, skip, error"),
         ("num_workers=-1", "num_workers"),
     ],

@@ -95,7 +95,7 @@ def test_its_speed_is_of_texts(writer):
 )
 def test_a_summary_says_where_its_counts_are_to_be_had(cli, words):
     run = cli("summary", *words)
-    assert refuses(run, "writes texts, in as many tokens as its data has; "), run.err
+    assert refuses(run, "writes texts; "), run.err
 
 
 def test_texts_are_read_alone_and_from_a_file(cli, writer, tmp_path):
@@ -142,15 +142,15 @@ def test_a_check_measures_texts_and_a_batch_is_found(cli):
 )
 def test_commands_of_images_refuse_data_of_texts(cli, writer, entry, words):
     run = cli(entry, *[word.replace("RUN", str(writer)) for word in words], tiny=False)
-    assert refuses(run, "this command is of images, and the data has texts alone"), run.err
+    assert refuses(run, "this command needs images, but the data has only texts"), run.err
 
 
 def test_python_refuses_images_for_a_run_of_texts(writer):
     run = vitlab.load(writer, device="cpu")
     image = np.zeros((8, 8), np.uint8)
-    with pytest.raises(ConfigError, match="writes texts, and tells no classes; use the command predict"):
+    with pytest.raises(ConfigError, match="writes texts and does not predict classes; use the command predict"):
         run.predict(image)
-    with pytest.raises(ConfigError, match="reads texts, and no images"):
+    with pytest.raises(ConfigError, match="reads texts, not images"):
         run.features(image)
 
 
@@ -159,15 +159,15 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
     [
         ("predict", ["texts='two foo'"], "the word 'foo' of the text 'two foo' is not among the 30 of the vocabulary"),
         ("predict", ["texts=' '"], "one of them is empty"),
-        ("predict", ["texts='one one one one one one one one'"], "has 9 tokens with its end, and the model reads"),
-        ("predict", [f"texts='{'eleven ' * 60}'"], "has 61 tokens with its end, and the model reads"),
-        ("predict", ["images=x.png"], "reads texts; give texts=... and no images="),
+        ("predict", ["texts='one one one one one one one one'"], "has 9 tokens with its end token, but the model"),
+        ("predict", [f"texts='{'eleven ' * 60}'"], "has 61 tokens with its end token, but the model reads"),
+        ("predict", ["images=x.png"], "reads texts; give texts=... instead of images="),
         ("predict", [], "texts has no value"),
-        ("predict", ["texts=two", "labels=[two,one]"], "compares no images with texts, and takes no labels="),
+        ("predict", ["texts=two", "labels=[two,one]"], "does not compare images with texts, so it takes no labels="),
         ("visualize", [], "texts has no value"),
-        ("train", ["model=reader_xs8"], "the data has texts alone, and the model reads images; choose model="),
+        ("train", ["model=reader_xs8"], "the data has only texts, but the model reads images; choose model="),
         ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not a whole number from 1 to 1000000"),
-        ("train", ["data.max_length=2"], "has 4 tokens with its end, and data.max_length is 2"),
+        ("train", ["data.max_length=2"], "has 4 tokens with its end token, but data.max_length is 2"),
         ("train", ["data.input_max_length=2"], "and data.input_max_length is 2"),
     ],
 )
@@ -183,4 +183,4 @@ def test_a_file_of_texts_may_begin_with_a_mark_and_is_in_utf_8(cli, writer, tmp_
     assert run.status == 0, run.err
     (tmp_path / "texts.txt").write_text("zw\xf6lf\n", encoding="latin-1")
     run = cli("predict", f"run={writer}", "texts=texts.txt")
-    assert refuses(run, "texts: texts.txt is no UTF-8 text; save it in UTF-8"), run.err
+    assert refuses(run, "texts: texts.txt is not UTF-8 text; save it in UTF-8"), run.err

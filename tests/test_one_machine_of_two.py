@@ -52,7 +52,7 @@ def test_whatever_reads_it_needs_one_machine(run_of_two, cli, picture, tmp_path)
 
 def test_it_is_gone_on_with_by_one_machine_that_is_told_to(run_of_two, cli):
     alone = cli("train", f"resume={run_of_two}", "trainer.max_epochs=2", tiny=False)
-    assert refuses(alone, "trainer.num_nodes=2 needs a process on each machine, and this one is alone")
+    assert refuses(alone, "trainer.num_nodes=2 needs processes on each machine, but there is only this one")
     assert "trainer.num_nodes=1" in alone.err
     for words in (["trainer=cpu", "trainer.max_epochs=2"], ["trainer.num_nodes=1", "trainer.max_epochs=3"]):
         ended = cli("train", f"resume={run_of_two}", *words, tiny=False)

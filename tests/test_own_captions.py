@@ -54,12 +54,12 @@ def test_a_run_tells_labels_apart_and_draws_texts(cli, own):
     seen = cli("visualize", "run=run", "images=0.png", "texts=texts.txt", "views=similarities", "output=seen")
     assert seen.status == 0, seen.err
     for entry, words, sentence in (
-        ("predict", [], "has learned from texts, and no names of classes; set labels=[cat,dog]"),
+        ("predict", [], "learned from texts and has no class names; set labels=[cat,dog]"),
         ("predict", ["labels=[red,yellow]"], "the character 'y' of the text 'yellow' is not among the 17"),
         ("predict", ["labels=[red,all of it is all red]"], "has more than the 19 tokens that the model reads"),
-        ("visualize", ["views=similarities"], "has learned from texts, and no names of classes; set texts="),
-        ("visualize", ["texts=red"], "texts= is of a run that reads texts, or of views=similarities"),
-        ("evaluate", ["templates=['a {}']"], "names of classes are put into, and run=run has none; leave it out"),
+        ("visualize", ["views=similarities"], "learned from texts and has no class names; set texts="),
+        ("visualize", ["texts=red"], "texts= needs a run that reads texts, or views=similarities"),
+        ("evaluate", ["templates=['a {}']"], "templates= need class names, but run=run has none; leave it out"),
     ):
         refused = cli(entry, "run=run", *(["images=0.png"] if entry != "evaluate" else []), *words)
         assert refuses(refused, sentence), refused.err
@@ -72,7 +72,7 @@ def test_another_table_is_scored_or_refused(cli, own):
     table = (own / "other.csv").read_text().replace("all of it is blue", "all of it is blue and blue")
     (own / "other.csv").write_text(table)
     refused = cli("evaluate", "run=run", "+data.source.file=other.csv", "output=more")
-    assert refuses(refused, "has 27 tokens with its end, and data.max_length is 19; shorten it, or train"), refused.err
+    assert refuses(refused, "has 27 tokens with its end token, but data.max_length is 19; shorten it"), refused.err
 
 
 @pytest.mark.slow
@@ -95,10 +95,10 @@ def test_captions_may_be_in_the_pieces_of_a_tokenizer(cli, own):
         (["data.source.tokenizer=tokenizer.json"], "tokenizer.json has no token '<s>'"),
         (
             ["data.max_length=9"],
-            "has 19 tokens with its end, and data.max_length is 9; shorten it, or train with data.max_length=19",
+            "has 19 tokens with its end token, but data.max_length is 9; shorten it, or set data.max_length=19",
         ),
         (["monitor=val/zero_shot"], "use one of: val/loss, val/text_recall1"),
-        (["model=vit_mu4"], "the model reads none; choose model=clip_xs8"),
+        (["model=vit_mu4"], "the model reads no texts; choose model=clip_xs8"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(cli, own, words, sentence):

@@ -65,15 +65,15 @@ def test_training_begins_with_the_weights_of_such_a_run(cli, own):
     run = cli("train", *words, tiny=False, folder="tuned")
     assert run.status == 0, run.err
     run = cli("train", *words, "data.input_max_length=16", tiny=False, folder="longer")
-    assert refuses(run, "computes with question_length 14, and the model with 16; set model.question_length"), run.err
+    assert refuses(run, "computes with question_length 14, but the model with 16; set model.question_length"), run.err
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["data.source.text_column=null"], "data.source.question_column is of texts; name their column in data.source"),
+        (["data.source.text_column=null"], "data.source.question_column is for texts; set data.source.text_column"),
         (["data.source.question_column=asked"], "data.source.question_column: questions.csv has no column asked"),
-        (["data.input_max_length=9"], "the text 'Which colour?' has 14 tokens with its end, and data.input_max_length"),
+        (["data.input_max_length=9"], "'Which colour?' has 14 tokens with its end token, but data.input_max_length"),
         (["data.source.question_column=null"], "remove one, or set data.source.allow_two_labels=true"),
         (["task=captioning"], "wants a question beside each image; set task=answering"),
     ],

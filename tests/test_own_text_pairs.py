@@ -68,7 +68,7 @@ def test_it_is_evaluated_on_its_own_and_on_another_table(cli, own):
 def test_texts_are_read_as_they_are_typed(cli, own, text):
     run = cli("predict", "run=run", f"texts={text}", "output=said.csv")
     if len(text.split()) > 1:
-        assert refuses(run, "has 3 tokens with its end, and the model reads 2"), run.err
+        assert refuses(run, "has 3 tokens with its end token, but the model reads at most 2"), run.err
     else:
         assert run.status == 0, run.err
         assert [row["read"] for row in rows("said.csv")] == [text]
@@ -105,7 +105,7 @@ def test_it_goes_on_as_if_never_ended_and_not_with_other_texts(cli, own):
     assert all(np.array_equal(one, weights(own / "whole")[key]) for key, one in weights(own / "run").items())
     (own / "numbers.tsv").write_text((own / "numbers.tsv").read_text().replace("\t9\n", "\t8\n"))
     refused = cli("train", "resume=run", "trainer.max_steps=8", tiny=False)
-    assert refuses(refused, "the data is no longer what the run was trained on"), refused.err
+    assert refuses(refused, "the data has changed since the run started"), refused.err
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_two_tokenizers_are_kept_in_the_run(cli, own):
     shutil.copy(moved, own / "letters.json")
     moved.write_text(json.dumps(other))
     refused = cli("evaluate", "run=by_pieces", given[0])  # what is read means other tokens
-    assert refuses(refused, "the texts of the data are in another vocabulary than the run was trained on"), refused.err
+    assert refuses(refused, "the vocabulary of the data differs from the run's"), refused.err
 
 
 def test_repeated_rows_are_told_at_the_start(own):
@@ -144,21 +144,21 @@ def test_repeated_rows_are_told_at_the_start(own):
     [
         (
             ["data=listing", "data.source.text_column=target"],
-            "the model reads texts, and the data has images; choose",
+            "the model reads texts, but the data has images; choose",
         ),
         (
             ["model=reader_xs8"],
-            "the data has texts alone, and the model reads images; choose model=transformer_mu",
+            "the data has only texts, but the model reads images; choose model=transformer_mu",
         ),
-        (["task=classification"], "the data has texts alone, and the task is of images; set task=sequence"),
+        (["task=classification"], "the data has only texts, but the task needs images; set task=sequence"),
         (["data.source.input.column=words"], "data.source.input.column: numbers.tsv has no column words; it has input"),
         (["data.source.input.pieces=syllables"], "pieces syllables is not characters or words"),
         (["data.source.file=absent.tsv"], "data.source.file: there is no file absent.tsv; give a CSV, TSV or Parquet"),
         (["data.source.target.vocabulary=012345678"], "line 11: the character '9' of the text '9' is not among the 9"),
-        (["data.max_length=2"], "the text '10' has 3 tokens with its end, and data.max_length is 2; shorten it"),
+        (["data.max_length=2"], "the text '10' has 3 tokens with its end token, but data.max_length is 2; shorten it"),
         (["data.source.input.tokenizer=x.json", "data.source.input.vocabulary=a"], "data.source.input: vocabulary and"),
         (["data.split.val_fraction=0"], "the val split holds no text; set data.split.val_fraction=0.05"),
-        (["data.split.labels_per_class=3"], "data.split.labels_per_class counts images with one class each"),
+        (["data.split.labels_per_class=3"], "data.split.labels_per_class needs images with one class each"),
         (
             ["model.pretrained=run", "data.source.input.pieces=characters"],
             "the texts of the data are in another vocabulary",

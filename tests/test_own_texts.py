@@ -126,7 +126,7 @@ def test_a_tokenizer_is_kept_whole_in_the_run(cli, own, tmp_path_factory):
     words = [f"resume={run}", "data=listing", f"data.source.tokenizer={own / 'letters.json'}", "trainer.max_steps=6"]
     assert refuses(cli("train", *words, tiny=False), "the texts of the data are in another vocabulary, that of a token")
     words = [f"run={run}", f"+data.source.tokenizer={own / 'letters.json'}"]
-    assert refuses(cli("evaluate", *words), "the texts of the data are in another vocabulary than the run")
+    assert refuses(cli("evaluate", *words), "the vocabulary of the data differs from the run's")
 
 
 @pytest.mark.slow
@@ -141,21 +141,24 @@ def test_any_crop_reads(cli, own):
     ("words", "sentence"),
     [
         (["data.source.text_column=words"], "data.source.text_column: lines.csv has no column words; it has path"),
-        (["data.source.label_column=text"], "data.source.label_column is of classes; set one of them to null"),
+        (["data.source.label_column=text"], "data.source.label_column is for classes; set one of them to null"),
         (
             ["data.max_length=3"],
-            "has 5 tokens with its end, and data.max_length is 3; shorten it, or train with data.max_length=5",
+            "has 5 tokens with its end token, but data.max_length is 3; shorten it, or set data.max_length=5",
         ),
-        (["data.source.characters=abc"], "data.source.characters: correct the text, or train with all characters"),
-        (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is no tokenizer.json"),
-        (["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"], "special_tokens are three"),
+        (["data.source.characters=abc"], "data.source.characters; correct the text, or"),
+        (["data.source.tokenizer=lines.csv"], "data.source.tokenizer=lines.csv: this is not a tokenizer.json"),
+        (
+            ["data.source.tokenizer=letters.json", "data.source.special_tokens=[a,b]"],
+            "special_tokens needs three tokens",
+        ),
         (
             ["data.source.tokenizer=letters.json", "data.source.begin_token=true"],
-            "by the decoder itself; set data.source.",
+            "the token that begins a text itself; set data.source.",
         ),
         (
             ["data.source.tokenizer=letters.json", "data.source.special_tokens=['<s>','</s>','</s>']"],
-            "its end would not be learned; give another of the tokenizer's as the third of data.source.special_tokens",
+            "would not learn to end; name another token of the tokenizer as the third of data.source.special_tokens",
         ),
         (["data.source.characters=edcba", "model.pretrained=run"], "another vocabulary, characters 'edcba', than run"),
         (["data.source.characters=abcdef", "model.pretrained=run"], "another vocabulary, characters 'abcdef', than"),

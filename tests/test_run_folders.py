@@ -135,7 +135,7 @@ def test_a_damaged_best_model_blocks_no_resume(cli, run, damage):
     content = bytearray(best.read_bytes())
     content[len(content) // 2] ^= 1
     best.unlink() if damage == "removed" else best.write_bytes(content)
-    with pytest.warns(UserWarning, match="the best model is chosen anew"):
+    with pytest.warns(UserWarning, match="the best model is chosen only"):
         resumed = cli("train", "resume=run", "trainer.max_epochs=3", tiny=False)
     assert resumed.status == 0, resumed.err
     assert file.read(best)["global_step"] == 12
@@ -159,7 +159,7 @@ def test_a_damaged_table_of_metrics_blocks_no_resume(cli, run, content):
     resumed = cli("train", "resume=run", "trainer.max_epochs=2", tiny=False)
     assert resumed.status == 0, resumed.err
     assert (run / "metrics.csv").read_text().startswith("step,")
-    assert "metrics.csv is not as the run left it at step 8" in resumed.out
+    assert "metrics.csv was changed after the run saved step 8" in resumed.out
     assert (run / "metrics.damaged.csv").read_bytes() == content
 
 
@@ -251,5 +251,5 @@ def test_a_folder_that_holds_something_else_is_no_place_for_a_run(cli, tmp_path,
     for command, folder in (("train", "/"), ("train", "home"), ("check", "home"), ("train", ".")):
         refused = cli(command, f"hydra.run.dir={folder}")
         assert refused.status == 2, refused.err
-        assert refuses(refused, "is no run, and holds ")
+        assert refuses(refused, "is not the folder of a run, but holds ")
     assert [path.name for path in tmp_path.rglob("*")] == ["home", "photos"]

@@ -263,7 +263,6 @@ def test_a_docstring_begins_as_a_colleague_would():
 # Words of drafts, each with the plain one. A phrase may be broken over lines; case counts only for names.
 PLAIN_WORDS = {
     r"(?:goes|going|gone) on from": "resumes from",
-    r"gone on with": "resumed",
     r"there is none of": "unknown",
     r"looked at alone": "only … is inspected",
     r"told of the other kind": "given the wrong kind of input",
@@ -280,6 +279,20 @@ PLAIN_WORDS = {
     r"as it is told": "as configured",
     r"nursery": "fork server",
     r"\bwork_off\b": "run_jobs",
+    r"\bwork off\b": "run",
+    r"\b(?:goes|going|gone) on with": "continues, resumes",
+    r"\bone's own\b": "your own, the user's own",
+    r"on the spot": "generated",
+    r"nobody reads": "unknown, not used",
+    r"a file of its own": "its own file",
+    r"links? to nothing": "broken link",
+    r"mend or remove": "repair or remove",
+    r"unless told otherwise": "by default",
+    r"told in words": "described",
+    r"seed by seed": "at equal seeds",
+    r"had together": "combined",
+    r"\btexts alone\b": "only texts",
+    r"\bto be had\b": "available",
 }
 PROSE_ALONE = {r"\bthat of\b": "repeat the noun", r"\bthose of\b": "repeat the noun", r"\bborn\b": "ready"}
 

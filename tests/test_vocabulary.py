@@ -125,10 +125,10 @@ def test_a_character_that_a_tokenizer_drops_is_named(tmp_path):
 def test_what_is_no_tokenizer_is_refused(tmp_path):
     names = {"begin": "<s>", "end": "</s>", "padding": "<pad>"}
     path = tmp_path / "tokenizer.json"
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json is no tokenizer that can be read"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json cannot be read as a tokenizer read"):
         TokenizerVocabulary.from_file(path, **names)
     path.write_text('{"model": 3}')
-    with pytest.raises(CheckpointError, match=r"this is no tokenizer\.json of the tokenizers library"):
+    with pytest.raises(CheckpointError, match=r"this is not a tokenizer\.json of the tokenizers library"):
         TokenizerVocabulary.from_file(path, **names)
     PAIRS.save(str(path))
     with pytest.raises(CheckpointError, match=r"has no token '<bos>'"):

@@ -237,7 +237,7 @@ def main() -> None:
         f"{datetime.date.today()}, {cpu_capabilities().get('cpu_name', 'CPU')}, {workers} workers on {os.cpu_count()} "
         f"cores, Python {platform.python_version()}, torch {torch.__version__}, torchvision {torchvision.__version__}, "
         f"Pillow {PIL.__version__}, timm {timm.__version__}, {arguments.rounds} rounds.",
-        "Medians of the images per second; then the median and the quartiles of the ratios within each round.",
+        "The table shows median images per second, then the median and the quartiles of the ratios within each round.",
         "",
         "| way | images/s | times ImageFolder |",
         "|---|---|---|",
@@ -245,7 +245,7 @@ def main() -> None:
     for name, values in rates.items():
         low, middle, high = statistics.quantiles([a / b for a, b in zip(values, base, strict=True)], n=4)
         lines.append(f"| {name} | {statistics.median(values):,.0f} | {middle:.2f} ({low:.2f} to {high:.2f}) |")
-    lines += ["", "Where a worker's time for one image goes, with the extra `fast`:", ""]
+    lines += ["", "A worker spends this time on one image, with the extra `fast`:", ""]
     lines += [f"- {name}: {text}" for name, text in profiles.items()]
     report = "\n".join(lines) + "\n"
     print(report)

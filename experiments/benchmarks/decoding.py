@@ -105,7 +105,7 @@ def main() -> None:
     keep_freed_memory()  # as a run does
     lines = [
         f"{datetime.date.today()}, {machine}, {torch.get_num_threads()} threads, torch {torch.__version__}, float32. "
-        f"The fastest of {arguments.rounds} rounds.",
+        f"Each time is the fastest of {arguments.rounds} rounds.",
         "",
         "| width, depth, tokens read | batch | characters | greedy, ms | without a cache, ms | beam of 4, ms | "
         "without / with cache | beam / greedy |",

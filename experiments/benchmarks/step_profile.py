@@ -67,10 +67,9 @@ def main() -> None:
         f"torch {torch.__version__}.\n",
         f"A step of B/16, batch {row.batch}, bf16: {1000 * whole:.0f} ms, {operations / 1e9:.0f} billion "
         "multiply-accumulates.",
-        f"One large product: {rate / 1e9:.0f} billion a second. The products of the step: "
-        f"{operations / products / 1e9:.0f} ({operations / products / rate:.0%} of it). The whole step: "
-        f"{operations / whole / 1e9:.0f} "
-        f"({operations / whole / rate:.0%}).\n",
+        f"Multiply-accumulates in a second: one large matrix product {rate / 1e9:.0f} billion; the matrix products of "
+        f"the step {operations / products / 1e9:.0f} billion ({operations / products / rate:.0%});",
+        f"the whole step {operations / whole / 1e9:.0f} billion ({operations / whole / rate:.0%}).\n",
         "| part | ms | share |",
         "|---|---|---|",
         *(f"| {kind} | {1000 * seconds:.0f} | {seconds / whole:.0%} |" for kind, seconds in shares.items()),

@@ -255,8 +255,8 @@ def main() -> None:
         f"{datetime.date.today()}, {machine}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
         + ", ".join(f"{name} {version}" for name, version in libraries.items())
         + f", {arguments.rounds} rounds.",
-        "Milliseconds of a step, medians; then ours over the best peer: of the medians (median and quartiles of the",
-        "ratios within each round).",
+        "The table shows the median milliseconds of a step. The last column divides ours by the best peer: of the",
+        "medians, then in brackets the median and the quartiles of the ratios within each round.",
     ]
     header = ["row", "flags", "ours", *peers, "ours / best peer"]
     rule = "|".join(["---"] * len(header))
@@ -287,7 +287,7 @@ def tables(device: str) -> dict[str, dict[str, dict[str, Flags | None]]]:
         equal = {"float32": same(), "bf16": same(bf16=True)}
     return {
         "The same flags": equal,
-        "Out of the box: ours by the defaults of src/train.py, the peers in a plain float32 loop": {
+        "Out of the box: ours with the defaults of src/train.py, the peers in a plain float32 loop": {
             "defaults against float32": {"ours": None, "peers": Flags()}
         },
     }

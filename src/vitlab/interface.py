@@ -96,7 +96,7 @@ class Run:
     def _datamodule(self) -> ImageDataModule:
         with refusals(), trusting(self._trust):
             if self._saved.input_vocabulary is not None:
-                raise ConfigError(f"{self.path} reads texts, and no images; use the command predict, with texts=")
+                raise ConfigError(f"{self.path} reads texts, not images; use the command predict with texts=")
             datamodule: ImageDataModule = self._saved.datamodule()
             return datamodule
 
@@ -104,7 +104,9 @@ class Run:
     def inputs(self, images: Images) -> Tensor:
         """Images as the model takes them: normalised (B, C, H, W), on `device`."""
         if self._datamodule.images.eval_crop.output_size() is None:
-            raise ConfigError(f"{self.path} was evaluated on images of different sizes, which make no (B, C, H, W)")
+            raise ConfigError(
+                f"{self.path} was evaluated on images of different sizes, which cannot form one tensor (B, C, H, W)"
+            )
         pixels = torch.stack([load_pixels(image, self._datamodule) for image in list_images(images)])
         return self._datamodule.preprocessing.to(self.device).normalize(pixels.to(self.device))
 
@@ -116,9 +118,11 @@ class Run:
         by, for a run of images and texts; None: the classes of the run."""
         names = choose_names(self._saved, labels)
         if isinstance(self._task, TextGeneration):
-            raise ConfigError(f"{self.path} writes texts, and tells no classes; use the command predict")
+            raise ConfigError(f"{self.path} writes texts and does not predict classes; use the command predict")
         if not isinstance(self._task, Supervised | Contrastive):
-            raise ConfigError(f"{self.path} has learned without classes; fine-tune a model from it")
+            raise ConfigError(
+                f"{self.path} was trained without classes; fine-tune a model from it with model.pretrained={self.path}"
+            )
         if top_k < 1:
             raise ConfigError(f"top_k {top_k} is not at least 1")
         given, told = list_images(images), classifier(self._task, names)
@@ -137,11 +141,10 @@ class Run:
         encoder = find_encoder(self.model)
         if encoder is None and isinstance(self._task, TextGeneration):
             raise ConfigError(
-                f"a {type(self.model).__name__} reads texts too; the command visualize with views=reading draws where "
-                "it looks"
+                f"a {type(self.model).__name__} also reads texts; use the command visualize with views=reading"
             )
         if encoder is None:
-            raise ConfigError(f"a {type(self.model).__name__} has no attention to look at; load a run of a ViT")
+            raise ConfigError(f"a {type(self.model).__name__} has no attention; load a run of a ViT")
         return capture_attention(encoder, self.inputs(images))
 
     def evaluate(self, split: str = "test", **options: Any) -> dict[str, float]:
@@ -183,7 +186,7 @@ def train(*words: str, root: str | Path | None = None, **options: Any) -> Run:
     """
     for word in words:
         if word.startswith("-") or not ("=" in word or word.startswith("~")):
-            raise ConfigError(f"{word!r} is no override, KEY=VALUE; sweeps (-m) are started from a shell")
+            raise ConfigError(f"{word!r} is not an override of the form KEY=VALUE; start sweeps (-m) from a shell")
     given = [*format_overrides(options), *words]
     if root is not None:
         given += format_overrides({"data.source.root": root})

@@ -88,9 +88,9 @@ class CharacterVocabulary(ListedVocabulary):
 
     def __init__(self, characters: Sequence[str]):
         if not characters:
-            raise ConfigError("a vocabulary has at least one character, and this one has none")
+            raise ConfigError("the vocabulary is empty; give at least one character")
         if any(len(character) != 1 for character in characters) or len(set(characters)) != len(characters):
-            raise ConfigError(f"a vocabulary has characters, each once, and not {list(characters)}")
+            raise ConfigError(f"a vocabulary needs single characters, each once, not {list(characters)}")
         super().__init__(characters)
 
     @classmethod
@@ -150,7 +150,7 @@ class TokenizerVocabulary:
         try:
             content = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path} is no tokenizer that can be read: {format_error(error)}") from error
+            raise CheckpointError(f"{path} cannot be read as a tokenizer: {format_error(error)}") from error
         tokenizer = parse_tokenizer(content)
         numbers = [tokenizer.token_to_id(word) for word in (begin, end, padding)]
         if None in numbers:
@@ -216,7 +216,7 @@ def build_byte_pairs(words: Path, merges: Path) -> str:
     try:
         tokenizer = parts.Tokenizer(parts.models.BPE.from_file(str(words), str(merges)))
     except Exception as error:  # the library raises a plain one
-        raise CheckpointError(f"{words} and {merges} are no pieces of a tokenizer: {format_error(error)}") from error
+        raise CheckpointError(f"{words} and {merges} cannot be read as a tokenizer: {format_error(error)}") from error
     tokenizer.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = parts.decoders.ByteLevel()
     return str(tokenizer.to_str())
@@ -227,7 +227,9 @@ def parse_tokenizer(content: str) -> Any:
     try:
         tokenizer = parts.Tokenizer.from_str(content)
     except Exception as error:  # the library raises a plain one
-        raise CheckpointError(f"this is no tokenizer.json of the tokenizers library: {format_error(error)}") from error
+        raise CheckpointError(
+            f"this is not a tokenizer.json of the tokenizers library: {format_error(error)}"
+        ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # "</s>" within a text is four characters
@@ -248,7 +250,7 @@ def restore_vocabulary(state: Mapping[str, Any]) -> Vocabulary:
 
 def check_vocabularies(own: Mapping[str, Any], others: Mapping[str, Any], name: str) -> None:
     """Compare states of vocabularies by what they are for, where both sides have one. Raises CheckpointError for
-    texts, one's own, in other tokens than those that `name` was trained on."""
+    texts in other tokens than those that `name` was trained on."""
     for key, state in own.items():
         other = others.get(key)
         if state is not None and other is not None and state != other:

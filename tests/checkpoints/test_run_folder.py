@@ -51,7 +51,7 @@ def test_a_run_that_is_missing_is_refused_by_its_path(tmp_path):
 
 def test_a_folder_without_the_checkpoint_is_refused_by_the_names_it_should_hold(run, tmp_path):
     (run / "checkpoints" / "latest.ckpt").unlink()
-    with pytest.raises(CheckpointError, match=r"holds no latest\.ckpt: no run saved a state there"):
+    with pytest.raises(CheckpointError, match=r"holds no latest\.ckpt; the run has not saved a checkpoint yet"):
         find_checkpoint(run, "latest")
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"holds no best\.ckpt or latest\.ckpt"):

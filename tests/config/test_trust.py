@@ -26,7 +26,7 @@ def lab(tmp_path, monkeypatch):
 
 def test_own_code_is_built_while_it_is_trusted_and_not_after(lab):
     with pytest.raises(
-        ConfigError, match=r"loss: _target_ lab_of_trust.build_value is no part .* trust=\[lab_of_trust\]"
+        ConfigError, match=r"loss: _target_ lab_of_trust.build_value is not part .* trust=\[lab_of_trust\]"
     ):
         build(OmegaConf.create(NODE), "loss")
     with trusting(["lab_of_trust"]):
@@ -56,9 +56,9 @@ def test_yamls_of_the_users_folder_name_what_may_be_built(lab, monkeypatch):
     [
         ("no_such_lab", "No module named 'no_such_lab'; run the command in the folder of the package, or install it"),
         ("broken_lab", "trust=broken_lab: the import fails with No module named 'no_such_package'"),
-        ("my-lab", "is not the name of a package of yours"),
-        ("os", "is not the name of a package of yours"),
-        ("a..b", "is not the name of a package of yours"),
+        ("my-lab", "is not the name of your package"),
+        ("os", "is not the name of your package"),
+        ("a..b", "is not the name of your package"),
     ],
 )
 def test_packages_that_cannot_be_imported_are_refused(lab, name, sentence):

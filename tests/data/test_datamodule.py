@@ -147,12 +147,12 @@ def test_sizes_that_do_not_divide_are_refused(global_batch_size, device_batch_si
         ({"num_classes": 3}, r"data\.num_classes is 3.*data\.num_classes=4"),
         ({"on_bad_image": "ignore"}, r"data\.loading\.on_bad_image 'ignore'.*error, skip"),
         ({"global_batch_size": 141}, "global_batch_size 141 .*140 images"),
-        ({"train_transform": v2.Pad(1)}, r"train crop and transform .*10x10, and data\.image_size is 8"),
-        ({"train_crop": WHOLE.resize(9)}, r"train crop and transform .*9x9, and data\.image_size is 8"),
-        ({"eval_crop": WHOLE.resize(6)}, r"val crop and transform .*6x6, and data\.image_size is 8"),
+        ({"train_transform": v2.Pad(1)}, r"train crop and transform .*10x10, but data\.image_size is 8"),
+        ({"train_crop": WHOLE.resize(9)}, r"train crop and transform .*9x9, but data\.image_size is 8"),
+        ({"eval_crop": WHOLE.resize(6)}, r"val crop and transform .*6x6, but data\.image_size is 8"),
         ({"cache": "ram"}, r"data\.cache\.kind 'ram' is not one of: none, encoded, decoded, device"),
-        ({"train_crop": budget(patch_size=2)}, r"crop\.train\.patch_size is 2, and the model's is 4"),
-        ({"eval_crop": budget(patch_size=2)}, r"crop\.eval\.patch_size is 2, and the model's is 4"),
+        ({"train_crop": budget(patch_size=2)}, r"crop\.train\.patch_size is 2, but the model's patch_size is 4"),
+        ({"eval_crop": budget(patch_size=2)}, r"crop\.eval\.patch_size is 2, but the model's patch_size is 4"),
         ({"train_crop": budget(), "mixing": MIXING}, "different sizes cannot be mixed; set mixing=none"),
         (
             {"class_balance": 0.5, "shuffle_window": 2},
@@ -518,7 +518,7 @@ def test_repeats_take_an_image_several_times_each_differently():
 
 
 def test_a_window_of_shards_wants_shards():
-    with pytest.raises(ConfigError, match=r"data\.order\.shuffle_window is a number of shards"):
+    with pytest.raises(ConfigError, match=r"data\.order\.shuffle_window counts shards"):
         ready(shuffle_window=4)
 
 
@@ -571,9 +571,9 @@ def test_several_classes_are_mixed():
 
 
 def test_several_classes_are_no_matter_of_balance_and_few_labels():
-    with pytest.raises(ConfigError, match=r"data\.order\.class_balance 0.5 is for images with one class each"):
+    with pytest.raises(ConfigError, match=r"data\.order\.class_balance 0.5 needs images with one class each"):
         ready(many_waves(), class_balance=0.5)
-    with pytest.raises(ConfigError, match=r"data\.split\.labels_per_class counts images with one class each"):
+    with pytest.raises(ConfigError, match=r"data\.split\.labels_per_class needs images with one class each"):
         ready(many_waves(), labels_per_class=2)
 
 
@@ -584,7 +584,7 @@ def test_splits_of_different_kinds_are_refused():
     with pytest.raises(DataError, match=r"train has images with one class each; val has images that may have several"):
         ready(source)
     pools["train"].targets = SeveralClasses(np.eye(5, dtype=np.uint8)[pools["train"].targets.values])
-    with pytest.raises(DataError, match=r"targets of train are \(60, 5\), and there are 4 classes; give each a column"):
+    with pytest.raises(DataError, match=r"targets of train are \(60, 5\), and there are 4 classes; give one column"):
         ready(source)
 
 

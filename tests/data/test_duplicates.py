@@ -112,7 +112,7 @@ def test_findings_are_those_of_the_images_that_can_be_read(tmp_path):
     assert mean == pytest.approx([values.mean()] * 3)
     assert std == pytest.approx([values.std()] * 3)
     odd = examine_images(split_of(in_memory(NOISE[..., 0]), image_mode=None), CROP, range(2))
-    assert odd.unreadable[0] == "it has 1 channels, and data.in_chans is 3"
+    assert odd.unreadable[0] == "it has 1 channels, but data.in_chans is 3"
 
 
 def test_images_that_are_computed_are_not_said_to_lie_anywhere():

@@ -218,12 +218,12 @@ def test_an_index_made_with_links_that_lead_out_is_not_used_without_them(tmp_pat
 @pytest.mark.parametrize(
     ("place", "target", "words"),
     [
-        ("train/emu", "nowhere", "is a link to nothing"),
-        ("train/emu", "emu", "is a link to nothing"),
-        ("val", "nowhere", "is a link to nothing"),
-        ("train/cat/x.png", "x.png", "is a link to nothing"),
-        ("train/emu", "..", "is a link to a folder that it lies in itself"),
-        ("train/emu", ".", "is a link to a folder that it lies in itself"),
+        ("train/emu", "nowhere", "is a broken link"),
+        ("train/emu", "emu", "is a broken link"),
+        ("val", "nowhere", "is a broken link"),
+        ("train/cat/x.png", "x.png", "is a broken link"),
+        ("train/emu", "..", "is a link to a folder that contains the link"),
+        ("train/emu", ".", "is a link to a folder that contains the link"),
     ],
 )
 def test_links_to_nothing_and_in_a_circle_are_refused(elsewhere, refused, place, target, words):
@@ -429,9 +429,9 @@ def test_shards_without_an_index_that_can_be_read_are_refused(cli, shards, tmp_p
     (root / "index.json").write_text(json.dumps(content))
     refused_run = cli("survey", *OF_SHARDS)
     assert refused_run.status == 3
-    assert "the splits val; it takes train, val, test" in refused_run.err
+    assert "the splits val; it may have only train, val, test" in refused_run.err
     (root / "index.json").write_text("[" * 100_000)
-    refused(Shards(root=str(root)), root / "index.json", "no index of shards")
+    refused(Shards(root=str(root)), root / "index.json", "not an index of shards")
     (root / "index.json").unlink()
     pipe(root / "index.json")
     refused(Shards(root=str(root)), root / "index.json", "a pipe")
@@ -472,9 +472,11 @@ def test_an_array_under_the_other_name_is_refused(tmp_path, refused):
     shutil.copy(tmp_path / "labels.npy", tmp_path / "i.npz")
     np.savez(tmp_path / "j.npz", labels=np.arange(4))
     shutil.copy(tmp_path / "j.npz", tmp_path / "j.npy")
-    refused(Arrays(images={"train": str(tmp_path / "i.npz")}, labels={}, class_names=None), "is no .npz", "rename")
+    refused(Arrays(images={"train": str(tmp_path / "i.npz")}, labels={}, class_names=None), "is not a .npz", "rename")
     labels = {"train": str(tmp_path / "labels.npy")}
-    refused(Arrays(images={"train": str(tmp_path / "j.npy")}, labels=labels, class_names=None), "is no .npy", "rename")
+    refused(
+        Arrays(images={"train": str(tmp_path / "j.npy")}, labels=labels, class_names=None), "is not a .npy", "rename"
+    )
 
 
 PNG = (lambda file: (Image.new("RGB", (8, 8)).save(file, "PNG"), file.getvalue())[1])(io.BytesIO())
@@ -516,8 +518,8 @@ def sparse_member(name, size):
         (member("x.jpg", -512), "x.jpg has -512 bytes"),
         (member("folder", -512, tarfile.DIRTYPE), "folder has -512 bytes"),
         (sparse_member("x.jpg", 8**11 - 1), "x.jpg has 8,589,934,591 bytes"),
-        (member("pax", HUGE, tarfile.XHDTYPE), "no whole, uncompressed tar"),
-        (member("long", HUGE, tarfile.GNUTYPE_LONGNAME), "no whole, uncompressed tar"),
+        (member("pax", HUGE, tarfile.XHDTYPE), "not a complete, uncompressed tar"),
+        (member("long", HUGE, tarfile.GNUTYPE_LONGNAME), "not a complete, uncompressed tar"),
     ],
 )
 def test_a_tar_that_claims_any_size_is_refused(cli, tmp_path, end, words):
@@ -545,7 +547,7 @@ def test_a_class_of_a_tar_beyond_all_bounds_is_refused(cli, tmp_path, name, labe
 def test_a_tar_is_a_file(cli, tmp_path, make):
     tars(tmp_path, {"0.png": PNG, "0.cls": b"0"})
     make(tmp_path / "tars" / "train-1.tar")
-    refused(cli("pack", "index=tars", "data.loading.num_workers=0"), "tars/train-1.tar", "no file", "remove it")
+    refused(cli("pack", "index=tars", "data.loading.num_workers=0"), "tars/train-1.tar", "not a file", "remove it")
 
 
 @pytest.mark.parametrize("make", [pipe, directory, lambda path: path.write_bytes(b"\xff\xfe\x00")])

@@ -111,7 +111,7 @@ def test_one_view_is_the_crop_alone():
     ("changes", "words"),
     [
         ({"mixing": MIXED}, "several views of an image cannot be mixed"),
-        ({"eval_crop": multi_crop()}, "data.images.eval_crop takes several views"),
+        ({"eval_crop": multi_crop()}, "data.images.eval_crop gives several views"),
     ],
 )
 def test_what_takes_one_view_refuses_more(changes, words):

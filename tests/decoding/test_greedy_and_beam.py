@@ -222,7 +222,7 @@ def test_models_of_images_and_of_words_begin_texts():
 
 def test_what_cannot_be_decoded_is_refused():
     for call, sentence in (
-        (lambda: Greedy(max_length=0), "max_length 0 is not at least 1, the token that ends an empty text"),
+        (lambda: Greedy(max_length=0), "max_length 0 is not at least 1; an empty text has one token"),
         (lambda: BeamSearch(max_length=0, width=2, length_penalty=0.0), "max_length 0 is not at least 1"),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -230,5 +230,5 @@ def test_what_cannot_be_decoded_is_refused():
     model, memory = model_and_memory()
     with pytest.raises(ValueError, match="max_length 10 is more than the 9 tokens that the model can write"):
         Greedy(max_length=10)(CachedDecoderState(model, memory), SPECIAL)
-    with pytest.raises(ValueError, match="the vocabulary's token 11 is none of the 11 that the decoder tells apart"):
+    with pytest.raises(ValueError, match="the vocabulary's token 11 is not one of the decoder's 11 tokens"):
         Greedy(max_length=3)(CachedDecoderState(model, memory), SpecialTokens(1, 11, 0))

@@ -172,7 +172,7 @@ def test_presence_may_be_said_with_0_and_1(present):
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_mask_of_whole_numbers_is_refused(position, is_causal):
     layer = attention(position=positioned(position), product="written")
-    with pytest.raises(ValueError, match="an attn_mask is of bools, or of floats to add to the scores"):
+    with pytest.raises(ValueError, match="an attn_mask holds bools, or floats to add to the scores"):
         layer(torch.randn(2, 5, 12), attn_mask=torch.ones(5, 5, dtype=torch.long), is_causal=is_causal)
 
 

@@ -55,7 +55,7 @@ def test_patches_of_whole_images_stand_in_rows_with_the_fill_behind(grids):
 
 @pytest.mark.parametrize("grids", [[], [(2, 3), (0, 4)]])
 def test_no_grids_and_no_patches_are_refused(grids):
-    with pytest.raises(ValueError, match="a batch of mixed grids has one or more of at least 1x1, not"):
+    with pytest.raises(ValueError, match="a batch of mixed grids needs at least one grid, each at least 1x1, not"):
         make_mixed_grids(grids)
 
 
@@ -168,10 +168,10 @@ def test_the_weights_of_attention_pooling_leave_the_fill_out():
 @pytest.mark.parametrize(
     ("shape", "given_to", "message"),
     [
-        ((2, 1, 8, 8), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 1, 8, 8\)"),
-        ((2, 5, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 5, 16\)"),
-        ((3, 6, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(3, 6, 16\)"),
-        ((2, 6, 17), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), and was given \(2, 6, 17\)"),
+        ((2, 1, 8, 8), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 1, 8, 8\)"),
+        ((2, 5, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 5, 16\)"),
+        ((3, 6, 16), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(3, 6, 16\)"),
+        ((2, 6, 17), {}, r"takes \(images, patches, .*\) \(2, 6, 16\), not \(2, 6, 17\)"),
         ((2, 6, 16), {"grids": ((2, 3),)}, r"a mask \(2, 6\) need 2 grids and .*, not 1 grids and .* \(2, 6, 2\)"),
         ((2, 6, 16), {"coordinates": torch.zeros(2, 5, 2)}, r"need .* coordinates \(2, 6, 2\), not 2 .* \(2, 5, 2\)"),
     ],
@@ -184,5 +184,5 @@ def test_what_does_not_fit_together_is_refused(shape, given_to, message):
 
 def test_a_stem_of_convolutions_takes_no_mixed_grids():
     stem = ConvolutionalStem(image_size=8, channels=[2, 3], in_chans=1, embed_dim=3)
-    with pytest.raises(ValueError, match="a convolutional stem takes images of one size; those of mixed grids need"):
+    with pytest.raises(ValueError, match="a convolutional stem takes images of one size; for mixed sizes"):
         stem(torch.randn(2, 6, 16), make_mixed_grids([(2, 3), (1, 4)]))

@@ -55,8 +55,8 @@ def test_the_width_is_a_ratio_or_a_number(mlp_ratio, mlp_dim, width):
 @pytest.mark.parametrize(
     ("mlp_ratio", "mlp_dim", "message"),
     [
-        (None, None, "give either mlp_ratio or mlp_dim"),
-        (4.0, 48, "give either mlp_ratio or mlp_dim"),
+        (None, None, "exactly one of mlp_ratio and mlp_dim must be given"),
+        (4.0, 48, "exactly one of mlp_ratio and mlp_dim must be given"),
         (0.0, None, "mlp_ratio 0.0, mlp_dim None: a hidden layer of width 0 is not at least 1"),
         (None, -3, "mlp_ratio None, mlp_dim -3: a hidden layer of width -3 is not at least 1"),
     ],

@@ -73,7 +73,7 @@ def test_learned_2d_puts_the_row_beside_the_column(grid, prefix):
 @pytest.mark.parametrize(
     ("kind", "embed_dim", "message"),
     [
-        ("learned_2d", 9, "position 'learned_2d' halves embed_dim, and 9 is odd"),
+        ("learned_2d", 9, "position 'learned_2d' needs an even embed_dim, not 9"),
         ("sincos_1d", 9, "embed_dim that is a multiple of 2, and 9 is not"),
         ("sincos_2d", 10, "embed_dim that is a multiple of 4, and 10 is not"),
     ],

@@ -74,5 +74,5 @@ def test_angles_are_float32_whatever_the_model(whole):
 
 
 def test_a_head_that_4_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match=r"position 'rotary' wants a head width of a multiple of 4, .* is 6"):
+    with pytest.raises(ValueError, match=r"position 'rotary' needs a head width that is a multiple of 4, .* is 6"):
         rotary(head_dim=6)

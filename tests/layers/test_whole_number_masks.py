@@ -25,9 +25,7 @@ def mask(request):
 
 
 def refused(call, *inputs, **options):
-    with pytest.raises(
-        ValueError, match=r"^an attn_mask is of bools, or of floats to add to the scores, not of torch\."
-    ):
+    with pytest.raises(ValueError, match=r"^an attn_mask holds bools, or floats to add to the scores, not torch\."):
         call(*inputs, **options)
 
 

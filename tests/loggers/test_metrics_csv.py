@@ -198,8 +198,8 @@ def test_rows_that_a_state_does_not_know_are_told_and_set_aside(ended, resumed, 
     for step in left:
         assert (rows[step]["loss"], rows[step]["lr"]) == (str(NAN if step == 8 else 1 / step), "0.1")
     assert told.count("\n") == 1
-    assert "metrics.csv is not as the run left it at step 8" in told
-    assert f"it goes on with {len(left)}, and the file stays as metrics.damaged.csv" in told
+    assert "metrics.csv was changed after the run saved step 8" in told
+    assert f"{len(left)} are kept, and the old file is now metrics.damaged.csv" in told
     assert files == ["metrics.csv", "metrics.damaged.csv"]
     assert (tmp_path / "metrics.damaged.csv").read_bytes() == found
 
@@ -208,7 +208,7 @@ def test_rows_that_are_gone_are_told(ended, resumed, tmp_path):
     (tmp_path / "metrics.csv").unlink()
     rows, told, files = resumed(ended)
     assert rows.keys() == {8, 9}
-    assert "8 of 8 rows are missing or changed, and 0 are not its own; it goes on with 1\n" in told
+    assert "8 of 8 rows are missing or changed, and 0 belong to another run; 1 are kept\n" in told
     assert files == ["metrics.csv"]
 
 

@@ -50,7 +50,7 @@ def test_a_server_that_does_not_answer_costs_one_warning(tmp_path, monkeypatch):
     library()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     logger = MLflow(folder=str(tmp_path), run_config={}, **SETTINGS | {"tracking_uri": "http://127.0.0.1:9"})
-    with pytest.warns(UserWarning, match="MLflow stopped taking records"):
+    with pytest.warns(UserWarning, match="MLflow no longer accepts records"):
         logger.log_metrics({"loss": 1.0}, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

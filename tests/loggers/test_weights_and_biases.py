@@ -163,7 +163,7 @@ def test_a_log_call_that_raises_warns_once_and_training_goes_on(logger):
 
     run = logger()
     run._experiment = SimpleNamespace(log=broken)
-    with pytest.warns(UserWarning, match=r"stopped taking records \(Connection lost\); metrics\.csv goes on"):
+    with pytest.warns(UserWarning, match=r"no longer accepts records \(Connection lost\); metrics\.csv continues"):
         run.log_metrics({"a": 1.0}, step=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -152,9 +152,9 @@ def test_it_says_what_its_parameters_are():
 @pytest.mark.parametrize(
     ("encoder", "sentence"),
     [
-        ({"position": "rotary"}, "encoder.position or position_place tells each block where patches lie"),
-        ({"position_place": "every_layer"}, "encoder.position or position_place tells each block"),
-        ({"pool": "map"}, "encoder.pool 'map' has weights that no text trains"),
+        ({"position": "rotary"}, "encoder.position and position_place may not act in each block"),
+        ({"position_place": "every_layer"}, "encoder.position and position_place may not act in each block"),
+        ({"pool": "map"}, "encoder.pool 'map' has weights that this task does not train"),
     ],
 )
 def test_what_cannot_be_one_sequence_is_refused(encoder, sentence):
@@ -164,5 +164,5 @@ def test_what_cannot_be_one_sequence_is_refused(encoder, sentence):
 
 def test_a_decoder_has_a_place_for_an_answer():
     vit, writer = VisionTransformer(**vit_options()), decoder(memory_dim=32, max_length=Q)
-    with pytest.raises(ValueError, match="leaves no place for an answer behind questions of 4 tokens"):
+    with pytest.raises(ValueError, match="leaves no place for an answer after questions of 4 tokens"):
         AskedCaptioner(encoder=vit, decoder=writer, patch_size=4, question_length=Q)

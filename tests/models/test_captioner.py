@@ -90,15 +90,15 @@ def test_activations_of_both_parts_may_be_computed_again():
 def test_what_cannot_read_or_write_together_is_refused():
     vit = VisionTransformer(**vit_options())
     for encoder, writer, sentence in (
-        (torch.nn.Linear(2, 2), decoder(memory_dim=32), "encoder is a Linear; images are read by a Vision Transformer"),
-        (vit, torch.nn.Linear(2, 2), "decoder is a Linear; a captioner writes with a Decoder"),
-        (vit, decoder(memory_dim=16), "decoder.memory_dim is 16, and the encoder's embed_dim 32; give one"),
+        (torch.nn.Linear(2, 2), decoder(memory_dim=32), "encoder is a Linear; it must be a Vision Transformer"),
+        (vit, torch.nn.Linear(2, 2), "decoder is a Linear; a captioner needs a Decoder"),
+        (vit, decoder(memory_dim=16), "decoder.memory_dim is 16, but the encoder's embed_dim is 32; make them equal"),
         (VisionTransformer(**vit_options(pool="map")), decoder(memory_dim=32), "encoder.pool 'map' has weights that"),
         (VisionTransformer(**vit_options(representation_dim=9)), decoder(memory_dim=32), "encoder.representation_dim"),
     ):
         with pytest.raises(ValueError, match=sentence):
             Captioner(encoder=encoder, decoder=writer, patch_size=None)
-    with pytest.raises(ValueError, match=r"patch_size is 8, and the encoder's 4; set encoder.patch_size alone"):
+    with pytest.raises(ValueError, match=r"patch_size is 8, but the encoder's is 4; set only encoder.patch_size"):
         Captioner(encoder=vit, decoder=decoder(memory_dim=32), patch_size=8)
 
 

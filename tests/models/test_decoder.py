@@ -222,8 +222,8 @@ def test_layers_count_through_the_encoder_and_then_the_decoder():
         ({"mlp": "tanh"}, "mlp 'tanh' is not one of: gelu"),
         ({"num_heads": 3}, "embed_dim 16 is not a multiple of num_heads 3"),
         ({"embed_dim": 15, "num_heads": 3}, "embed_dim 15 is odd"),
-        ({"num_heads": 16, "position": "rotary_1d"}, "wants an even head width, and embed_dim/num_heads is 1"),
-        ({"mlp_ratio": 4.0}, "give either mlp_ratio or mlp_dim"),
+        ({"num_heads": 16, "position": "rotary_1d"}, "needs an even head width, but embed_dim/num_heads is 1"),
+        ({"mlp_ratio": 4.0}, "exactly one of mlp_ratio and mlp_dim must be given"),
     ],
 )
 def test_sizes_and_options_that_do_not_fit_are_refused(changes, sentence):

@@ -39,7 +39,7 @@ def test_another_size_comes_with_its_grid():
         ({"pool": "mean"}, "use pool 'cls'"),
         ({"pool": "map"}, "use pool 'cls'"),
         ({"class_token": False}, "pool 'cls' needs class_token=true"),
-        ({"representation_dim": 32}, "a distilled model has no representation_dim; set it to null"),
+        ({"representation_dim": 32}, "a distilled model cannot have a representation_dim; set it to null"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(changes, message):

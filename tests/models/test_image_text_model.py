@@ -122,7 +122,7 @@ def test_pairs_are_learned(loss, bias):
     ("changes", "sentence"),
     [
         ({"text_pool": "mean"}, "text_pool 'mean' is not one of: end, last"),
-        ({"project_images": False}, "feature_dim is 12, and the images' features have 32 numbers"),
+        ({"project_images": False}, "feature_dim is 12, but the images' features have 32 numbers"),
         ({"kind": DistilledVisionTransformer}, "encoder is a DistilledVisionTransformer; choose a plain ViT"),
     ],
 )
@@ -135,7 +135,7 @@ def test_other_parts_are_refused():
     text = model_of().text
     with pytest.raises(ValueError, match="encoder is a Linear; choose a plain ViT"):
         ImageTextModel(encoder=nn.Linear(2, 2), text=text, patch_size=4, **CLIP)
-    with pytest.raises(ValueError, match="text is a Linear; texts are read by a TextEncoder"):
+    with pytest.raises(ValueError, match="text is a Linear; it must be a TextEncoder"):
         ImageTextModel(encoder=VisionTransformer(**vit_options()), text=nn.Linear(2, 2), patch_size=4, **CLIP)
-    with pytest.raises(ValueError, match="patch_size is 8, and the encoder's 4"):
+    with pytest.raises(ValueError, match="patch_size is 8, but the encoder's is 4"):
         ImageTextModel(encoder=VisionTransformer(**vit_options()), text=text, patch_size=8, **CLIP)

@@ -203,7 +203,7 @@ def test_its_representation_is_the_encoders(changes):
         ({"pool": "map"}, "encoder.pool 'map'"),
         ({"representation_dim": 24}, "encoder.representation_dim"),
         ({"kind": DistilledVisionTransformer}, "more than one head"),
-        ({"patch_size": 8}, "patch_size is 4, and the encoder's 8"),
+        ({"patch_size": 8}, "patch_size is 4, but the encoder's is 8"),
         ({"decoder": {"decoder_dim": 30}}, "decoder_dim 30"),
         ({"decoder": {"decoder_heads": 5}}, "decoder_heads 5"),
     ],

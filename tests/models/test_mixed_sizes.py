@@ -211,9 +211,9 @@ def test_forward_features_is_at_most_15_lines_without_a_branch():
 
 
 def test_images_and_convolutional_stems_are_refused():
-    with pytest.raises(ValueError, match=r"the model takes .* and was given \(6, 1, 20, 16\)"):
+    with pytest.raises(ValueError, match=r"the model takes .* not \(6, 1, 20, 16\)"):
         model_of("plain")(torch.randn(6, 1, 20, 16), make_mixed_grids(SIZES))
-    with pytest.raises(ValueError, match=r"the model takes .* and was given \(6, 23, 16\)"):
+    with pytest.raises(ValueError, match=r"the model takes .* not \(6, 23, 16\)"):
         model_of("plain")(batch_of(images_of())[:, :-1], make_mixed_grids(SIZES))
     with pytest.raises(ValueError, match="a convolutional stem takes images of one size"):
         vit(**VARIANTS["convolutional_stem"])(batch_of(images_of()), make_mixed_grids(SIZES))

@@ -120,7 +120,7 @@ def test_one_table_embeds_on_both_sides_and_scores():
     assert tables == ["encoder.embed.tokens.weight"]
     assert sum(11 in p.shape for p in apart.parameters()) == 3
     other = transformer(vocab_size=12).encoder
-    with pytest.raises(ValueError, match=r"the encoder embeds by \[12, 16\] numbers, and the decoder by \[11, 16\]"):
+    with pytest.raises(ValueError, match=r"embedding has the shape \[12, 16\], but the decoder's \[11, 16\]"):
         Transformer(encoder=other, decoder=shared.decoder, shared_embedding=True)
 
 
@@ -139,7 +139,7 @@ def test_more_words_than_there_are_places_for_are_refused():
     model = transformer()
     with pytest.raises(ValueError, match="10 words are more than the encoder's max_length 9"):
         model(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 10, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"decoder\.memory_dim is 24, and the encoder's embed_dim 16"):
+    with pytest.raises(ValueError, match=r"decoder\.memory_dim is 24, but the encoder's embed_dim is 16"):
         transformer(memory_dim=24)
 
 

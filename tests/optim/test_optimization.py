@@ -157,7 +157,7 @@ def test_muon_leaves_what_a_masked_autoencoder_predicts_with_to_its_fallback():
     [
         ({"lr_scaling": "square"}, "lr_scaling 'square' is not one of: none, linear, sqrt"),
         ({"trained": "mlp"}, "trained 'mlp' is not one of: all, head, attention"),
-        ({"unfreeze_step": 5}, "with trained=all it is null"),
+        ({"unfreeze_step": 5}, "has no effect with trained=all; set it to null"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(changes, words):

@@ -77,7 +77,7 @@ def test_of_a_model_that_describes_nothing_only_matrices_decay():
 
 
 def test_layer_decay_needs_a_model_that_names_its_layers():
-    with pytest.raises(ValueError, match="layer_decay needs a model that names its layers, which Linear does not"):
+    with pytest.raises(ValueError, match="layer_decay needs a model that names its layers, but Linear does not"):
         groups_of(nn.Linear(2, 2), lr=1.0, weight_decay=0.1, layer_decay=0.5)
 
 

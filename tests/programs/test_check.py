@@ -135,7 +135,7 @@ def test_a_device_that_cannot_gather_the_weights_for_an_evaluation_is_refused(cl
         (["resume=nowhere"], 4, "nowhere"),
         (["memory_gib=0"], 2, "memory_gib"),
         (["memory_gib=0.001"], 2, "a device of 1.02 MiB"),
-        (["sweep=x"], 2, "sweep=x names a sweep, and this is one run"),
+        (["sweep=x"], 2, "sweep=x names a sweep, but the command starts one run"),
         ([*THREE_COPIES, "seconds=0"], 2, "copies 3 does not divide the 2 devices"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_folder_that_is_named_is_the_only_one_that_is_looked_at(cli, tmp_path,
     named = ["resume=auto", "seconds=0", f"hydra.run.dir={tmp_path / 'runs' / 'vit_mu4_digits' / 'other'}"]
     for words in (named, named[1:]):
         run = cli("check", *SMALL, *words)
-        assert refuses(run, "holds a run; go on with it by resume="), run.err
+        assert refuses(run, "holds a run; resume it with resume="), run.err
 
 
 def test_a_disk_without_room_is_refused(cli, monkeypatch):

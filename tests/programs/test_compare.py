@@ -146,11 +146,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path, monkeypatch, cli):
         assert done.status == status
 
     a, b = write_recipe(tmp_path, "a", [0.7, 0.8]), write_recipe(tmp_path, "b", [0.8], lr=2e-3)
-    refused(a, "runs= names one recipe alone (a with seeds 0, 1), and it takes two to compare; add another")
+    refused(a, "runs= names only one recipe (a with seeds 0, 1); add another one to compare")
     refused([a[0], a[0]], "are the same recipe with seed 0; leave one out")
-    refused([*a, tmp_path / "nothing"], "nothing is no run: it holds no config.yaml; name a run's folder", status=4)
+    refused([*a, tmp_path / "nothing"], "nothing is not the folder of a run: it has no config.yaml", status=4)
     unfinished = write_run(tmp_path / "c", "c", 0, np.ones(200), result=False)
-    refused([*b, unfinished], "has no result: its training has not ended", status=4)
+    refused([*b, unfinished], "has no result, because its training has not ended", status=4)
     other = write_run(tmp_path / "d", "d", 0, np.ones(100), lr=7, images=100)
     refused([*b, other], "were not tested on the same samples: 200 and 100, 100 of them the same", status=3)
     partial = write_run(tmp_path / "e", "e", 0, np.ones(200), lr=8, partial=["limit_test_batches"])
@@ -158,9 +158,9 @@ def test_what_cannot_be_compared_is_refused(tmp_path, monkeypatch, cli):
     late = [str(write_run(tmp_path / f"f{seed}", "f", seed, np.ones(200), lr=9)) for seed in (5, 6)]
     refused([*a, *late], "a and f have no seed in common: seeds 0, 1 against seeds 5, 6")
     refused([*a, *b], "has no metric val/acc1; it has test/acc1, test/loss", "metric=val/acc1")
-    refused([*a, *b], "by= sorts the jobs of a sweep; leave it out with runs=", "by=optimizer.lr")
+    refused([*a, *b], "by= needs sweep= or study=; leave it out with runs=", "by=optimizer.lr")
     done = cli("compare", tiny=False)
-    assert refuses(done, "name what is to be compared: runs=[A,B], sweep=NAME or study=NAME, one of the three")
+    assert refuses(done, "nothing to compare; give one of runs=[A,B], sweep=NAME or study=NAME")
     done = cli("compare", "sweep=none", tiny=False)
     assert refuses(done, "there is no sweep none")
     assert not (tmp_path / "runs").exists()

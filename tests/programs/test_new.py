@@ -30,7 +30,10 @@ def test_its_loss_trains_and_its_run_asks_for_trust(cli, mylab):
     assert "run=run trust=[mylab_of_test]" in run.out
     refused = cli("evaluate", "run=run")
     assert refused.status == 2
-    assert "needs code of mylab_of_test, no part of vitlab; if you trust it, add trust=[mylab_of_test]" in refused.err
+    assert (
+        "needs code of mylab_of_test, which is not part of vitlab; if you trust it, add trust=[mylab_of_test]"
+        in refused.err
+    )
     scored = cli("evaluate", "run=run", "trust=[mylab_of_test]")
     assert scored.status == 0, scored.err
     loss = json.loads(Path("run/result.json").read_text())["test"]["test/loss"]

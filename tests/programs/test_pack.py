@@ -96,12 +96,12 @@ def test_unreadable_images_stop_it_or_are_counted(cli, tmp_path):
         (["data=digits"], 2, "set output=DIR"),
         (["data=digits", "output=x", "shard_size=0"], 2, "shard_size 0 is not a number above 0"),
         (["data=digits", "output=x", "shorter_side=a"], 2, "shorter_side a is not a whole number"),
-        (["data=digits", "output=."], 2, "is not empty"),
-        (["data=digits", "output=x", "shorter_side=8", "longest_side=9"], 2, "give one of them"),
-        (["data=digits", "output=x", "class_names=nowhere"], 2, "class_names=nowhere is read with index= alone"),
+        (["data=digits", "output=."], 2, "is neither empty nor"),
+        (["data=digits", "output=x", "shorter_side=8", "longest_side=9"], 2, "leave out one of them"),
+        (["data=digits", "output=x", "class_names=nowhere"], 2, "class_names=nowhere is used only with index="),
         (["index=.", "class_names=nowhere"], 2, "class_names=nowhere cannot be read"),
         (["index=.", "class_names=thesis.tex"], 2, "class_names=thesis.tex holds no names"),
-        (["index=.", "shorter_side=8"], 2, "shorter_side is not read with index="),
+        (["index=.", "shorter_side=8"], 2, "shorter_side has no effect with index="),
         (["index=nowhere"], 3, "there is no such folder"),
         (["index=memory://x"], 2, "set output=DIR"),
     ],
@@ -156,7 +156,7 @@ def test_links_and_devices_in_a_tar_are_named(cli, tar):
         add(file, "readme", type=tarfile.SYMTYPE, linkname="0.png")
     done = cli("pack", "index=tars", "data.loading.num_workers=0")
     assert done.status == 3
-    assert refuses(done, "2 members of the tars are links or no files, and are left out, as train.tar: a.png is")
+    assert refuses(done, "2 members of the tars are not files, such as train.tar: a.png")
     assert "12 images" in done.out
     assert "train.tar: a.png: a link" in done.out
     assert "train.tar: b.png: no file" in done.out
@@ -177,7 +177,7 @@ def test_tars_that_were_joined_are_refused(cli, tar):
     tar.write_bytes(tar.read_bytes() * 2)
     joined = cli("pack", "index=tars", "data.loading.num_workers=0")
     assert joined.status == 3
-    assert refuses(joined, "train.tar holds more behind its end")
+    assert refuses(joined, "train.tar goes on after its end")
 
 
 def test_a_damaged_header_in_a_tar_is_refused(cli, tar):
@@ -186,7 +186,7 @@ def test_a_damaged_header_in_a_tar_is_refused(cli, tar):
     tar.write_bytes(content)
     damaged = cli("pack", "index=tars", "data.loading.num_workers=0")
     assert damaged.status == 3
-    assert refuses(damaged, "train.tar is cut off or damaged after 0.png: 1 whole images")
+    assert refuses(damaged, "train.tar is cut off or damaged after 0.png: 1 complete images")
 
 
 @pytest.mark.slow

@@ -44,11 +44,11 @@ def test_the_table_shows_what_was_asked_for_best_first(cli):
 @pytest.mark.usefixtures("two")
 def test_a_run_in_use_is_neither_removed_nor_moved(cli, monkeypatch):
     refused = cli("runs", "rm=true", exact=True)
-    assert (refused.status, "rm=true and archive= take the runs of where=" in refused.err) == (2, True)
+    assert (refused.status, "rm=true and archive= need where=" in refused.err) == (2, True)
     monkeypatch.setattr("vitlab.programs.runs.take", in_use_is_vit_3)
     run = cli("runs", "where=depth=4", "rm=true", exact=True)
     assert run.status == 4
-    assert "runs/vit/3: in use, and left as it was" in run.err
+    assert "runs/vit/3: in use, and not changed" in run.err
     assert sorted(path.name for path in Path("runs/vit").iterdir()) == ["1", "3"]
     assert cli("runs", "where=[depth=2]", "archive=old", exact=True).status == 0
     assert Path("old/vit/1/config.yaml").is_file()

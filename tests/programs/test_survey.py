@@ -109,7 +109,7 @@ def test_images_without_classes_are_refused_before_they_are_read(cli, monkeypatc
     monkeypatch.delattr("vitlab.programs.survey.survey_split")
     run = cli("survey", f"data={data}", "data.loading.num_workers=0")
     assert run.status == 2
-    assert "a survey counts classes, and this data has images with" in run.err
+    assert "survey needs images with classes, but this data has images with" in run.err
     assert words in run.err
 
 

@@ -41,7 +41,7 @@ def test_the_callback_draws_after_the_test_and_changes_nothing(cli):
 def test_a_model_that_is_no_vit_is_passed_over_in_one_line(cli):
     run = cli("train", *VIEWED, "model=timm", "model.name=test_resnet", folder="run", pictures=True)
     assert run.status == 0, run.err
-    assert "no views: ResNet is no Vision Transformer" in run.out
+    assert "no views: ResNet is not a Vision Transformer" in run.out
     assert not (run.folder / "pictures").exists()
     run = cli("visualize", "run=run", "views=[filters]")
     assert run.status == 2

@@ -69,7 +69,7 @@ def test_each_job_sees_its_own_gpus_and_its_share_of_the_cores(tmp_path, monkeyp
     ("changes", "error"),
     [
         ({"gpus_per_slot": 3}, "gpus_per_slot is 3, but this machine has 2"),
-        ({"slots": 3}, "the GPUs suffice for 2"),
+        ({"slots": 3}, "there are GPUs for only 2"),
     ],
 )
 def test_slots_that_cannot_be_are_refused(tmp_path, monkeypatch, changes, error):

@@ -201,7 +201,7 @@ def test_several_objectives_have_a_front(tmp_path):
         ({"sampler": "grid"}, "sampler grid is not one of: tpe, random"),
         ({"pruner": "mean"}, "pruner mean is not one of"),
         ({"directions": ["up"]}, "directions up is not one of"),
-        ({"directions": ["maximize", "maximize"]}, r"one for each of the objectives \[val/acc1\], but has 2"),
+        ({"directions": ["maximize", "maximize"]}, r"one direction for each of the objectives \[val/acc1\], but has 2"),
         ({"objectives": ["val/acc1", "seconds"], "pruner": "median"}, "objectives to null"),
     ],
 )

@@ -201,11 +201,14 @@ def test_the_scale_stays_at_most_100(sharded, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model": VisionTransformer(**vit_options())}, "the model is a VisionTransformer, and reads no texts"),
+        ({"model": VisionTransformer(**vit_options())}, "the model is a VisionTransformer, which reads no texts"),
         ({"contrast": "cosine"}, "contrast 'cosine' is not one of: softmax, sigmoid"),
-        ({"vocabulary": WordVocabulary(["a"])}, r"model\.text\.vocab_size is 11, and .* in 4 tokens; leave it to data"),
-        ({"templates": ["a"]}, r"task\.templates \['a'\] are not texts in which \{\} stands for a name"),
-        ({"templates": []}, r"task\.templates \[\] are not texts"),
+        (
+            {"vocabulary": WordVocabulary(["a"])},
+            r"model\.text\.vocab_size is 11, but .* 4 tokens; to find it, set data",
+        ),
+        ({"templates": ["a"]}, r"task\.templates \['a'\] must be texts that contain \{\} in the place of a name"),
+        ({"templates": []}, r"task\.templates \[\] must be texts"),
         ({"monitor": "val/acc1"}, "use one of: val/loss, val/zero_shot, val/text_recall1"),
     ],
 )
@@ -220,7 +223,7 @@ def test_what_does_not_fit_is_refused(changes, sentence):
         (
             {"accumulate_grad_batches": 2, "world_size": 1},
             "error",
-            "this one is cut into 2; set data.device_batch_size",
+            "this batch is cut into 2 parts; set data.device_batch_size",
         ),
         ({"accumulate_grad_batches": 1, "world_size": 2}, "skip", "set data.loading.on_bad_image=error"),
     ],

@@ -215,10 +215,10 @@ def test_the_best_head_is_the_most_accurate_and_then_the_one_of_lower_loss(monke
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr_grid": []}, "is not a list of learning rates"),
-        ({"lr_grid": [0.1, 0.1]}, "each once"),
-        ({"layer_decay": 0.9}, "layer_decay 0.9 means nothing for heads alone; leave it at 1.0"),
-        ({"trained": "head"}, "trained head means nothing for heads alone; leave it at all"),
+        ({"lr_grid": []}, "must be a list of different learning rates"),
+        ({"lr_grid": [0.1, 0.1]}, "a list of different learning rates"),
+        ({"layer_decay": 0.9}, "layer_decay 0.9 has no effect when only heads are trained; leave it at 1.0"),
+        ({"trained": "head"}, "trained head has no effect when only heads are trained; leave it at all"),
     ],
 )
 def test_what_a_probe_cannot_do_is_refused(changes, message):
@@ -227,9 +227,9 @@ def test_what_a_probe_cannot_do_is_refused(changes, message):
 
 
 def test_models_without_one_linear_head_are_refused():
-    with pytest.raises(ValueError, match="has not one linear head of 10 classes"):
+    with pytest.raises(ValueError, match="has no linear head of 10 classes"):
         task_of(DistilledVisionTransformer(**vit_options()))
-    with pytest.raises(ValueError, match="has not one linear head of 10 classes"):
+    with pytest.raises(ValueError, match="has no linear head of 10 classes"):
         task_of(VisionTransformer(**vit_options(num_classes=7)))
 
 

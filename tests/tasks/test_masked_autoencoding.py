@@ -56,7 +56,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
     assert evaluated(Path("mae"))["test/loss"] == result["test"]["test/loss"]
     assert cli("visualize", "run=mae", "views=[position,filters]", "output=views").status == 0
     for entry, options, words in (
-        ("predict", ["images=."], "has learned without classes"),
+        ("predict", ["images=."], "was trained without classes"),
         ("export", ["output=out"], "the run's model is MaskedAutoencoder"),
     ):
         refused = cli(entry, "run=mae", *options)
@@ -93,12 +93,12 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([*VIT, "task=masked_autoencoding"], "task: the model is a VisionTransformer, and predicts no patches"),
+        ([*VIT, "task=masked_autoencoding"], "task: the model is a VisionTransformer, which predicts no patches"),
         ([*MODEL, *QUIET], "task: the model is a MaskedAutoencoder, which has no head"),
         ([*MAE, "task.mask_ratio=1.0"], "mask_ratio 1.0 is not a number of at least 0 and below 1"),
-        ([*MAE, "model.patch_size=8"], "model: patch_size is 8, and the encoder's 4"),
+        ([*MAE, "model.patch_size=8"], "model: patch_size is 8, but the encoder's is 4"),
         ([*MAE, "model.encoder.pretrained=mae"], "model.encoder.pretrained is not read"),
-        ([*MAE, "model.encoder.image_size=16"], "model.encoder.image_size is 16, and data.image_size is 32"),
+        ([*MAE, "model.encoder.image_size=16"], "model.encoder.image_size is 16, but data.image_size is 32"),
         ([*MAE, "monitor=val/acc1"], "monitor 'val/acc1'"),
         ([*MAE, "optimizer.trained=head"], "needs a model with a head"),
         ([*MAE, "crop=native"], "images of one size"),

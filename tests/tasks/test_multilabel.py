@@ -130,7 +130,7 @@ def test_a_softmax_of_sigmoid_logits_is_the_chance_of_each_class_given_there_is_
 
 @pytest.mark.parametrize("loss", [softmax_cross_entropy, focal_cross_entropy])
 def test_a_loss_in_which_classes_compete_is_refused(loss):
-    with pytest.raises(ValueError, match="the classes compete in this loss"):
+    with pytest.raises(ValueError, match="this loss allows one class for each image"):
         task_of(loss=partial(loss, label_smoothing=0.0))
 
 
@@ -188,7 +188,7 @@ def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
     [
         (SMALL, "may have several classes; set task=multilabel"),
         (["task=multilabel"], "images with one class each; set task=classification"),
-        ([*SMALL, "task=multilabel", "loss=softmax"], "the classes compete in this loss"),
+        ([*SMALL, "task=multilabel", "loss=softmax"], "this loss allows one class for each image"),
         ([*SMALL, "task=multilabel", "monitor=val/acc1"], "use one of: val/loss, val/map, val/f1"),
     ],
 )

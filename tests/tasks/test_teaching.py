@@ -209,7 +209,7 @@ def test_a_teacher_of_other_classes_is_refused():
     names = [str(number) for number in range(10)]
     task = task_of(random_vit(), teacher_of(random_vit(), class_names=names))
     task.plan(1, data_of(names), {})
-    with pytest.raises(ConfigError, match=r"tells 10 classes \(0, 1, 2 …\) apart, and the data has 10 classes \(9, 8"):
+    with pytest.raises(ConfigError, match=r"knows 10 classes \(0, 1, 2 …\), but the data has 10 classes \(9, 8"):
         task.plan(1, data_of(names[::-1]), {})
     with pytest.raises(ConfigError, match="images of one size"):
         task.plan(1, data_of(names, size=None), {})
@@ -263,7 +263,7 @@ def test_models_of_timm_and_torchvision_teach(cli, tmp_path):
     options = ["teacher.name=vit_tiny_patch16_224", "teacher.image_size=16", "teacher.pretrained=tiny.pth"]
     unsaid = cli("train", *QUICK, "task=distillation", "model@teacher=timm", *options)
     assert unsaid.status == 2
-    assert "teacher.pretrained=tiny.pth does not say what its images were normalised with" in unsaid.err
+    assert "teacher.pretrained=tiny.pth does not state how its images were normalised" in unsaid.err
     options += ["+teacher.mean=[0.5]", "+teacher.std=[0.5]"]
     of_timm = cli("train", *QUICK, "task=distillation", "model@teacher=timm", *options, folder="of_timm")
     assert of_timm.status == 0, of_timm.err
@@ -282,7 +282,7 @@ def test_models_of_timm_and_torchvision_teach(cli, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([], "teacher.pretrained is null, and random weights teach nothing"),
+        ([], "teacher.pretrained is null; give the weights of the teacher"),
         (["teacher.pretrained=nowhere"], "there is no run or checkpoint at nowhere"),
         (["model@teacher=vit_mu4", "teacher.pretrained=RUN", "teacher.num_classes=7"], "leaves head.weight random"),
         (["teacher.pretrained=RUN", "data.image_size=24", "data=synthetic"], "gives no logits for images of 3x32x32"),

@@ -117,5 +117,5 @@ def test_texts_are_not_mixed_and_have_no_classes():
     mixing = Mixing(rate=1.0, cutmix_rate=0.0, mixup_alpha=0.2, cutmix_alpha=1.0)
     with pytest.raises(ConfigError, match=r"images with a text each cannot be mixed; set mixing=none"):
         parts(mixing=mixing)
-    with pytest.raises(ConfigError, match=r"num_classes is 10, and this data has images with a text each"):
+    with pytest.raises(ConfigError, match=r"num_classes is 10, but this data has images with a text each"):
         parts(num_classes=10)

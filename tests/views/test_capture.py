@@ -74,7 +74,7 @@ def test_looking_leaves_no_trace():
     modes = [module.training for module in model.modules()]
     state = torch.get_rng_state()
     look(model, torch.zeros(1, 1, 16, 16))
-    with pytest.raises(ValueError, match="was given"):
+    with pytest.raises(ValueError, match="the model takes"):
         capture_attention(model, torch.zeros(1, 1, 12, 16))
     assert [module.training for module in model.modules()] == modes
     assert not any(module._forward_pre_hooks for module in model.modules())

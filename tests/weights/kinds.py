@@ -66,7 +66,7 @@ def fate(kind, folder):
         try:
             loaded(folder)
         except CheckpointError as error:
-            return "refused", str(error).replace(str(folder), "it").partition("; those that are")[0]
+            return "refused", str(error).replace(str(folder), "it").partition("; the supported kinds")[0]
         return "different", "taken without a word"
     fields, part, options = KNOWN[kind]
     model = randomized(transformers.AutoModel.from_config(transformers.CONFIG_MAPPING[kind](**fields)))

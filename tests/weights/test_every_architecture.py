@@ -130,7 +130,7 @@ HUGGING_FACE = [
     ({"hidden_act": "gelu_10"}, "mlp gelu_10"),
     ({"layer_norm_eps": 1e-5}, "norm_eps 1e-05"),
     ({"hidden_act": "relu6"}, "mlp relu6"),
-    ({"model_type": "clip_vision_model"}, "pre_norm true, and the model with false"),
+    ({"model_type": "clip_vision_model"}, "pre_norm true, but the model with false"),
     ({"model_type": "dinov3_vit"}, "position rotary_centered"),
     ({"model_type": "dinov3_vit", "rope_theta": 10.0}, "position rotary of theta 10"),
     ({"model_type": "beit"}, "kind 'beit'"),

@@ -63,7 +63,7 @@ def test_a_model_whose_outputs_are_all_zero_proves_nothing(tmp_path):
 
 @pytest.mark.parametrize("library", FORMATS)
 def test_other_weights_are_refused(library, tmp_path):
-    with pytest.raises(ConfigError, match=r"read back here, gives numbers that differ .* try the other format"):
+    with pytest.raises(ConfigError, match=r"read back here, gives outputs that differ .* try the other format"):
         proved(tmp_path, library, {}, other_weights)
 
 
@@ -87,7 +87,7 @@ def test_its_own_library_has_the_last_word(tmp_path):
     model = ours().eval()
     made = export_timm(model, NAMES, PREPROCESSING)
     write(tmp_path, made)
-    with pytest.raises(ConfigError, match="opened by its own library, gives numbers that differ"):
+    with pytest.raises(ConfigError, match="opened by its own library, gives outputs that differ"):
         check_export(tmp_path, made, model, ours(), lambda folder: lambda images: open_timm(folder)(images) * 1.001)
 
 

@@ -99,5 +99,5 @@ def test_shards_on_the_hub_are_fetched_one_by_one(cache, cut_off):
 
 @pytest.mark.parametrize("name", ["a/b/c", "a b", "/a", "..", "a" * 300])
 def test_what_can_be_no_name_on_the_hub_is_refused(name, cache):
-    with pytest.raises(CheckpointError, match="is no name on the Hugging Face hub; give hf:ORG/NAME"):
+    with pytest.raises(CheckpointError, match="is not a name on the Hugging Face hub; give hf:ORG/NAME"):
         loaded(f"hf:{name}")

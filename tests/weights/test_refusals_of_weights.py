@@ -191,7 +191,7 @@ def test_the_report_names_every_tensor(file, tmp_path, capsys):
     assert ("num_heads", "assumed") in {(row["tensor"], row["status"]) for row in rows}  # a bare file states no heads
     report.show()
     out = capsys.readouterr().out
-    assert "the source does not state, and the model has: num_heads 2" in out
+    assert "not stated by the source, assumed from the model: num_heads 2" in out
     assert "1 resized, 2 initialised anew" in out
     assert "grid 8x8 -> 12x12" in out
     assert "blocks" not in out

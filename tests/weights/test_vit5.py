@@ -156,7 +156,7 @@ def test_a_field_that_changes_the_function_is_noticed(options, words, tmp_path):
 def test_other_frequencies_are_refused(tmp_path):
     torch.save({"model": published(temperature=5_000.0)}, tmp_path / "vit5.pth")
     with pytest.raises(
-        CheckpointError, match=r"blocks\.0\.attn\.rope\.freqs of the source is not of temperature 10000"
+        CheckpointError, match=r"blocks\.0\.attn\.rope\.freqs of the source does not have ViT-5's temperature 10000"
     ):
         loaded(tmp_path / "vit5.pth", **OPTIONS)
 

@@ -60,8 +60,8 @@ class Grid:
         for key, value in params.items():
             if isinstance(value, dict):
                 raise ConfigError(
-                    f"hydra.sweeper.params.{key} holds keys, and no values to try: on the command line say what varies "
-                    f"as {key}.KEY=A,B, and in a YAML of a study params: {{{key}.KEY: 'A,B'}}"
+                    f"hydra.sweeper.params.{key} holds keys instead of values; on the command line, type "
+                    f"{key}.KEY=A,B, or in the YAML of a study params: {{{key}.KEY: 'A,B'}}"
                 )
         self.params = params
         self.notes: set[str] = set()
@@ -99,7 +99,9 @@ class Grid:
         given = select_job_overrides(OverridesParser.create(config_loader=self.loader).parse_overrides(words))
         if not given:
             if not sweep.is_saved:
-                raise ConfigError(f"there is no sweep {sweep.path} to go on with; say what is to vary: KEY=A,B")
+                raise ConfigError(
+                    f"there is no sweep {sweep.path} to resume; to start one, give values to vary: KEY=A,B"
+                )
             request = sweep.request()
             self.shared = request.same
             self.check_kind(sweep, request)
@@ -118,7 +120,7 @@ class Grid:
         """Raise ConfigError for a sweep that another sweeper has frozen."""
         if request.search is not None:
             raise ConfigError(
-                f"{sweep.path} is a search: say how it goes on, by hydra/sweeper=NAME hydra.sweeper.num_trials=N"
+                f"{sweep.path} is a search; to resume it, add hydra/sweeper=NAME hydra.sweeper.num_trials=N"
             )
 
     def describe_jobs(self, varying: list[Override]) -> dict[str, Any]:
@@ -126,7 +128,7 @@ class Grid:
         for one in varying:
             if one.is_interval_sweep():
                 raise ConfigError(
-                    f"{one.input_line} is a range to draw from, and a grid has points: list them, or choose "
+                    f"{one.input_line} is an interval, but a grid needs a list of values: KEY=A,B, or choose "
                     "hydra/sweeper=vitlab_random or vitlab_optuna"
                 )
         words = [[f"{one.get_key_element()}={value}" for value in list_values(one)] for one in varying]
@@ -181,7 +183,10 @@ class Random(Grid):
         from vitlab.sweeps.request import check_same
 
         if set(request.search or ()) != {"axes", "name", *self.options}:
-            raise ConfigError(f"{sweep.path} is no search of this kind: leave hydra/sweeper= out, or name its own")
+            raise ConfigError(
+                f"{sweep.path} is a search of another kind; leave out hydra/sweeper=, or set it to the sweeper of this "
+                "search"
+            )
         now = describe_request(self.loader.load_sweep_config(self.cfg, self.shared))
         check_same(sweep, replace(request, **now))
 
@@ -237,7 +242,7 @@ def list_values(one: Override) -> list[str]:
     except (HydraException, ValueError) as error:
         raise ConfigError(f"{one.input_line}: {format_error(error)}") from error
     if not values:
-        raise ConfigError(f"{one.input_line} gives no value; list them: {one.get_key_element()}=A,B")
+        raise ConfigError(f"{one.input_line} gives no values; list them: {one.get_key_element()}=A,B")
     most, times = Counter(values).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"{one.input_line} gives {most} twice; leave one of them out")
@@ -251,7 +256,7 @@ def build_axis(one: Override, cfg: DictConfig) -> dict[str, Any]:
     name = one.get_key_element()
     if one.is_interval_sweep():
         if is_group(name):
-            raise ConfigError(f"{one.input_line}: {name} is chosen by name; list them: {name}=A,B")
+            raise ConfigError(f"{one.input_line}: {name} is a group, whose options have names; list them: {name}=A,B")
         held = OmegaConf.select(cfg, name.lstrip("+"), throw_on_resolution_failure=False)
         whole = "float" not in value.tags and int in (type(held), type(value.start))
         return {"name": name, "low": value.start, "high": value.end, "whole": whole, "log": "log" in value.tags}

@@ -57,7 +57,7 @@ class BestModel(Callback):
             kept = file.read(self.path(trainer))
         except CheckpointError as error:
             if self.score is not None:
-                rank_zero_warn(f"{error}; the best model is chosen anew among those that are validated from here on")
+                rank_zero_warn(f"{error}; from now on, the best model is chosen only among new validations")
                 self.score, self.step, self.validated_step = None, 0, -1
             return
         if kept["global_step"] > self.step and self.monitor in kept.get("score", {}):

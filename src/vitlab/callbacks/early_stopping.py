@@ -22,7 +22,7 @@ class EarlyStopping(callbacks.EarlyStopping):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.wait_count and self.wait_count >= self.patience:
             rank_zero_warn(
-                f"{self.monitor} had not improved for {self.wait_count} validations, so that training has ended; to go "
-                "on, add callbacks=[default,early_stopping] and a higher callbacks.early_stopping.patience"
+                f"{self.monitor} had not improved for {self.wait_count} validations, so training has ended; to "
+                "continue, add callbacks=[default,early_stopping] and a higher callbacks.early_stopping.patience"
             )
             trainer.should_stop = True

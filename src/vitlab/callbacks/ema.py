@@ -19,7 +19,7 @@ class EMA(WeightAverage):
         if self.start_step >= num_steps:
             raise ConfigError(
                 f"callbacks.ema.start_step {self.start_step} is not before the end of the run of {num_steps} optimizer "
-                "steps, so that nothing would be averaged; make it smaller"
+                "steps, so nothing would be averaged; make it smaller"
             )
 
     def is_due(self, step: int) -> bool:

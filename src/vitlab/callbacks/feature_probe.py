@@ -59,7 +59,10 @@ class FeatureProbe(Callback):
         """Raise ConfigError for data that cannot be probed so."""
         if not isinstance(datamodule.targets, OneClass):
             kind = datamodule.targets.kind
-            raise ConfigError(f"callbacks.feature_probe tells one class of an image, and this data has images {kind}")
+            raise ConfigError(
+                f"callbacks.feature_probe needs images with one class each, but this data has images {kind}; remove "
+                "it: ~callbacks.feature_probe"
+            )
         known = len(self.places(len(datamodule.splits["train"])))
         if self.k > known:
             raise ConfigError(f"callbacks.feature_probe.k {self.k} is more neighbours than the {known} training images")

@@ -45,7 +45,7 @@ class Interruption(Callback):
         NOTICED.set()
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() == self.process:  # the workers of a loader have the handler too
-            print(f"\n{signal.Signals(number).name}: stopping after this step; again to stop at once", flush=True)
+            print(f"\n{signal.Signals(number).name}: stopping after this step; send again to stop at once", flush=True)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int

@@ -148,6 +148,6 @@ def check_finite(module: nn.Module, step: int) -> None:
     """Raise NonFiniteError if any weight is NaN or infinite."""
     if not unshard_tensor(nn.utils.get_total_norm(get_own_parameters(module).values())).isfinite():
         raise NonFiniteError(
-            f"the weights are no longer finite at step {step}; the last good state is kept: lower optimizer.lr, "
+            f"the weights are no longer finite at step {step}; the last good checkpoint is kept; lower optimizer.lr, "
             "lengthen the warm-up, or use trainer.precision=32-true"
         )

@@ -33,16 +33,16 @@ class ModelViews(Callback):
     def draw(self, trainer: pl.Trainer, task: Task) -> None:
         model, datamodule = find_encoder(task.model), trainer.datamodule
         if model is None:
-            print(f"no views: {type(task.model).__name__} is no Vision Transformer")
+            print(f"no views: {type(task.model).__name__} is not a Vision Transformer")
             return
         split = datamodule.get_evaluation_split(datamodule.test_split)
         if split.crop.output_size() is None:
-            print("no views: they are drawn of images of one size")
+            print("no views: they need images of one size")
             return
         chosen = [split[Key(0, place)] for place in pick(len(split), self.num_images)]
         samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:
-            print("no views: none of the images chosen can be read")
+            print("no views: none of the chosen images can be read")
             return
         images = torch.stack([sample.image for sample in samples])
         preprocessing = datamodule.preprocessing.to(task.device)

@@ -54,7 +54,7 @@ class ReconstructionPicture(Callback):
         chosen = [images[(0, place)] for place in pick(len(images), self.num_images)]
         samples = [sample for sample in chosen if isinstance(sample, Sample)]
         if not samples:
-            print("no picture of reconstructions: none of the images chosen can be read")
+            print("no picture of reconstructions: none of the chosen images can be read")
             return
         batch = datamodule.preprocessing.finish_batch(collate(samples, None).to(task.device))
         with eval_mode(task.model):

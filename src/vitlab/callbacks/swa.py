@@ -27,7 +27,7 @@ class SWA(WeightAverage):
         if self.first_step > num_steps:
             raise ConfigError(
                 f"callbacks.swa.every_n_steps {self.every_n_steps} is longer than the run of {num_steps} optimizer "
-                "steps, so that nothing would be averaged; make it shorter"
+                "steps, so nothing would be averaged; make it smaller"
             )
 
     def is_due(self, step: int) -> bool:

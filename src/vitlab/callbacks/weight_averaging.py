@@ -18,7 +18,7 @@ class WeightAverage(Callback):
     """θ̄ ← θ̄ + share·(θ - θ̄) after the optimizer steps that are `due`; a kind of average says which, and the share.
 
     From its first update on, the average takes the place of the weights in validation, in the best model, at test
-    and after training; before that, everything sees the weights themselves, and training always goes on with them.
+    and after training; before that, everything sees the weights themselves, and training always uses them.
     Both are in the latest state. Buffers are not averaged: the average has those of the newest weights.
     """
 
@@ -55,12 +55,10 @@ class WeightAverage(Callback):
         """Raise ConfigError for two averages, since only one could be evaluated and kept, and for an average of
         nothing."""
         if sum(isinstance(callback, WeightAverage) for callback in trainer.callbacks) > 1:
-            raise ConfigError(
-                "callbacks.ema and callbacks.swa both take the place of the weights; leave out one of them"
-            )
+            raise ConfigError("callbacks.ema and callbacks.swa both replace the weights; leave out one of them")
         if isinstance(task, LinearProbe):
             raise ConfigError(
-                "task=linear_probe keeps the best of several heads, and no average of them; leave out callbacks.ema "
+                "task=linear_probe keeps the best of several heads, not an average; leave out callbacks.ema "
                 "and callbacks.swa"
             )
         self.plan(task.num_steps)

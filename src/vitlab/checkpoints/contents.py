@@ -49,7 +49,7 @@ def check_contents(checkpoint: dict[str, Any], path: str) -> None:
 def check_state(checkpoint: dict[str, Any], path: str) -> None:
     """Raise CheckpointError, naming the place, for a checkpoint from which no run could go on."""
     if "optimizer_states" not in checkpoint:
-        raise CheckpointError(f"{path} holds weights only; resume from the run's folder or its latest.ckpt")
+        raise CheckpointError(f"{path} holds weights only; to resume, name the run's folder or its latest.ckpt")
     check_places(checkpoint, STATE, path)
     check_sums(checkpoint.get("sums", {}), path)
     try:

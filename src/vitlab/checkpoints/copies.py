@@ -52,4 +52,4 @@ class Copies:
                     system.rm_file(f"{place}.tmp")
                 raise
         except Exception as error:  # whatever a library of another storage raises
-            raise StorageError(f"a state cannot be copied to {self.folder}: {format_error(error)}") from error
+            raise StorageError(f"the checkpoint cannot be copied to {self.folder}: {format_error(error)}") from error

@@ -39,7 +39,9 @@ def read(path: Path) -> dict[str, Any]:
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here, none of them documented
-        raise CheckpointError(f"{path} holds more than tensors and plain types, or is no checkpoint") from error
+        raise CheckpointError(
+            f"{path} is not a checkpoint, or holds other objects than tensors and plain types"
+        ) from error
     if not isinstance(checkpoint, dict) or not {"state_dict", "run"} <= checkpoint.keys():
         raise CheckpointError(f"{path} was not written by vitlab: it has no state_dict and run")
     check_contents(checkpoint, str(path))
@@ -67,6 +69,6 @@ def check_records(path: Path) -> None:
     except Exception as error:  # zipfile raises many kinds for damaged headers
         raise CheckpointError(f"{path} is not a checkpoint, or it is damaged: {error}") from error
     if long:
-        raise CheckpointError(f"{path} says that it holds more bytes than it has: it was not written by torch.save")
+        raise CheckpointError(f"{path} is damaged: it states a larger size than it has")
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged: the checksum of its record {damaged} does not hold")

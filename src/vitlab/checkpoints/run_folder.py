@@ -49,7 +49,8 @@ def find_checkpoint(run: str | Path, *names: str) -> Path:
         listed = ", ".join(map(str, inside[:MOST_LISTED])) + (", …" if len(inside) > MOST_LISTED else "")
         raise CheckpointError(f"{path} is a folder of runs; name one of them: {listed}")
     raise CheckpointError(
-        f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}: no run saved a state there"
+        f"{path / CHECKPOINTS} holds no {' or '.join(f'{n}.ckpt' for n in names)}; the run has not saved a checkpoint "
+        "yet"
     )
 
 
@@ -61,7 +62,7 @@ def resolve_name(run: str | Path) -> Path:
         return path
     if found := find_runs(RUNS):
         return found[0]
-    raise CheckpointError(f"there is no run in {RUNS}/ yet, so none is the {NEWEST}; name the folder of a run")
+    raise CheckpointError(f"there is no run in {RUNS}/ yet, so run={NEWEST} finds none; name the folder of a run")
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -75,7 +76,7 @@ def find_model(run: str | Path) -> Path:
     state if the run has ended without keeping a best model. Raises CheckpointError if there is none."""
     path = find_checkpoint(run, "best", *LATEST)
     if path.stem in LATEST and path != Path(run) and not has_ended_without_best(run_folder(path)):
-        raise CheckpointError(f"{path.parent} holds no best.ckpt; to take another state, name its file: {path}")
+        raise CheckpointError(f"{path.parent} holds no best.ckpt; to use another checkpoint, name its file: {path}")
     return path
 
 
@@ -123,7 +124,7 @@ def read_marks(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         marks = None
     if not isinstance(marks, dict) or not isinstance(marks.get("config_yaml", []), list):
-        raise CheckpointError(f"{path} is damaged: remove it, and resume={folder} writes it anew")
+        raise CheckpointError(f"{path} is damaged; remove it, and resume={folder} writes it again")
     return marks
 
 
@@ -178,7 +179,7 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
     for path in (folder / name for name in names):
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
-            raise CheckpointError(f"{path} is {kind}, and a file of a run has this name: remove it, or rename it")
+            raise CheckpointError(f"{path} is {kind}, but the run needs a file of this name; remove or rename it")
 
 
 def is_run(folder: Path) -> bool:
@@ -190,7 +191,7 @@ def check_name(key: str, name: str) -> None:
     """Raise ConfigError for a name that a terminal would not show as it is, or that leads elsewhere than below the
     folder of runs."""
     if CONTROL.search(name):
-        raise ConfigError(f"{key}={name} holds a control character; letters, digits and ._+- make a name")
+        raise ConfigError(f"{key}={name} holds a control character; use letters, digits and ._+-")
     if key == "name" and not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise ConfigError(f"name={name} is not a valid folder name in runs; use letters, digits and ._+-")
 
@@ -202,15 +203,16 @@ def check_unused(folder: Path) -> None:
     foreign = next((path for path in list_visible(folder) if path.is_dir()), None)
     if foreign is not None and not any((folder / name).exists() for name in OF_A_RUN):
         raise ConfigError(
-            f"hydra.run.dir={shorten_path(folder)} is no run, and holds {foreign.name}; name a new folder"
+            f"hydra.run.dir={shorten_path(folder)} is not the folder of a run, but holds {foreign.name}; name a new "
+            "folder"
         )
     if not any((folder / name).exists() for name in OF_A_RUN):
         return
     folder = shorten_path(folder)
     if has_state(folder):
-        advice = f"go on with it by resume={folder}, or give another hydra.run.dir"
+        advice = f"resume it with resume={folder}, or set another hydra.run.dir"
     else:
-        advice = "it has saved no state yet: remove it, or give another hydra.run.dir"
+        advice = "it has saved no checkpoint yet; remove it, or set another hydra.run.dir"
     raise ConfigError(f"{folder} holds a run; {advice}")
 
 
@@ -231,6 +233,6 @@ def check_room(folder: Path, needed: int) -> None:
     """Raise StorageError where fewer bytes are free than needed."""
     if (free := free_bytes(folder)) < needed:
         raise StorageError(
-            f"{folder} needs room for {needed / MIB:,.0f} MiB of checkpoints, and its disk has {free / MIB:,.0f} MiB "
-            "left: free some, or give another hydra.run.dir"
+            f"{folder} needs room for {needed / MIB:,.0f} MiB of checkpoints, but its disk has {free / MIB:,.0f} MiB "
+            "left; free some space, or set another hydra.run.dir"
         )

@@ -68,15 +68,15 @@ def check_folder(folder: Path, own: RunIdentity) -> None:
     check_files(folder, (*FILES, *states))
     there = read_identity(folder)
     if there is not None and there.id != own.id:
-        raise CheckpointError(f"{folder} belongs to the run {there}, and not to the run {own}")
+        raise CheckpointError(f"{folder} belongs to the run {there}, not to the run {own}")
     if (job := find_job_id(folder)) not in (None, own.id):
-        raise CheckpointError(f"{folder} holds the run {own}, and the sweep's job of this name is another run, {job}")
+        raise CheckpointError(f"{folder} holds the run {own}, but the sweep's job of this name is another run, {job}")
     for path in map(folder.joinpath, states):
         check_identity(path, parse_identity(file.peek(path).get("identity"), path), own)
     if is_edited(folder):
         raise CheckpointError(
-            f"{folder / CONFIG} is not as the run wrote it, and nothing reads it: remove it, and type what should "
-            f"change, as in resume={folder} optimizer.lr=1e-4"
+            f"{folder / CONFIG} was changed after the run wrote it, but no command reads it; remove it, and type the "
+            f"change, such as resume={folder} optimizer.lr=1e-4"
         )
 
 
@@ -84,8 +84,8 @@ def check_identity(path: Path, found: RunIdentity | None, own: RunIdentity | Non
     """Raise CheckpointError if a checkpoint belongs to another run than its folder; one without identity may."""
     if found is not None and own is not None and found != own:
         raise CheckpointError(
-            f"{path} belongs to the run {found}, and lies in the folder of the run {own}; move it to another folder, "
-            "where it opens on its own"
+            f"{path} belongs to the run {found}, but lies in the folder of the run {own}; move it to another folder "
+            "to open it"
         )
 
 

@@ -47,7 +47,9 @@ def take(folder: Path, *, break_lock: bool) -> None:
         file.close()
         raise CheckpointError(problem)
     if holder and holder.get("pid") != here["pid"]:
-        print(f"{folder} was left locked by {format_holder(holder)}, which is gone: it is taken over", flush=True)
+        print(
+            f"{folder} was locked by {format_holder(holder)}, which no longer runs; the lock is taken over", flush=True
+        )
     file.truncate(0)
     json.dump(here, file)
     file.flush()

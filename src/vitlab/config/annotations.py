@@ -60,7 +60,7 @@ def check_complete(target: Callable[..., Any], given: Iterable[str], key: str) -
     missing = sorted(set(needed) - set(given), key=needed.index)
     if missing:
         raise ConfigError(
-            f"{key} lacks what {target.__name__} needs: {', '.join(missing)}; add it to its YAML, or set "
+            f"{key} lacks keys that {target.__name__} needs: {', '.join(missing)}; add it to its YAML, or set "
             f"+{key}.{missing[0]}=VALUE"
         )
 
@@ -83,14 +83,14 @@ def check_value(hint: Any, value: Any, key: str) -> Any:
         raise ConfigError(f"{key} is empty; choose an option of its group that has a _target_")
     advice, text = "", convert_to_text(value)
     if isinstance(value, str) and accepts(hint, parse_number(value)):
-        advice = f", but text; from the environment take '{key}=\"${{oc.decode:${{oc.env:NAME}}}}\"'"
+        advice = f", but text; to read it from the environment, type '{key}=\"${{oc.decode:${{oc.env:NAME}}}}\"'"
     elif accepts(hint, text):
         advice = f"; quote it: {shlex.quote(f'{key}={format_value(text, Quote.double)}')}"
     raise ConfigError(f"{key} {show_value(value)} is not {describe(hint)}{advice}")
 
 
 def refuse_unknown_key(key: str, name: str, known: Iterable[str], target: Any = None) -> ConfigError:
-    """Make the refusal of a key that nobody reads."""
+    """Make the refusal of an unknown key."""
     kind = f"{target.__name__} takes no {name}" if hasattr(target, "__name__") and key else "there is no such key"
     return ConfigError(
         f"{join_key(key, name)}: {kind}{suggest_key(name, known, join_key(key, '')) or '; leave it out'}"

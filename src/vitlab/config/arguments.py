@@ -164,4 +164,4 @@ def check_options(group: str, options: list[str], word: str) -> None:
         if options.count(option) > 1:
             raise ConfigError(f"{word} holds {option} twice; leave one of them out")
     if "none" in options and len(options) > 1:
-        raise ConfigError(f"{word} holds none beside others; leave it out, or give {group}=none")
+        raise ConfigError(f"{word} holds none and other options; leave out none, or set only {group}=none")

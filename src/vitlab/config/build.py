@@ -24,12 +24,13 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
     """
     values = resolve_config(node)
     if "_target_" not in values:
-        raise ConfigError(f"{key} has no _target_, which names what is to be built")
+        raise ConfigError(f"{key} has no _target_; add the name of the class or function to build")
     for place, part in find_nodes(values, key):
         if not is_trusted(part["_target_"]):
             package = part["_target_"].partition(".")[0]
             raise ConfigError(
-                f"{place}: _target_ {part['_target_']} is no part of vitlab; if it is yours, add trust=[{package}], or "
+                f"{place}: _target_ {part['_target_']} is not part of vitlab; if it is your own code, add "
+                f"trust=[{package}], or "
                 "name it in a YAML in the folder of --config-dir="
             )
         check_node(import_target(part["_target_"], place), part, place)
@@ -66,7 +67,7 @@ def translate_error(error: Exception, key: str) -> VitlabError:
         return error
     if is_out_of_memory(error) or "overflowed" in str(error):  # a size that overflows
         return ConfigError(f"{key} needs more memory than this machine has: {get_first_line(error)}")
-    return ConfigError(f"{key}: {get_first_line(error)}")  # Lightning goes on with tracebacks of its own
+    return ConfigError(f"{key}: {get_first_line(error)}")  # Lightning appends its own tracebacks
 
 
 def import_target(name: str, place: str) -> Any:
@@ -80,7 +81,7 @@ def import_target(name: str, place: str) -> Any:
         package = (cause.name or "").split(".")[0] if cause else ""
         if package and find_spec(package) is None:
             raise ConfigError(f"{place}: {name} needs the package {package}; pip install {package}") from error
-        raise ConfigError(f"{place}: there is no {name}; it is misspelt, or its package too old") from error
+        raise ConfigError(f"{place}: there is no {name}; correct the name, or update its package") from error
 
 
 def find_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:

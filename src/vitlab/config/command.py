@@ -131,7 +131,10 @@ def check_start(cfg: DictConfig, name: str) -> None:
     if "name" in cfg:
         check_name("name", cfg.name)
     if cfg.get("sweep") is not None and name in ("train", "check"):
-        raise ConfigError(f"sweep={cfg.sweep} names a sweep, and this is one run: add -m, and say what varies")
+        raise ConfigError(
+            f"sweep={cfg.sweep} names a sweep, but the command starts one run; add -m and the values to vary: -m "
+            "KEY=A,B"
+        )
     check_output(cfg)
     run, resume = cfg.get("run"), cfg.get("resume")
     if run is not None:
@@ -154,13 +157,13 @@ def check_output(cfg: DictConfig) -> None:
             continue
         read, place = Path(os.path.realpath(value)), Path(os.path.realpath(output))
         if read == place or (key.startswith("data.") and read.is_dir() and read in place.parents):
-            raise ConfigError(f"output={output} would replace what {key}={value} reads; name another place")
+            raise ConfigError(f"output={output} would overwrite the input {key}={value}; name another place")
 
 
 def check_sweep(cfg: DictConfig, own: DictConfig, name: str) -> None:
     """Raise VitlabError, before the first job of a sweep, for what would be refused in each of them."""
     if name != "train":
-        raise ConfigError(f"-m starts a sweep of trainings, and {name} runs once; leave out -m")
+        raise ConfigError(f"-m starts a sweep, which only train can do, not {name}; leave out -m")
     check_name("name", own.name)
     check_name("hydra.sweep.dir", str(cfg.hydra.sweep.dir))
     check_train_sweep(cfg)
@@ -179,17 +182,19 @@ def check_train_sweep(cfg: DictConfig) -> None:
     """Raise ConfigError for a sweep that could not be resumed: resume=, a bad name, or Hydra's own launcher or
     sweeper."""
     if cfg.resume is not None:
-        raise ConfigError("resume= goes on with one run; give it without -m")
+        raise ConfigError("resume= resumes one run, not a sweep; leave out -m")
     if cfg.sweep is not None and not re.fullmatch(r"[\w+-][\w.+-]*", cfg.sweep, re.ASCII):
         raise ConfigError(f"sweep={cfg.sweep} is not a valid folder name: use letters, digits and ._+-")
     choices = cfg.hydra.runtime.choices
     if not OmegaConf.is_dict(cfg.hydra.sweeper):
-        raise ConfigError(f"hydra.sweeper={cfg.hydra.sweeper} is no sweeper; choose one: hydra/sweeper=NAME")
+        raise ConfigError(f"hydra.sweeper={cfg.hydra.sweeper} is not a sweeper; choose one with hydra/sweeper=NAME")
     if choices["hydra/launcher"] != "basic":
-        raise ConfigError(f"hydra/launcher={choices['hydra/launcher']} is not read: engine= says where jobs run")
+        raise ConfigError(
+            f"hydra/launcher={choices['hydra/launcher']} is not used here; choose where jobs run with engine=NAME"
+        )
     if not str(choices["hydra/sweeper"]).startswith("vitlab_"):
         raise ConfigError(
-            f"hydra/sweeper={choices['hydra/sweeper']} would run all jobs in one process, and keep no track: use "
+            f"hydra/sweeper={choices['hydra/sweeper']} cannot resume its jobs; use "
             "vitlab_grid, vitlab_random or vitlab_optuna"
         )
 

@@ -85,7 +85,7 @@ def check_hydra_keys(cfg: DictConfig) -> None:
     for word in cfg.hydra.overrides.hydra:
         key = word.lstrip("+~").partition("=")[0]
         if not key.startswith((*READ, *CHECKED_LATER, *OF_LIGHTNING)):
-            raise ConfigError(f"{key} is not read; the keys of Hydra that are: {', '.join(READ)}")
+            raise ConfigError(f"{key} is not supported; the supported keys of Hydra are: {', '.join(READ)}")
 
 
 def format_config(cfg: DictConfig, part: str, package: str | None, resolve: bool) -> str:

@@ -20,13 +20,14 @@ def find_own_run(cfg: DictConfig, folders: list[Path]) -> Path | None:
     same = [folder for folder in folders if read_marks(folder).get("auto") == own]
     for folder in filter(is_in_use, same):
         raise CheckpointError(
-            f"resume=auto finds {folder}, which is in use by {format_holder(read_holder(folder))}; wait for it, or "
+            f"resume=auto finds {folder}, which is in use by {format_holder(read_holder(folder))}; wait until it ends, "
+            "or "
             "stop it"
         )
     begun = [folder for folder in same if has_state(folder)]
     if len(begun) > 1:
         raise CheckpointError(
-            f"resume=auto finds several runs of this config, {', '.join(map(str, begun))}; name one: resume={begun[0]}"
+            f"resume=auto found several runs of this config: {', '.join(map(str, begun))}; name one: resume={begun[0]}"
         )
     return begun[0] if begun else None
 

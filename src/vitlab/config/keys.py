@@ -96,7 +96,9 @@ def check_keys(cfg: DictConfig, command: str) -> None:
     kinds, required = read_keys(command)
     for layer in LAYERS:
         if OmegaConf.is_dict(cfg.get(layer)):
-            raise ConfigError(f"the first line of the {layer} is not '# @package _global_', so that nobody reads it")
+            raise ConfigError(
+                f"the first line of the {layer} is not '# @package _global_'; add it, or the keys are not read"
+            )
     if missing := sorted(required - cfg.keys()):
         raise ConfigError(f"{missing[0]} has no value; set {missing[0]}=...")
     if unknown := sorted(str(key) for key in cfg if key not in kinds):
@@ -111,13 +113,13 @@ def check_groups(cfg: DictConfig, command: str) -> None:
     for group in [key for key, kind in read_keys(command).kinds.items() if kind is dict and key in cfg]:
         if not OmegaConf.is_dict(cfg[group]):
             raise ConfigError(
-                f"{group} is {show_value(cfg[group])}, and holds keys; an option of it is chosen by {group}=NAME, or "
+                f"{group} is {show_value(cfg[group])}, but must hold keys; choose an option with {group}=NAME, or "
                 f"in the defaults of a recipe: override /{group}: NAME"
             )
 
 
 def check_nodes(cfg: DictConfig) -> None:
-    """Raise ConfigError for keys in groups that nobody reads. The keys of a constructor are checked when it is
+    """Raise ConfigError for unknown keys in groups. The keys of a constructor are checked when it is
     called."""
     for group, node in {str(key): node for key, node in cfg.items() if isinstance(node, DictConfig)}.items():
         if group in COLLECTIONS:
@@ -152,7 +154,7 @@ def check_collection(nodes: DictConfig, group: str) -> None:
     built = [str(name) for name, node in nodes.items() if isinstance(node, DictConfig) and "_target_" in node]
     for name in map(str, nodes):
         if nodes[name] is None:
-            instead = f"it {NEEDED[name]}" if name in NEEDED else f"leave it out by ~{group}.{name}"
+            instead = f"it {NEEDED[name]}" if name in NEEDED else f"leave it out with ~{group}.{name}"
             raise ConfigError(f"{group}.{name} is null; {instead}")
         if name not in built and (CONF / group / f"{name}.yaml").is_file():
             raise ConfigError(explain_choice(group, name))

@@ -37,7 +37,7 @@ def fit(cfg: DictConfig, words: Iterable[str], loader: ConfigLoader) -> str:
     chosen = choices(cfg)
     layers = {layer: chosen[layer] for layer in LAYERS if chosen.get(layer)}
     for layer in (one.key_or_group for one in given if one.key_or_group in LAYERS and isinstance(one.value(), list)):
-        raise ConfigError(f"{layer}= takes one, and was given a list; for one after the other use -m {layer}=A,B")
+        raise ConfigError(f"{layer}= takes a single name, not a list; to run several, type -m {layer}=A,B")
     groups = {group.partition("@")[0] for group in (*chosen, "callbacks")} - layers.keys()
     usual = (CONF / f"{cfg.hydra.job.config_name}.yaml").is_file() and len(layers) < 2
     if not layers or (usual and groups.isdisjoint(one.key_or_group for one in given)):

@@ -146,4 +146,4 @@ def check_kept(config: dict[str, Any]) -> None:
     """Raise ConfigError, naming the key, for a saved config whose secret was left out."""
     for key, value in flatten(config):
         if any(MARK in text for text in find_texts(value)):
-            raise ConfigError(f"{key} held a secret, which is not kept with a run; give it again: ++{key}=...")
+            raise ConfigError(f"{key} is a secret, which a run does not store; give it again: ++{key}=...")

@@ -82,7 +82,7 @@ def explain_hydra_error(error: HydraException) -> str:
         return f"{key} is there already; leave out the plus: {key}=VALUE"
     if "Ambiguous value" in message or "requires --multirun" in message:
         word = message.split("'")[1]
-        return f"{word} is several values: for one run after the other add -m, for a list write KEY=[...]"
+        return f"{word} holds several values; for a sweep add -m, for a list type KEY=[...]"
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return place + explain_key(str(cause.full_key), cause)
@@ -109,14 +109,14 @@ def explain_key(key: str, cause: BaseException | None) -> str:
             return f"this command takes no {key}; leave it out"
         return f"there is no key {key}{suggest_key(key, groups) if '.' not in key else ''}"
     if key.startswith(PARAMS):
-        return f"{PARAMS} are of a study's YAML; here say what varies itself: KEY=A,B"
+        return f"{PARAMS} can be set only in the YAML of a study; on the command line, type KEY=A,B"
     parent, _, name = str(cause.full_key).rpartition(".")
     if (CONF / parent / f"{name}.yaml").is_file():
         return explain_choice(parent, name)
     known = [str(one) for one in cause.parent_node or () if one != "hydra"]
     if not known:
         return f"there is no key {key}: {parent} holds a value"
-    adding = f"; if what is chosen takes it, add it by +{key}=VALUE" if parent else ""
+    adding = f"; to add a new key, type +{key}=VALUE" if parent else ""
     return f"there is no key {key}{suggest_key(name, known, f'{parent}.' if parent else '') or adding}"
 
 

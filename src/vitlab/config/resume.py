@@ -31,7 +31,9 @@ def build_resumed_config(
         if key == "resume":
             continue
         if key in ("recipe", "study"):
-            raise ConfigError(f"{key}= cannot be given with resume=: a resumed run keeps its config; leave it out")
+            raise ConfigError(
+                f"{key}= cannot be changed with resume=, because a resumed run keeps its config; leave it out"
+            )
         if (CONF / key).is_dir():
             choice = override.value()
             group = key if override.package is None else f"{key}@{override.package}"  # model@teacher

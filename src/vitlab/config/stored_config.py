@@ -80,7 +80,8 @@ def parse_saved_config(config: dict[str, Any], origin: str) -> DictConfig:
         for text in find_texts(config):
             if others := sorted(set(list_resolvers(text)) - HARMLESS):
                 raise ConfigError(
-                    f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which no saved config does"
+                    f"the config in {origin} calls a resolver, ${{{others[0]}:...}}, which a saved config may not "
+                    "contain"
                 )
         if not isinstance(found := config.get("found") or {}, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")

@@ -120,7 +120,9 @@ def select_job_overrides(overrides: Iterable[Override]) -> list[Override]:
         if one.key_or_group.partition(".")[0] not in (*OF_A_SWEEP, "break_lock"):
             kept.append(one)
         elif one.is_sweep_override():
-            raise ConfigError(f"{one.input_line}: a sweep has one {one.key_or_group}, the same for all its jobs")
+            raise ConfigError(
+                f"{one.input_line}: all jobs of a sweep share one {one.key_or_group}; give a single value"
+            )
     return kept
 
 
@@ -150,7 +152,7 @@ def secret_words(master: DictConfig) -> list[str]:
             words.append(f"++{key}={quote_text(text)}")
         elif kept.text(text) != text or is_secret(key):
             raise ConfigError(
-                f"{key} is a secret, and the jobs of a sweep are kept on disk: put it into the environment, and set "
+                f"{key} is a secret, but the jobs of a sweep are stored on disk; put it into the environment, and set "
                 f"'{key}=${{oc.env:NAME}}'"
             )
     return words
@@ -171,4 +173,4 @@ def read_frozen_run(home: Path) -> dict[str, Any]:
             raise ValueError("config.yaml has no model")
         return {"run": {"config": config, "choices": dict(job["choices"]), "id": str(job["run_id"])}}
     except (OSError, ValueError, TypeError, LookupError, YAMLError) as error:
-        raise CheckpointError(f"what {home} holds of a sweep's job is damaged: {format_error(error)}") from error
+        raise CheckpointError(f"the config of the sweep's job in {home} is damaged: {format_error(error)}") from error

@@ -25,28 +25,31 @@ def check_trainer(node: DictConfig) -> None:
         if key in node:
             raise ConfigError(f"trainer.{key} is not read: {instead}")
     if node.get("gradient_clip_algorithm") not in (None, "norm"):
-        raise ConfigError("trainer.gradient_clip_algorithm: gradients are clipped by their total norm; leave it out")
+        raise ConfigError(
+            "trainer.gradient_clip_algorithmcannot be chosen, because gradients are always clipped by their norm; "
+            "leave it out"
+        )
     if node.get("accumulate_grad_batches", 1) != 1:
         raise ConfigError(
             "trainer.accumulate_grad_batches follows from global_batch_size and data.device_batch_size; set these"
         )
     if node.get("overfit_batches", 0):
         raise ConfigError(
-            "trainer.overfit_batches would train on other images in each epoch; take few with "
+            "trainer.overfit_batches would train on different images in each epoch; to train on few images, set "
             "data.split.labels_per_class"
         )
     if node.use_distributed_sampler:
-        raise ConfigError("trainer.use_distributed_sampler would replace the order of samples; set it to false")
+        raise ConfigError("trainer.use_distributed_sampler would change the order of the samples; set it to false")
 
 
 def check_precision(precision: str | int | None) -> None:
     """Raise ConfigError for a precision that Lightning has, and training here does not, and for one that nobody has."""
     if precision in ("16-true", "bf16-true"):
         raise ConfigError(
-            f"trainer.precision={precision} keeps the weights themselves in half precision, which loses "
+            f"trainer.precision={precision} stores the weights in half precision, which loses "
             "small updates; use bf16-mixed, 16-mixed or 32-true"
         )
     if precision not in PRECISIONS:
         raise ConfigError(
-            f"trainer.precision={precision} is no precision of training here; use auto, bf16-mixed, 16-mixed or 32-true"
+            f"trainer.precision={precision} is not a precision for training; use auto, bf16-mixed, 16-mixed or 32-true"
         )

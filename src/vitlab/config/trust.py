@@ -49,7 +49,7 @@ def trusting(packages: str | Sequence[str]) -> Iterator[None]:
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")) or name.split(".")[0] in sys.stdlib_module_names:
             raise ConfigError(
-                f"trust={name} is not the name of a package of yours; give it as it is imported: trust=[mylab]"
+                f"trust={name} is not the name of your package; give the name that you import: trust=[mylab]"
             )
         try:
             importlib.import_module(name)
@@ -86,7 +86,7 @@ def check_trust(config: dict[str, Any], origin: str) -> None:
     if stated - set(TRUSTED) or not all(map(is_trusted, targets)):
         packages = ",".join(list_packages(config))
         raise ConfigError(
-            f"{origin} needs code of {packages}, no part of vitlab; if you trust it, add trust=[{packages}]"
+            f"{origin} needs code of {packages}, which is not part of vitlab; if you trust it, add trust=[{packages}]"
         )
 
 

@@ -22,7 +22,9 @@ def format_value(value: Any, quote: Quote = Quote.single) -> str:
         return f"{{{','.join(f'{key}:{format_value(one, quote)}' for key, one in value.items())}}}"
     if value is None or isinstance(value, int | float):
         return show_value(value)
-    raise TypeError(f"a {type(value).__name__} is no value of a config: give a number, a text, None, a list or a dict")
+    raise TypeError(
+        f"a {type(value).__name__} cannot be a value in a config; give a number, a text, None, a list or a dict"
+    )
 
 
 def show_value(value: Any) -> str:

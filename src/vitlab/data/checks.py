@@ -20,7 +20,7 @@ def check_memory(in_chans: int, image_size: int) -> None:
     needed = in_chans * image_size**2 * (1 + BYTES_PER_NUMBER)
     if needed > physical_memory():
         raise ConfigError(
-            f"data.image_size {image_size}: one image takes {needed / GIB:,.0f} GiB, and this machine has "
+            f"data.image_size {image_size}: one image needs {needed / GIB:,.0f} GiB, and this machine has "
             f"{physical_memory() / GIB:,.0f} GiB of memory; make it smaller"
         )
 
@@ -39,7 +39,7 @@ def check_targets(
     """Raise DataError or ConfigError unless there are images to train on, targets of one kind in every split, and as
     many classes as are configured."""
     if "train" not in pools or set(pools) - set(SPLITS):
-        raise DataError(f"the data has the splits {', '.join(pools) or '(none)'}; it takes {', '.join(SPLITS)}")
+        raise DataError(f"the data has the splits {', '.join(pools) or '(none)'}; it may have only {', '.join(SPLITS)}")
     kinds = {split: pool.targets.kind for split, pool in pools.items()}
     if len(set(kinds.values())) > 1:
         told = "; ".join(f"{split} has images {kind}" for split, kind in kinds.items())
@@ -47,11 +47,11 @@ def check_targets(
     given = pools["train"].targets
     if not isinstance(given, Classes) and num_classes is not None:
         raise ConfigError(
-            f"data.num_classes is {num_classes}, and this data has images {given.kind}; set data.num_classes=null"
+            f"data.num_classes is {num_classes}, but this data has images {given.kind}; set data.num_classes=null"
         )
     if class_balance and not isinstance(given, OneClass):
         raise ConfigError(
-            f"data.order.class_balance {class_balance} is for images with one class each, and this data has images "
+            f"data.order.class_balance {class_balance} needs images with one class each, but this data has images "
             f"{given.kind}; set it to 0"
         )
     if isinstance(given, Classes):
@@ -71,11 +71,12 @@ def check_classes(pools: Mapping[str, Pool], class_names: list[str], num_classes
         values = pool.targets.values
         if isinstance(pool.targets, SeveralClasses) and values.shape[1] != num_classes:
             raise DataError(
-                f"the targets of {split} are {values.shape}, and there are {num_classes} classes; give each a column"
+                f"the targets of {split} are {values.shape}, and there are {num_classes} classes; give one column for "
+                "each class"
             )
         if isinstance(pool.targets, OneClass) and (i := find_stray(values, num_classes)) is not None:
             raise DataError(
-                f"{pool.name(i)} has the label {values[i]}, and the {num_classes} classes count from 0 to "
+                f"{pool.name(i)} has the label {values[i]}, but {num_classes} classes have labels from 0 to "
                 f"{num_classes - 1}; correct it"
             )
 
@@ -92,8 +93,8 @@ def find_longest_text(targets: Iterable[Targets], max_length: int | None, key: s
                 longest, most = text, length
     if max_length is not None and most > max_length:
         raise DataError(
-            f"the text '{longest}' has {most} tokens with its end, and {key} is {max_length}; shorten it, or train "
-            f"with {key}={most}"
+            f"the text '{longest}' has {most} tokens with its end token, but {key} is {max_length}; shorten it, or "
+            f"set {key}={most}"
         )
     return most
 
@@ -107,5 +108,6 @@ def check_image_size(name: str, split: ImageSplit, image_size: int) -> None:
     height, width = sample.views[0].shape[-2:]
     if split.crop.output_size() is not None and (height, width) != (image_size, image_size):
         raise ConfigError(
-            f"the {name} crop and transform give images of {height}x{width}, and data.image_size is {image_size}"
+            f"the {name} crop and transform give images of {height}x{width}, but data.image_size is {image_size}; make "
+            "them equal"
         )

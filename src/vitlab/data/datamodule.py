@@ -191,7 +191,7 @@ def count_planned_steps(trainer: Any, steps_per_epoch: int) -> int:
                 "trainer.max_steps=-1 to end by epochs"
             )
     if not limits:
-        raise ConfigError("a run needs an end: set trainer.max_epochs or trainer.max_steps")
+        raise ConfigError("a run must end; set trainer.max_epochs or trainer.max_steps")
     if (steps := min(limits)) < 1 <= steps_per_epoch:
         raise ConfigError(
             f"a run of {steps} steps trains nothing; set trainer.max_epochs or trainer.max_steps to at least 1"

@@ -181,7 +181,7 @@ def examine_images(split: ImageSplit, crop: Crop, piece: range) -> Findings:
             modes[k] = get_mode(stored)
             image = crop_for_evaluation(stored, crop, split.image_mode)
             if len(image) != split.in_chans:
-                raise ValueError(f"it has {len(image)} channels, and data.in_chans is {split.in_chans}")
+                raise ValueError(f"it has {len(image)} channels, but data.in_chans is {split.in_chans}")
             moments += compute_moments(image)
         except DAMAGE as error:
             unreadable[piece[k]] = str(error) or type(error).__name__

@@ -77,7 +77,9 @@ class ImageDataModule(DataModule):
         if self.mixing is not None:
             check_mixing(self.images)
         if (self.mean is None) != (self.std is None):
-            raise ConfigError("data.mean and data.std go together; give both, or set both to null: they are measured")
+            raise ConfigError(
+                "data.mean and data.std must both be given; set both, or set both to null to measure them"
+            )
         if self.mean is not None and self.std is not None:
             self._set_preprocessing(self.mean, self.std)
         self.train_transform = self.images.transform(self.augmentation)
@@ -107,9 +109,7 @@ class ImageDataModule(DataModule):
             self.cache.cache_pool(train.pool, mode=self.images.mode, in_chans=self.in_chans, num_workers=workers)
         )
         if self.order.shuffle_window is not None and self.training.groups is None:
-            raise ConfigError(
-                "data.order.shuffle_window is a number of shards, and this source has none; set it to null"
-            )
+            raise ConfigError("data.order.shuffle_window counts shards, but this source has none; set it to null")
         check_image_size("train", self.training, self.image_size)
         if "val" in self.splits:
             check_image_size("val", self.splits["val"], self.image_size)
@@ -211,7 +211,7 @@ class ImageDataModule(DataModule):
         self.loading.check_readable(batch)
         if batch.unreadable:
             if not len(batch.index) and self._trainer().training:
-                raise DataError(f"no image of a whole batch can be read, the first is {batch.unreadable[0]}")
+                raise DataError(f"none of the images of a batch can be read; the first is {batch.unreadable[0]}")
             self.skipped[self._choose_split()].update({bad.index: str(bad) for bad in batch.unreadable})
         return batch
 

@@ -14,7 +14,7 @@ from vitlab.vocabulary import SpecialTokens
 
 class TextState(Protocol):
     """Texts in the making, at first one of each input: `next_logits` takes the last token of each (R,) and gives the
-    logits of the next (R, V); `select` goes on with some of them, by their numbers (R')."""
+    logits of the next (R, V); `select` keeps some of them, by their numbers (R')."""
 
     num_texts: int
     vocab_size: int
@@ -46,7 +46,7 @@ class Decoding(Protocol):
 def check_max_length(max_length: int) -> None:
     """Raise ValueError for texts without a token."""
     if max_length < 1:
-        raise ValueError(f"max_length {max_length} is not at least 1, the token that ends an empty text")
+        raise ValueError(f"max_length {max_length} is not at least 1; an empty text has one token, its end")
 
 
 def begin(state: TextState, special: SpecialTokens, max_length: int) -> Tensor:
@@ -56,9 +56,7 @@ def begin(state: TextState, special: SpecialTokens, max_length: int) -> Tensor:
     write.
     """
     if max(special) >= state.vocab_size:
-        raise ValueError(
-            f"the vocabulary's token {max(special)} is none of the {state.vocab_size} that the decoder tells apart"
-        )
+        raise ValueError(f"the vocabulary's token {max(special)} is not one of the decoder's {state.vocab_size} tokens")
     state.reserve(max_length)
     return torch.full((state.num_texts,), special.begin, device=state.device)
 

@@ -71,7 +71,7 @@ def heed(reading: int, end_others: Callable[[], None]) -> None:
         else:
             ends = not NOTICED.is_set() and time.process_time() - computed < ANSWER / 10
     end_others()
-    print(f"\n{signal.Signals(came[-1]).name}: ended at once, and no state was saved", file=sys.stderr, flush=True)
+    print(f"\n{signal.Signals(came[-1]).name}: stopped at once; no checkpoint was saved", file=sys.stderr, flush=True)
     os._exit(128 + came[-1])
 
 

@@ -38,7 +38,7 @@ def join_features(parts: list[Features]) -> Features:
     """Join the features of all batches and all ranks, in the order of the split. Raises DataError when there are
     none."""
     if not parts:
-        raise DataError("there are no features, for no image can be read")
+        raise DataError("no image can be read, so there are no features; give readable images")
     values, target, places = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     order = places.argsort()
     return Features(values[order], target[order], places[order])

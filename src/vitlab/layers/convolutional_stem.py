@@ -35,7 +35,9 @@ class ConvolutionalStem(nn.Module):
 
     def forward(self, x: Tensor, grid: Grids | None = None) -> tuple[Tensor, Grid]:
         if isinstance(grid, MixedGrids):
-            raise ValueError("a convolutional stem takes images of one size; those of mixed grids need a patch_size")
+            raise ValueError(
+                "a convolutional stem takes images of one size; for mixed sizes, choose a model with a patch_size"
+            )
         h, w = grid or self.grid
         size = (self.in_chans, h * self.patch_size, w * self.patch_size)
         check_shape(x, size, "images of (channels, height, width)")

@@ -12,8 +12,8 @@ def num_hidden(num_patches: int, mask_ratio: float) -> int:
     hidden = round(num_patches * mask_ratio) if 0 < mask_ratio < 1 else 0
     if not 0 < hidden < num_patches:
         raise ValueError(
-            f"mask_ratio {mask_ratio} hides {hidden} of {num_patches} patches; it is above 0 and below 1, and leaves "
-            "some patches hidden and some seen"
+            f"mask_ratio {mask_ratio} hides {hidden} of {num_patches} patches; choose it so that "
+            "some patches are hidden and some are visible"
         )
     return hidden
 

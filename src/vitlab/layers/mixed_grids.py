@@ -53,7 +53,7 @@ def make_mixed_grids(grids: Sequence[Grid], device: torch.device | None = None) 
     """Lay out whole images, patches in rows from the top left, the fill behind them. Raises ValueError for no grids,
     and for one without patches."""
     if not grids or min(map(min, grids)) < 1:
-        raise ValueError(f"a batch of mixed grids has one or more of at least 1x1, not {list(grids)}")
+        raise ValueError(f"a batch of mixed grids needs at least one grid, each at least 1x1, not {list(grids)}")
     coordinates = [torch.stack(places(grid, device), dim=1) for grid in grids]  # each (h·w, 2)
     present = [torch.ones(len(each), dtype=torch.bool, device=device) for each in coordinates]
     whole = tuple((h, w) for h, w in grids)

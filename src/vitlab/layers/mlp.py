@@ -89,7 +89,7 @@ MLPS: dict[str, Callable[..., nn.Module]] = {
 def mlp_width(embed_dim: int, mlp_ratio: float | None, mlp_dim: int | None) -> int:
     """Give the width of the hidden layer. One of both is given; a ratio is cut off, and 4.363636 of 1408 is 6143."""
     if (mlp_ratio is None) == (mlp_dim is None):
-        raise ValueError("give either mlp_ratio or mlp_dim, and null for the other")
+        raise ValueError("exactly one of mlp_ratio and mlp_dim must be given; set the other to null")
     width = mlp_dim if mlp_ratio is None else int(embed_dim * mlp_ratio)
     if width is None or width < 1:
         raise ValueError(f"mlp_ratio {mlp_ratio}, mlp_dim {mlp_dim}: a hidden layer of width {width} is not at least 1")

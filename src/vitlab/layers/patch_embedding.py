@@ -62,10 +62,10 @@ class PatchEmbedding(nn.Module):
         size = self.proj.weight[0].numel()
         if x.shape != (B, N, size):
             what = f"(images, patches, channels x patch_size x patch_size) {(B, N, size)}"
-            raise ValueError(f"with these mixed grids the model takes {what}, and was given {tuple(x.shape)}")
+            raise ValueError(f"with these mixed grids the model takes {what}, not {tuple(x.shape)}")
         return x.masked_fill(~grid.mask[..., None], 0), grid._replace(grids=grids)
 
 
 def check_shape(x: Tensor, expected: tuple[int, ...], what: str) -> None:
     if x.shape[1:] != torch.Size(expected):
-        raise ValueError(f"the model takes {what} {expected}, and was given {tuple(x.shape[1:])}")
+        raise ValueError(f"the model takes {what} {expected}, not {tuple(x.shape[1:])}")

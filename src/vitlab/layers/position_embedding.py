@@ -125,7 +125,7 @@ class Learned2D(Position):
     def __init__(self, **sizes: Any):
         super().__init__(**sizes)
         if self.embed_dim % 2:
-            raise ValueError(f"position 'learned_2d' halves embed_dim, and {self.embed_dim} is odd")
+            raise ValueError(f"position 'learned_2d' needs an even embed_dim, not {self.embed_dim}")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -164,7 +164,7 @@ class SinCos1D(Learned1D):
         super().__init__(**sizes)
         if self.embed_dim % self.parts:
             raise ValueError(
-                f"a sin-cos position wants an embed_dim that is a multiple of {self.parts}, and {self.embed_dim} is not"
+                f"a sin-cos position needs an embed_dim that is a multiple of {self.parts}, and {self.embed_dim} is not"
             )
 
     def initial(self) -> Tensor:

@@ -33,7 +33,8 @@ class RotaryPosition(NoPosition):
         self.head_dim = embed_dim // num_heads
         if self.head_dim % 4:
             raise ValueError(
-                f"position 'rotary' wants a head width of a multiple of 4, and embed_dim/num_heads is {self.head_dim}"
+                "position 'rotary' needs a head width that is a multiple of 4, but embed_dim/num_heads is "
+                f"{self.head_dim}"
             )
         self.grid = grid
         self.num_prefix_tokens = num_prefix_tokens
@@ -96,7 +97,7 @@ class RegisterRotaryPosition(RotaryPosition):
         self.side = math.isqrt(max(num_registers, 0))
         if self.side**2 != num_registers:
             raise ValueError(
-                "position 'learned_rotary_registers' wants a class token and a square number of registers (1, 4, 9), "
+                "position 'learned_rotary_registers' needs a class token and a square number of registers (1, 4, 9), "
                 f"and there are {num_prefix_tokens} tokens before the patches"
             )
         super().__init__(num_prefix_tokens=num_prefix_tokens, **sizes)

@@ -43,7 +43,9 @@ class SineSequencePosition(NoSequencePosition):
     def __init__(self, *, embed_dim: int, max_length: int):
         super().__init__(embed_dim=embed_dim, max_length=max_length)
         if embed_dim % 2:
-            raise ValueError(f"embed_dim {embed_dim} is odd, and positions are pairs of a sine and a cosine")
+            raise ValueError(
+                f"embed_dim {embed_dim} is odd, but positions are pairs of a sine and a cosine; make it even"
+            )
         exponent = torch.arange(embed_dim // 2, dtype=torch.float64) / (embed_dim // 2)
         waves = torch.stack(sines(torch.arange(max_length), exponent), dim=2).flatten(1)
         self.register_buffer("pos_embed", waves.float())
@@ -70,7 +72,7 @@ class RotarySequencePosition(NoRotary):
     def __init__(self, *, head_dim: int):
         super().__init__(head_dim=head_dim)
         if head_dim % 2:
-            raise ValueError(f"position 'rotary_1d' wants an even head width, and embed_dim/num_heads is {head_dim}")
+            raise ValueError(f"position 'rotary_1d' needs an even head width, but embed_dim/num_heads is {head_dim}")
 
     def forward(self, q: Tensor, k: Tensor, start: int) -> tuple[Tensor, Tensor]:
         place = torch.arange(start, start + q.shape[2], device=q.device)

@@ -60,7 +60,7 @@ def join_masks(attn_mask: Tensor, allowed: Tensor) -> Tensor:
 def check_mask(attn_mask: Tensor) -> Tensor:
     """The mask itself. Raises ValueError for whole numbers, which could mean either kind."""
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
-        raise ValueError(f"an attn_mask is of bools, or of floats to add to the scores, not of {attn_mask.dtype}")
+        raise ValueError(f"an attn_mask holds bools, or floats to add to the scores, not {attn_mask.dtype}")
     return attn_mask
 
 

@@ -49,7 +49,7 @@ class MetricsCSV(RunLogger, Callback):
         return ""
 
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """The config stands in a file of its own."""
+        """The config has its own file."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._start()
@@ -118,10 +118,10 @@ class MetricsCSV(RunLogger, Callback):
         if last and digest_row(last) in missing:
             kept.append(last)
         if missing or others:
-            aside = f", and the file stays as {set_aside(self.path).name}" if self.path.exists() else ""
+            aside = f", and the old file is now {set_aside(self.path).name}" if self.path.exists() else ""
             print(
-                f"{self.path} is not as the run left it at step {self.first_step}: {len(missing)} of {len(known)} rows "
-                f"are missing or changed, and {others} are not its own; it goes on with {len(kept)}{aside}",
+                f"{self.path} was changed after the run saved step {self.first_step}: {len(missing)} of {len(known)} "
+                f"rows are missing or changed, and {others} belong to another run; {len(kept)} are kept{aside}",
                 flush=True,
             )
         return sorted(kept, key=lambda row: int(row["step"]))

@@ -23,7 +23,7 @@ class MLflow(RunLogger):
     """Lightning's MLFlowLogger around a run that this file starts and ends.
 
     `tracking_uri` null is MLFLOW_TRACKING_URI, and without that mlflow/mlflow.db in `folder`. A sweep's jobs share the
-    tag `group`. A resumed run goes on with the one that has its `run_id` as a tag. Raises ConfigError where the package
+    tag `group`. A resumed run continues the one that has its `run_id` as a tag. Raises ConfigError where the package
     is not installed.
     """
 

@@ -33,4 +33,4 @@ class RunLogger(Logger):
             log(*args, **kwargs)
         except Exception as error:
             self.broken = True
-            warnings.warn(f"{self.service} stopped taking records ({error}); metrics.csv goes on", stacklevel=3)
+            warnings.warn(f"{self.service} no longer accepts records ({error}); metrics.csv continues", stacklevel=3)

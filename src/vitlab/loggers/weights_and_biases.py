@@ -95,7 +95,7 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         try:
             self._experiment.finish(exit_code=exit_code)
         except Exception as error:
-            warnings.warn(f"W&B did not end its run ({error}); metrics.csv is complete", stacklevel=2)
+            warnings.warn(f"W&B could not finish its run ({error}); metrics.csv is complete", stacklevel=2)
             import wandb
 
             wandb.teardown()  # the service process is gone: the next run starts another

@@ -27,7 +27,7 @@ class AskedCaptioner(Captioner):
         self.question_length = question_length
         if self.max_length < 1:
             raise ValueError(
-                f"decoder.max_length {self.decoder.max_length} leaves no place for an answer behind questions of "
+                f"decoder.max_length {self.decoder.max_length} leaves no place for an answer after questions of "
                 f"{question_length} tokens; make it larger"
             )
 

@@ -54,7 +54,9 @@ class Captioner(EncoderDecoder):
 def require_decoder(decoder: nn.Module, width: int) -> Decoder:
     """Take a decoder that looks at an encoder of such a width. Raises ValueError for another."""
     if not isinstance(decoder, Decoder):
-        raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner writes with a Decoder")
+        raise ValueError(f"decoder is a {type(decoder).__name__}; a captioner needs a Decoder")
     if decoder.memory_dim != width:
-        raise ValueError(f"decoder.memory_dim is {decoder.memory_dim}, and the encoder's embed_dim {width}; give one")
+        raise ValueError(
+            f"decoder.memory_dim is {decoder.memory_dim}, but the encoder's embed_dim is {width}; make them equal"
+        )
     return decoder

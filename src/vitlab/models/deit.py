@@ -26,9 +26,9 @@ class DistilledVisionTransformer(VisionTransformer):
 
     def add_head(self, options: VisionTransformerOptions) -> None:
         if not self.attn_pool.needs_class_token:
-            raise ValueError("a distillation token stands beside a class token; use pool 'cls'")
+            raise ValueError("a distillation token needs a class token; use pool 'cls'")
         if options.representation_dim is not None:
-            raise ValueError("a distilled model has no representation_dim; set it to null")
+            raise ValueError("a distilled model cannot have a representation_dim; set it to null")
         super().add_head(options)
         self.head_dist = nn.Linear(options.embed_dim, options.num_classes)
 

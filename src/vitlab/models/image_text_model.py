@@ -85,7 +85,7 @@ class ImageTextModel(nn.Module):
         width = self.encoder.heads()[0].in_features
         if not project_images and width != feature_dim:
             raise ValueError(
-                f"feature_dim is {feature_dim}, and the images' features have {width} numbers; give one, or set "
+                f"feature_dim is {feature_dim}, but the images' features have {width} numbers; make them equal, or set "
                 "project_images=true"
             )
         self.depth = max(self.encoder.depth, self.text.depth)
@@ -147,8 +147,8 @@ def check_towers(encoder: nn.Module, text: nn.Module, patch_size: int | None) ->
     if not isinstance(encoder, VisionTransformer) or len(encoder.heads()) != 1:
         raise ValueError(f"encoder is a {type(encoder).__name__}; choose a plain ViT")
     if not isinstance(text, TextEncoder):
-        raise ValueError(f"text is a {type(text).__name__}; texts are read by a TextEncoder")
+        raise ValueError(f"text is a {type(text).__name__}; it must be a TextEncoder")
     own = encoder.patch_embed.patch_size
     if patch_size not in (None, own):  # null: it is given pixels
-        raise ValueError(f"patch_size is {patch_size}, and the encoder's {own}; set encoder.patch_size alone")
+        raise ValueError(f"patch_size is {patch_size}, but the encoder's is {own}; set only encoder.patch_size")
     return encoder, text

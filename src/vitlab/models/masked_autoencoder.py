@@ -145,19 +145,19 @@ def check_encoder(encoder: nn.Module, patch_size: Pixels | None) -> VisionTransf
         raise ValueError(f"encoder is a {type(encoder).__name__}; a masked autoencoder needs a Vision Transformer")
     if isinstance(encoder.patch_embed, ConvolutionalStem):
         raise ValueError(
-            "encoder.stem_channels: a stem sees over the edges of patches that are hidden; set encoder.patch_size"
+            "encoder.stem_channels: a convolutional stem sees pixels of hidden patches; set encoder.patch_size instead"
         )
     if patch_size != encoder.patch_embed.patch_size:
         raise ValueError(
-            f"patch_size is {patch_size}, and the encoder's {encoder.patch_embed.patch_size}; set encoder.patch_size "
-            "alone"
+            f"patch_size is {patch_size}, but the encoder's is {encoder.patch_embed.patch_size}; set only "
+            "encoder.patch_size"
         )
     if len(encoder.heads()) > 1:
-        raise ValueError(f"encoder is a {type(encoder).__name__}, of more than one head; choose a plain ViT")
+        raise ValueError(f"encoder is a {type(encoder).__name__}, which has more than one head; choose a plain ViT")
     if any(True for _ in encoder.attn_pool.parameters()):
-        raise ValueError("encoder.pool 'map' has weights that masked patches do not train; use cls or mean")
+        raise ValueError("encoder.pool 'map' has weights that this task does not train; use cls or mean")
     if not isinstance(encoder.pre_logits, nn.Identity):
-        raise ValueError("encoder.representation_dim makes a layer that masked patches do not train; set it to null")
+        raise ValueError("encoder.representation_dim adds a layer that this task does not train; set it to null")
     return encoder
 
 

@@ -124,7 +124,8 @@ class VisionTransformerOptions(TransformerOptions):
             raise ValueError(f"pool '{self.pool}' needs class_token=true; without a class token use pool {others}")
         if self.position_place != "stem" and not POSITIONS[self.position].learned:
             raise ValueError(
-                f"position_place '{self.position_place}' is for learned positions, which '{self.position}' is not"
+                f"position_place '{self.position_place}' needs learned positions, but position is '{self.position}'; "
+                "use position_place=stem"
             )
         if (self.patch_size is None) == (self.stem_channels is None):
-            raise ValueError("give either patch_size or stem_channels, and null for the other")
+            raise ValueError("exactly one of patch_size and stem_channels must be given; set the other to null")

@@ -47,7 +47,7 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
         return model.represent(*inputs)
     heads = find_heads(model)
     if not heads:
-        raise ValueError(f"{type(model).__name__} has no linear layer, and so no head to tell from its backbone")
+        raise ValueError(f"{type(model).__name__} has no linear layer that could be its head; choose another model")
     seen: list[Tensor] = []
     hook = heads[0].register_forward_pre_hook(lambda head, given: seen.append(given[0]))
     try:

@@ -57,8 +57,8 @@ class SelfDistilled(nn.Module):
             raise ValueError(f"encoder is a {type(encoder).__name__}; choose a plain ViT")
         if patch_size != encoder.patch_embed.patch_size:
             raise ValueError(
-                f"patch_size is {patch_size}, and the encoder's {encoder.patch_embed.patch_size}; set "
-                "encoder.patch_size alone"
+                f"patch_size is {patch_size}, but the encoder's is {encoder.patch_embed.patch_size}; set "
+                "only encoder.patch_size"
             )
         self.encoder = encoder
         self.depth = encoder.depth

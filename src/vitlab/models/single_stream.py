@@ -63,8 +63,8 @@ class SingleStream(nn.Module):
         width = self.encoder.head.in_features
         if self.encoder.positions_in_blocks:
             raise ValueError(
-                "encoder.position or position_place tells each block where patches lie, and texts have no place among "
-                "them; use learned_1d, learned_2d or sincos_2d at the stem"
+                "encoder.position and position_place may not act in each block, because texts have no place in the "
+                "grid; use learned_1d, learned_2d or sincos_2d at the stem"
             )
         take_heads_off(self.encoder)
         self.vocab_size, self.question_length, self.max_length = vocab_size, question_length, max_length

@@ -30,7 +30,7 @@ def small_resnet(
     if patch_size is not None:
         raise ValueError("a ResNet takes images, not patches; leave patch_size null")
     if depth < 8 or (depth - 2) % 6:
-        raise ValueError(f"depth {depth} is not 8, 14, 20, 26, 32 …: three stages of equally many blocks")
+        raise ValueError(f"depth {depth} is not 8, 14, 20, 26, 32 …; set one of these")
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=nn.Conv2d(in_chans, width, kernel_size=3, padding=1, bias=False),
         bn1=nn.BatchNorm2d(width),

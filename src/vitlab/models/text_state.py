@@ -25,7 +25,10 @@ class TextState:
     def reserve(self, max_length: int) -> None:
         """Reserve room for that many tokens of each text. Raises ValueError for more than the model has places for."""
         if max_length > self.longest:
-            raise ValueError(f"max_length {max_length} is more than the {self.longest} tokens that the model can write")
+            raise ValueError(
+                f"max_length {max_length} is more than the {self.longest} tokens that the model can write; make it "
+                "smaller"
+            )
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Give the logits of the token after each of texts (R, M). -> (R, M, V)"""

@@ -33,7 +33,7 @@ def torchvision_model(
     model = torchvision.models.get_model(name, weights=None, num_classes=num_classes, **plain)
     if small_images:
         if not isinstance(model, torchvision.models.ResNet):
-            raise ValueError(f"small_images is for ResNets, and {name} is none; set it to false")
+            raise ValueError(f"small_images needs a ResNet, but the model is {name}; set it to false")
         model.conv1 = nn.Conv2d(3, model.conv1.out_channels, kernel_size=3, padding=1, bias=False)
         model.maxpool = nn.Identity()
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")

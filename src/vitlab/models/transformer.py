@@ -63,13 +63,17 @@ class Transformer(EncoderDecoder):
         super().__init__()
         if decoder.memory_dim != encoder.embed_dim:
             raise ValueError(
-                f"decoder.memory_dim is {decoder.memory_dim}, and the encoder's embed_dim {encoder.embed_dim}; give one"
+                f"decoder.memory_dim is {decoder.memory_dim}, but the encoder's embed_dim is {encoder.embed_dim}; make "
+                "them equal"
             )
         self.encoder, self.decoder = encoder, decoder
         if shared_embedding:
             ours, theirs = (list(part.embed.tokens.weight.shape) for part in (encoder, decoder))
             if ours != theirs:
-                raise ValueError(f"shared_embedding: the encoder embeds by {ours} numbers, and the decoder by {theirs}")
+                raise ValueError(
+                    f"shared_embedding: the encoder's embedding has the shape {ours}, but the decoder's {theirs}; make "
+                    "them equal"
+                )
             encoder.embed.tokens.weight = decoder.embed.tokens.weight
 
     def read(self, words: Tensor, present: Tensor | None = None) -> EncoderOutput:

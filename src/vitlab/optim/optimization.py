@@ -50,8 +50,8 @@ class Optimization:
                 raise ValueError(f"{key} '{value}' is not one of: {', '.join(options)}")
         if unfreeze_step is not None and trained == "all":
             raise ValueError(
-                f"unfreeze_step {unfreeze_step} is the step at which what trained=head or attention leaves "
-                "out starts to learn; with trained=all it is null"
+                f"unfreeze_step {unfreeze_step} has no effect with trained=all; set it to null, or set "
+                "trained=head or trained=attention"
             )
         self.algorithm = algorithm
         self.lr_scale = SCALINGS[lr_scaling](global_batch_size / lr_scaling_batch)
@@ -75,7 +75,9 @@ class Optimization:
         scaled like it. Raises ValueError for options that tell layers and parts apart."""
         for key, value in SAME_FOR_ALL.items():
             if self.options[key] != value:
-                raise ValueError(f"{key} {self.options[key]} means nothing for heads alone; leave it at {value}")
+                raise ValueError(
+                    f"{key} {self.options[key]} has no effect when only heads are trained; leave it at {value}"
+                )
         groups = []
         for rate, head in rates.items():
             for group in parameter_groups(

@@ -54,7 +54,7 @@ def parameter_groups(
     """
     layers = kinds.layers if layer_decay != 1.0 else {}
     if layers is None:
-        raise ValueError(f"layer_decay needs a model that names its layers, which {kinds.model} does not")
+        raise ValueError(f"layer_decay needs a model that names its layers, but {kinds.model} does not; set it to null")
     named = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
     learns = list_learning(dict(named), kinds, trained)
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -95,7 +95,7 @@ def list_learning(parameters: Collection[str], kinds: Kinds, trained: str) -> se
     if trained == "attention":
         if attention := set(kinds.attention) & set(parameters):
             return {*kinds.head, *attention}
-        raise ValueError("optimizer.trained 'attention' needs a model with attention layers, and this one has none")
+        raise ValueError("optimizer.trained 'attention' needs a model with attention layers, but this one has none")
     if not kinds.head:
-        raise ValueError(f"optimizer.trained '{trained}' needs a model with a head, and this one has none")
+        raise ValueError(f"optimizer.trained '{trained}' needs a model with a head, but this one has none")
     return set(kinds.head)

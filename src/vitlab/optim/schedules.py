@@ -130,7 +130,9 @@ def warmup_length(num_steps: int, ratio: float | None, steps: int | None) -> int
     """Count the steps of the warm-up. Raises ValueError when it is as long as the run."""
     length = phase_length("warmup", num_steps, ratio, steps)
     if length >= num_steps:
-        raise ValueError(f"a warm-up of {length} steps is as long as the run of {num_steps} steps; shorten the warm-up")
+        raise ValueError(
+            f"a warm-up of {length} steps is not shorter than the run of {num_steps} steps; shorten the warm-up"
+        )
     return length
 
 

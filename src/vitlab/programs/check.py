@@ -99,17 +99,20 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
         )
     if evaluation > there * (1 - RESERVE):
         raise ConfigError(
-            f"an evaluation gathers all weights on each device, {format_bytes(evaluation)} with what it holds, and a "
-            f"device has {format_bytes(there)}, of which a tenth is left free; take a smaller model"
+            f"an evaluation gathers all weights on each device and needs {format_bytes(evaluation)}, but a "
+            f"device has {format_bytes(there)}, of which a tenth stays free; choose a smaller model"
         )
     most = memory.largest_batch(there)
     if size <= most:
         return
     best = find_largest_part(datamodule.global_batch_size // trainer.world_size, most)
-    advice = f"set data.device_batch_size={best}" if best else "take activation_checkpointing=true or a smaller model"
+    advice = (
+        f"set data.device_batch_size={best}" if best else "set activation_checkpointing=true, or choose a smaller model"
+    )
     raise ConfigError(
-        f"a batch of {size} images does not fit a device of {format_bytes(there)}, of which a tenth is left free, and "
-        f"{most:,} are counted to fit; {advice}"
+        f"a batch of {size} images does not fit on a device of {format_bytes(there)}, of which a tenth stays free; at "
+        "most "
+        f"{most:,} fit; {advice}"
     )
 
 

@@ -63,17 +63,17 @@ def find_recipes(cfg: DictConfig) -> tuple[list[Recipe], list[str]]:
     notes: list[str] = []
     chosen = [key for key in ("runs", "sweep", "study") if cfg[key] is not None]
     if len(chosen) != 1:
-        raise ConfigError("name what is to be compared: runs=[A,B], sweep=NAME or study=NAME, one of the three")
+        raise ConfigError("nothing to compare; give one of runs=[A,B], sweep=NAME or study=NAME")
     if cfg.runs is not None:
         folders = [str(run) for run in cfg.runs]
         if cfg.by is not None:
-            raise ConfigError("by= sorts the jobs of a sweep; leave it out with runs=")
+            raise ConfigError("by= needs sweep= or study=; leave it out with runs=")
         recipes = group_by_settings([read_chosen(Path(folder)) for folder in folders])
     else:
         recipes, notes = group_sweep_jobs(str(cfg.sweep or cfg.study), cfg.by)
     if len(recipes) < 2:
         have = f"{recipes[0].label} with {list_seeds(recipes[0])}" if recipes else "none"
-        raise ConfigError(f"{chosen[0]}= names one recipe alone ({have}), and it takes two to compare; add another")
+        raise ConfigError(f"{chosen[0]}= names only one recipe ({have}); add another one to compare")
     return recipes, notes
 
 
@@ -115,7 +115,7 @@ def group_sweep_jobs(name: str, by: str | None) -> tuple[list[Recipe], list[str]
     varied = [key for key in varied if len({job.values.get(key) for job in jobs}) > 1]
     if by is not None and by not in varied:
         others = ", ".join(varied) or "the seed alone"
-        raise ConfigError(f"by={by} does not vary in {sweep.path}; what varies is {others}")
+        raise ConfigError(f"by={by} does not vary in {sweep.path}; these keys vary: {others}")
     groups: dict[str, dict[int, FinishedRun]] = {}
     for job in done:
         label = ", ".join(f"{key}={job.values.get(key)}" for key in ([by] if by else varied)) or sweep.path.name

@@ -27,26 +27,26 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if cfg.split not in SPLITS:
         raise ConfigError(f"split '{cfg.split}' is not one of: {', '.join(SPLITS)}")
     if cfg.trainer.get("limit_test_batches") in (0, False):
-        raise ConfigError("trainer.limit_test_batches 0 would score nothing; make it larger")
+        raise ConfigError("trainer.limit_test_batches 0 would score no sample; make it larger")
     if cfg.trainer.get("precision") == "auto":
-        raise ConfigError("trainer.precision=auto is found when a run starts; leave it out, and it is the run's own")
+        raise ConfigError(
+            "trainer.precision=auto is chosen only when a run starts; leave it out to use the run's precision"
+        )
     given = resolve_config(OmegaConf.masked_copy(cfg, ["data", "trainer"]))
     saved = apply_generation_options(SavedRun.open(cfg.run, given), cfg)
     place = output_folder(cfg.output, "evaluate", saved.folder / "evaluate", overwrite=cfg.overwrite)
     if cfg.templates is not None and not saved.checkpoint["run"]["class_names"]:
-        raise ConfigError(
-            f"templates= are what names of classes are put into, and run={cfg.run} has none; leave it out"
-        )
+        raise ConfigError(f"templates= need class names, but run={cfg.run} has none; leave it out")
     if "cache" in saved.config.data and "kind" not in given["data"].get("cache", {}):
         saved = saved.change_config({"data": {"cache": {"kind": "none"}}})  # evaluation reads the originals
     check_kept({"data": resolve_config(saved.config)["data"]})
     datamodule = saved.datamodule()
     datamodule.setup()
     if list(datamodule.class_names) != saved.checkpoint["run"]["class_names"]:
-        raise DataError(f"the data has the classes {datamodule.class_names}, other ones than the run was trained on")
+        raise DataError(f"the data has the classes {datamodule.class_names}, but the run was trained on other classes")
     own = datamodule.vocabularies()
     if own != {key: saved.checkpoint["run"].get(key) for key in own}:
-        raise DataError("the texts of the data are in another vocabulary than the run was trained on")
+        raise DataError("the vocabulary of the data differs from the run's; give the data that the run was trained on")
     if is_other_rank():
         return score(cfg, saved, datamodule, saved.folder)
     with place.make_folder() as folder:

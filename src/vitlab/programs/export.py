@@ -62,7 +62,9 @@ def find_resize_size(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling
     """Give the size that the shorter side is resized to before the centre is cut out (None where images are resized
     whole), and Pillow's interpolation. Raises ConfigError for a crop that neither library knows."""
     if "max_tokens" in crop:
-        raise ConfigError("a model that was evaluated on images in their own shape has no preprocessing in that format")
+        raise ConfigError(
+            "that format has no preprocessing for images in their own shape; export a run with another crop="
+        )
     return crop.get("resize_size"), Image.Resampling[crop["interpolation"].upper()]
 
 

@@ -35,7 +35,7 @@ def extract_features(cfg: DictConfig) -> Path:
     frozen = FrozenModel.open(cfg)
     if isinstance(frozen.datamodule.targets, Texts):
         raise ConfigError(
-            "features are kept with classes, and this data has images with a text each; choose another data="
+            "features are stored with classes, but this data has images with a text each; choose another data="
         )
     splits = list(SPLITS) if cfg.split == "all" else [cfg.split]
     found = {split: frozen.features(split, cfg) for split in splits}

@@ -1,4 +1,4 @@
-"""Write a folder for code of one's own: a module with a loss, the YAML that names it, a test, and how to use them."""
+"""Write a folder for the user's own code: a module with a loss, the YAML that names it, a test, and how to use them."""
 
 import sys
 from importlib.util import find_spec
@@ -77,7 +77,7 @@ def new(cfg: DictConfig) -> Path:
 def check_module_name(name: str) -> None:
     """Raise ConfigError for what cannot be imported, or would hide what can be."""
     if not name.isidentifier() or name.startswith("_"):
-        raise ConfigError(f"{name} cannot be the name of a Python module; use letters, digits and _, as in mylab")
+        raise ConfigError(f"{name} cannot be the name of a Python module; use letters, digits and _, such as mylab")
     spec = find_spec(name)
     if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
         raise ConfigError(f"{name} is the name of another Python module; choose another name")

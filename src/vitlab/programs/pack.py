@@ -65,14 +65,14 @@ def check_pack(cfg: DictConfig) -> None:
     if cfg.index is not None:
         for key in ("shorter_side", "longest_side"):
             if cfg[key] is not None:
-                raise ConfigError(f"{key} is not read with index=, which leaves the tars as they are; leave it out")
+                raise ConfigError(f"{key} has no effect with index=, which does not change the tars; leave it out")
         return
     if cfg.class_names is not None:
-        raise ConfigError(f"class_names={cfg.class_names} is read with index= alone; leave it out")
+        raise ConfigError(f"class_names={cfg.class_names} is used only with index=; leave it out")
     if cfg.shorter_side is not None and cfg.longest_side is not None:
-        raise ConfigError("shorter_side and longest_side both bound the size of an image; give one of them")
+        raise ConfigError("shorter_side and longest_side cannot both be given; leave out one of them")
     if cfg.output is None:
-        raise ConfigError("output is the folder that the shards go to; set output=DIR")
+        raise ConfigError("output is missing; set output=DIR, the folder for the shards")
     if cfg.shard_size <= 0:
         raise ConfigError(f"shard_size {cfg.shard_size} is not a number of megabytes above 0")
 
@@ -82,8 +82,7 @@ def check_whole(index: dict[str, Any]) -> None:
     skipped = [name for entry in index["splits"].values() for name in entry.get("skipped", {})]
     if skipped:
         raise DataError(
-            f"{len(skipped):,} members of the tars are links or no files, and are left out, as {skipped[0]} is; pack "
-            "the files themselves"
+            f"{len(skipped):,} members of the tars are not files, such as {skipped[0]}; pack the files themselves"
         )
 
 
@@ -91,7 +90,7 @@ def index_only(cfg: DictConfig) -> tuple[Path, dict[str, Any]]:
     """Index the tars in cfg.index; returns the folder of the index, and what index.json holds."""
     root = str(cfg.index).rstrip("/")
     if cfg.output is None and "://" in root:
-        raise ConfigError(f"the index of {root} cannot be written there; set output=DIR, a folder for it")
+        raise ConfigError(f"the index of {root} cannot be written there; set output=DIR to write it elsewhere")
     names = None
     if cfg.class_names is not None:
         try:

@@ -72,12 +72,12 @@ def predict(cfg: DictConfig) -> Path:
     datamodule, task = saved.datamodule(), classifier(saved.task().to(device).eval(), names)
     if not isinstance(task, Supervised | TextGeneration | ZeroShot):
         raise ConfigError(
-            f"run={cfg.run} has learned without classes ({type(task).__name__}); fine-tune a model from it"
+            f"run={cfg.run} was trained without classes ({type(task).__name__}); fine-tune a model from it"
         )
     task = ask_question(cfg, task)
     sorting = Sorting.open(cfg.sort_into, files, names) if cfg.sort_into is not None else None
     if sorting is not None and isinstance(task, WRITERS):
-        raise ConfigError(f"sort_into= sorts by class, and run={cfg.run} writes texts; leave it out")
+        raise ConfigError(f"sort_into= needs classes, but run={cfg.run} writes texts; leave it out")
 
     def describe(view: View, paths: list[Path]) -> list[Said]:
         with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
@@ -111,7 +111,7 @@ def share(files: PackedNames, part: str | None) -> PackedNames:
         return files
     found = re.fullmatch(r"(\d+)/(\d+)", part)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise ConfigError(f"share={part} is not a part of several, as share=2/4, the second of four")
+        raise ConfigError(f"share={part} is not a part of several; for the second of four, set share=2/4")
     return PackedNames.pack(files[k] for k in range(int(found[1]) - 1, len(files), int(found[2])))
 
 
@@ -157,7 +157,7 @@ def format_lines(read: Read, files: Sequence[str], said: Iterator[Said], on_bad_
         if place not in read.reasons:
             lines.append((ROW, {"image": name, **next(said).columns()}))
         elif on_bad_image == "error":
-            raise DataError(f"{read.reasons[place]}; mend or remove the file, or leave out on_bad_image=error")
+            raise DataError(f"{read.reasons[place]}; repair or remove the file, or leave out on_bad_image=error")
         else:
             lines.append((FAILED, {"image": name, "reason": read.reasons[place]}))
     return lines
@@ -217,8 +217,8 @@ def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, no
         console.print(note)
     if first is not None and on_bad_image == "report":
         raise DataError(
-            f"{failed} of {file.done} images cannot be read, as {first['image']}; {file.failed} names them and the "
-            f"reasons, and {file.path} has all others"
+            f"{failed} of {file.done} images cannot be read, such as {first['image']}; {file.failed} lists them with "
+            f"reasons, and {file.path} has all other images"
         )
     return file.path
 

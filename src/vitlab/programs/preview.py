@@ -29,7 +29,7 @@ from vitlab.run.storage.output import RUNS, output_folder
 def preview(cfg: DictConfig) -> list[Path]:
     """Draw the first training batch into cfg.output, and, with `same`, its first samples in several epochs."""
     if cfg.resume is not None:
-        raise ConfigError("a preview is of what is composed, not of a run; leave out resume=")
+        raise ConfigError("preview shows a composed config, not a run; leave out resume=")
     output = output_folder(cfg.output, "preview", RUNS / "preview" / cfg.name, overwrite=cfg.overwrite)
     check_agreement(cfg)
     check_images(cfg.data)

@@ -34,7 +34,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
     frozen = FrozenModel.open(cfg, few_labels=True)
     datamodule = frozen.datamodule
     if not isinstance(datamodule.targets, OneClass):
-        raise ConfigError(f"a probe tells one class of an image, and this data has images {datamodule.targets.kind}")
+        raise ConfigError(f"probe needs images with one class each, but this data has images {datamodule.targets.kind}")
     neighbours(cfg, len(datamodule.splits["train"]))
     home = RUNS / "probe" / f"{Job.current().choices['model']}_{frozen.images}"
     if frozen.folder is not None:
@@ -60,7 +60,7 @@ def probe(cfg: DictConfig) -> dict[str, Any]:
 
 def check_probe(cfg: DictConfig) -> None:
     if not cfg.k and not cfg.shots:
-        raise ConfigError("k and shots are both empty, and there is nothing to do; give one of them")
+        raise ConfigError("k and shots are both empty; give at least one of them")
     if not cfg.l2_exponents:
         raise ConfigError("l2_exponents [] is not one or more numbers from -100 to 100")
 

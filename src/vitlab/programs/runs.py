@@ -26,9 +26,9 @@ MOST_COLUMNS = 6  # of settings in which the runs differ
 def runs(cfg: DictConfig) -> list[Path]:
     """List the runs for which `where` holds, or move or remove them; return their folders."""
     if cfg.archive is not None and cfg.rm:
-        raise ConfigError("archive= and rm=true are two things; give one of them")
+        raise ConfigError("archive= and rm=true cannot both be given; leave out one of them")
     if (cfg.archive is not None or cfg.rm) and not cfg.where:
-        raise ConfigError("rm=true and archive= take the runs of where=; say which: where=KEY=VALUE")
+        raise ConfigError("rm=true and archive= need where=; say which runs: where=KEY=VALUE")
     conditions = cfg.where.strip("[] ").split(",") if cfg.where else []
     found = select(index_runs(Path(cfg.root)), conditions)
     if cfg.sort is not None and found:
@@ -104,7 +104,7 @@ def change(found: Sequence[IndexedRun], do: Callable[[Path], Any], told: str) ->
         done.append(run.folder)
         print(f"{run.folder} {told}", flush=True)
     if busy:
-        raise CheckpointError(f"{', '.join(map(str, busy))}: in use, and left as it was; wait for it, or stop it")
+        raise CheckpointError(f"{', '.join(map(str, busy))}: in use, and not changed; wait until it ends, or stop it")
     return done
 
 

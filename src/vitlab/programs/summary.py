@@ -41,7 +41,7 @@ def summarize(cfg: DictConfig) -> dict[str, Any]:
     check_kind(cfg.model)
     for key in ("image_size", "in_chans", "num_classes"):
         if is_open(cfg, key):
-            raise ConfigError(f"data.{key} is found in the data, and a summary opens none; set data.{key}=...")
+            raise ConfigError(f"data.{key} is found in the data, which summary does not open; set data.{key}=...")
     if is_open(cfg, "global_batch_size"):
         cfg = merge_node(cfg, {"global_batch_size": USUAL_BATCH})
     bf16 = is_bf16(cfg.precision)
@@ -78,8 +78,8 @@ def check_kind(model: DictConfig) -> None:
     if "vocab_size" in model or "vocab_size" in (model.get("decoder") or ()):
         name = model["_target_"].split(".")[-1]
         raise ConfigError(
-            f"a summary is of models that tell classes of images, and {name} writes texts, in as many tokens as its "
-            f"data has; {format_command('check')} with the words of the training tells its parameters, disk and time"
+            f"summary needs a model that classifies images, but {name} writes texts; {format_command('check')} with "
+            "the same keys as the training prints its parameters, disk and time"
         )
 
 

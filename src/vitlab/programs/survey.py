@@ -90,7 +90,7 @@ def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
 def require_classes(split: ImageSplit) -> Classes:
     """Raise ConfigError for images without classes."""
     if not isinstance(split.targets, Classes):
-        raise ConfigError(f"a survey counts classes, and this data has images {split.targets.kind}")
+        raise ConfigError(f"survey needs images with classes, but this data has images {split.targets.kind}")
     return split.targets
 
 

@@ -53,7 +53,7 @@ def train(cfg: DictConfig) -> Path:
     job = Job.current()
     with claim_folder(cfg, job) as place:
         if place.ended:
-            print(f"{shorten_path(Path(place.folder))} has come to its end: nothing is left to do")
+            print(f"{shorten_path(Path(place.folder))} is complete; there is nothing to do")
             return Path(place.folder)
         start = start_or_resume(cfg, job, place)
         try_callbacks_and_loggers(start)

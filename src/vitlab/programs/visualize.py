@@ -62,8 +62,8 @@ def visualize(cfg: DictConfig) -> list[Path]:
     compared = isinstance(task, Contrastive) and views == [SIMILARITIES]
     if cfg.texts is not None and saved.input_vocabulary is None and not compared:
         raise ConfigError(
-            f"texts= is of a run that reads texts, or of views={SIMILARITIES} of one that compares images with them; "
-            "leave it out, or set these views"
+            f"texts= needs a run that reads texts, or views={SIMILARITIES} with a run of images and texts; "
+            f"leave it out, or set views={SIMILARITIES}"
         )
     if isinstance(task, TextGeneration) and views in (None, [READING]):
         read_all = read_images if saved.input_vocabulary is None else read_texts
@@ -72,10 +72,15 @@ def visualize(cfg: DictConfig) -> list[Path]:
         return compare(cfg, saved, task, place)
     views = [view for view in VIEWS if view != "relevance"] if views is None else views
     if READING in views:
-        raise ConfigError(f"views={READING} is of a run that writes texts, and by itself; {cfg.run} has others")
+        raise ConfigError(
+            f"views={READING} needs a run that writes texts, and no other views; set other views for run={cfg.run}"
+        )
     of_images = [view for view in views if view in OF_IMAGES]
     if SIMILARITIES in views:
-        raise ConfigError(f"views={SIMILARITIES} is of a run of images and texts, and by itself; {cfg.run} has others")
+        raise ConfigError(
+            f"views={SIMILARITIES} needs a run of images and texts, and no other views; set other views for "
+            f"run={cfg.run}"
+        )
     if of_images and cfg.images is None:
         raise ConfigError(f"the views {', '.join(of_images)} need images=<file, folder or glob>")
     paths = find_images(cfg.images) if of_images else []
@@ -189,7 +194,7 @@ def compare(cfg: DictConfig, saved: SavedRun, task: Contrastive, place: Output) 
     place.check_apart(paths)
     texts = saved.checkpoint["run"]["class_names"]
     if cfg.texts is None and not texts:
-        raise ConfigError(f"run={cfg.run} has learned from texts, and no names of classes; set texts=<a file of lines>")
+        raise ConfigError(f"run={cfg.run} learned from texts and has no class names; set texts=<a file of lines>")
     if cfg.texts is not None:
         texts = find_texts(str(cfg.texts), task.vocabulary, task.max_length)
     device = find_fastest_device()
@@ -212,7 +217,7 @@ def load_images(paths: list[Path], datamodule: ImageDataModule) -> list[Tensor]:
     try:
         return [load_pixels(path, datamodule) for path in paths]
     except DataError as error:
-        raise DataError(f"{error}; mend or remove the file") from error
+        raise DataError(f"{error}; repair or remove the file") from error
 
 
 def tell_others(there: int, drawn: int, things: str) -> None:
@@ -233,7 +238,7 @@ def check_relevance(task: Task, model: VisionTransformer) -> None:
     """Raise ConfigError for a model of which nothing speaks for a class, or not as the view is defined."""
     why = why_no_relevance(model)
     if not isinstance(task, Supervised):
-        why = f"it speaks for classes, and this run has learned without them ({type(task).__name__})"
+        why = f"it needs classes, but this run was trained without them ({type(task).__name__})"
     if why:
         raise ConfigError(f"views=relevance: {why}; leave it out")
 

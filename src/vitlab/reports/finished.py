@@ -37,7 +37,7 @@ def read_run(folder: Path) -> FinishedRun:
     """Read a run's folder. Raises CheckpointError for one that is no run, is damaged, or has not been tested."""
     path = folder / "config.yaml"
     if not path.is_file():
-        raise CheckpointError(f"{folder} is no run: it holds no config.yaml; name a run's folder")
+        raise CheckpointError(f"{folder} is not the folder of a run: it has no config.yaml")
     try:
         settings = flatten_values(yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         seed_and_monitor = settings["seed"], settings["monitor"]
@@ -45,7 +45,10 @@ def read_run(folder: Path) -> FinishedRun:
         raise CheckpointError(f"{path} is damaged: it is not as the run wrote it") from error
     result = read_result(folder)
     if result is None or None in seed_and_monitor:
-        raise CheckpointError(f"{folder} has no result: its training has not ended; resume={folder}, or leave it out")
+        raise CheckpointError(
+            f"{folder} has no result, because its training has not ended; resume it with resume={folder}, or leave it "
+            "out"
+        )
     return FinishedRun(folder, settings, result["test"], read_samples(folder), result.get("partial") or [])
 
 

@@ -31,7 +31,7 @@ def select(runs: Iterable[IndexedRun], conditions: Sequence[str]) -> list[Indexe
     for condition in conditions:
         found = CONDITION.fullmatch(condition.strip())
         if found is None:
-            raise ConfigError(f"where={condition} is no condition; write KEY=VALUE, or !=, <, <=, >, >=, ~")
+            raise ConfigError(f"where={condition} is not a condition; type KEY=VALUE, or !=, <, <=, >, >=, ~")
         key = full_key(runs, found[1])
         try:
             wanted = yaml.safe_load(found[3])

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 
 @dataclass(frozen=True)
 class Work:
-    """A job for an engine: its name in the sweep, and the words of the command that starts it or goes on with it."""
+    """A job for an engine: its name in the sweep, and the words of the command that starts or resumes it."""
 
     name: str
     command: list[str]

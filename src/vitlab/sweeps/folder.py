@@ -155,7 +155,7 @@ class SweepFolder:
         for path in self.path.rglob("*"):
             inner = path.relative_to(self.path)
             if path not in left and not any(part.startswith(".") for part in inner.parts):
-                raise CheckpointError(f"{self.path} is no sweep, but holds {inner}: give another sweep=NAME")
+                raise CheckpointError(f"{self.path} is not a sweep, but holds {inner}; give another sweep=NAME")
 
     def clear(self) -> None:
         """Remove the files of a start that was killed before the sweep was complete."""

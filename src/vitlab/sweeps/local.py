@@ -44,7 +44,8 @@ class Local:
         most = len(gpus) // gpus_per_slot if gpus else None
         if slots is not None and most is not None and slots > most:
             raise ConfigError(
-                f"engine.slots is {slots}, but the GPUs suffice for {most}; engine.gpus_per_slot=0 shares them"
+                f"engine.slots is {slots}, but there are GPUs for only {most}; engine.gpus_per_slot=0 lets slots share "
+                "GPUs"
             )
         self.slots = slots or most or 1
         shared = max(1, len(find_cores()) // self.slots)

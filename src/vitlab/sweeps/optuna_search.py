@@ -83,12 +83,13 @@ class OptunaSearch(RandomSearch):
             check_choice("directions", direction, ("minimize", "maximize"))
         if len(self.directions) != len(self.objectives):
             raise ConfigError(
-                f"hydra.sweeper.directions needs one for each of the objectives [{','.join(self.objectives)}], "
+                "hydra.sweeper.directions needs one direction for each of the objectives "
+                f"[{','.join(self.objectives)}], "
                 f"but has {len(self.directions)}"
             )
         if pruner != "none" and self.objectives != [self.monitor]:
             raise ConfigError(
-                f"hydra.sweeper.pruner={pruner} reads the monitor alone: set it to none, or objectives to null"
+                f"hydra.sweeper.pruner={pruner} reads only the monitor; set it to none, or set objectives to null"
             )
 
     def overrides(self, number: int) -> list[str]:

@@ -28,7 +28,7 @@ class Axis:
             raise ConfigError(f"{self.name}: the interval from {self.low} to {self.high} is not finite")
         ends = f"from {float(self.low):.15g} to {float(self.high):.15g}"
         if self.low >= self.high:
-            raise ConfigError(f"{self.name}: {ends} is no interval; give the smaller number first")
+            raise ConfigError(f"{self.name}: {ends} is not an interval; give the smaller number first")
         if self.log and self.low <= 0:
             raise ConfigError(f"{self.name}: a logarithmic interval must begin above 0, not at {self.low:g}")
         if self.whole and (self.low % 1 or self.high % 1):

@@ -36,7 +36,7 @@ class Answering(TextGeneration):
         """Check the questions of all splits, and give those for training. Raises ConfigError for data without any, and
         DataError, which names it, for one that is longer than the model reads."""
         if not isinstance(datamodule.targets, Answers):
-            raise ConfigError(f"the task answers questions, and this data has images {datamodule.targets.kind}")
+            raise ConfigError(f"the task answers questions, but this data has images {datamodule.targets.kind}")
         asked = [split.targets.questions for split in datamodule.splits.values()]
         find_longest_text(asked, self.model.question_length, "model.question_length")
         return datamodule.targets
@@ -80,10 +80,12 @@ class QuestionAnswering:
     def __init__(self, task: Answering, question: str):
         self.task, self.text, self.vocabulary = task, question, task.vocabulary
         if not question.strip():
-            raise DataError("question: it is empty, and there is nothing to answer")
+            raise DataError("question is empty; give a question, such as question='how many?'")
         most = task.model.question_length
         if (length := len(self.vocabulary.encode(question))) > most:
-            raise DataError(f"the question '{question}' has {length} tokens with its end, and the model reads {most}")
+            raise DataError(
+                f"the question '{question}' has {length} tokens with its end token, but the model reads at most {most}"
+            )
         self.question = task.pad_questions(Texts([question], self.vocabulary).collate().codes)  # (1, Q)
         named = {self.vocabulary.special.padding: FILL, self.vocabulary.special.end: "end"}
         self.words = [named.get(token) or self.vocabulary.decode([token]) for token in self.question[0].tolist()]

@@ -39,6 +39,6 @@ class Classification(Supervised):
 
 def refuse_one_class(name: str, image: Path) -> str:
     """Refuse data in which every image has the class `name`, among them this `image`."""
-    told = f"the data has one class, '{name}', and it takes two to tell classes apart"
+    told = f"the data has only one class, '{name}', but needs at least two"
     folder = next((parent for parent in image.parent.parents if parent.name == name), None)
-    return f"{told}; are the classes in it? Set data.source.root={folder}" if folder else told
+    return f"{told}; if the classes are in that folder, set data.source.root={folder}" if folder else told

@@ -41,17 +41,17 @@ class Contrastive(Task):
 
     def __init__(self, *, model: nn.Module, vocabulary: Vocabulary, contrast: str, templates: list[str], **others: Any):
         if not isinstance(model, ImageTextModel):
-            raise ValueError(f"the model is a {type(model).__name__}, and reads no texts; choose model=clip_xs8")
+            raise ValueError(f"the model is a {type(model).__name__}, which reads no texts; choose model=clip_xs8")
         if contrast not in CONTRASTS:
             raise ValueError(f"contrast '{contrast}' is not one of: {', '.join(CONTRASTS)}")
         rows = model.text.embed.tokens.num_embeddings
         if rows != len(vocabulary):
             raise ConfigError(
-                f"model.text.vocab_size is {rows}, and the texts are written in {len(vocabulary)} tokens; leave it to "
+                f"model.text.vocab_size is {rows}, but the vocabulary has {len(vocabulary)} tokens; to find it, set "
                 "data.vocab_size=null"
             )
         if not templates or not all("{}" in template for template in templates):
-            raise ConfigError(f"task.templates {templates} are not texts in which {{}} stands for a name")
+            raise ConfigError(f"task.templates {templates} must be texts that contain {{}} in the place of a name")
         self.vocabulary, self.max_length, self.templates = vocabulary, model.text.max_length, templates
         self.loss = CONTRASTS[contrast]
         super().__init__(model=model, **others)
@@ -74,16 +74,19 @@ class Contrastive(Task):
         parts = datamodule.trainer.accumulate_grad_batches
         if parts > 1:
             raise ConfigError(
-                f"the pairs of a batch are compared with each other, and this one is cut into {parts}; set "
-                "data.device_batch_size=null, or global_batch_size smaller"
+                f"the task compares the pairs of a whole batch, but this batch is cut into {parts} parts; set "
+                "data.device_batch_size=null, or a smaller global_batch_size"
             )
         if datamodule.global_batch_size == 1:
             raise ConfigError(
-                "the pairs of a batch are compared with each other, and this one has one; set global_batch_size=2, or "
+                "the task compares the pairs of a batch, but this batch has a single pair; set global_batch_size=2, or "
                 "larger"
             )
         if datamodule.trainer.world_size > 1 and datamodule.loading.on_bad_image == "skip":
-            raise ConfigError("devices compare as many pairs each; with several set data.loading.on_bad_image=error")
+            raise ConfigError(
+                "every device must compare the same number of pairs; with several devices, set "
+                "data.loading.on_bad_image=error"
+            )
 
     def forward(self, batch: Batch) -> ImageTextFeatures:
         return self.model(self.pad_texts(batch.target.codes), batch.target.lengths, *batch.view.arguments())

@@ -61,13 +61,16 @@ class Distillation(Classification):
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
         super().plan(num_steps, datamodule, record)
         if datamodule.images.train_crop.output_size() is None:
-            raise ConfigError("a teacher sees images of one size; task=distillation takes no crop=native")
+            raise ConfigError(
+                "task=distillation needs images of one size, but crop=native gives several; choose another crop="
+            )
         assert self.teacher is not None, "a run that learns has its teacher"
         known = self.teacher.class_names
         if known is not None and known != list(datamodule.class_names):
             raise ConfigError(
-                f"the teacher tells {summary(known)} apart, and the data has {summary(datamodule.class_names)}; give "
-                "one of the same classes"
+                f"the teacher knows {summary(known)}, but the data has {summary(datamodule.class_names)}; "
+                "give "
+                "a teacher with the same classes"
             )
         self.patch_size = datamodule.preprocessing.patch_size
 

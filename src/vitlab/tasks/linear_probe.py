@@ -44,12 +44,12 @@ class LinearProbe(Classification):
         self, *, model: nn.Module, lr_grid: list[Positive], batch_norm: bool, num_classes: Count, **others: Any
     ):
         if not lr_grid or len(set(lr_grid)) < len(lr_grid):
-            raise ValueError(f"lr_grid {lr_grid} is not a list of learning rates, each once")
+            raise ValueError(f"lr_grid {lr_grid} must be a list of different learning rates")
         own = find_heads(model)
         if len(own) != 1 or own[0].out_features != num_classes:
             raise ValueError(
-                f"{type(model).__name__} has not one linear head of {num_classes} classes, which a linear probe would "
-                "take the place of; choose another model"
+                f"{type(model).__name__} has no linear head of {num_classes} classes that a linear probe could "
+                "replace; choose another model"
             )
         self.lr_grid = lr_grid
         super().__init__(model=model, num_classes=num_classes, **others)

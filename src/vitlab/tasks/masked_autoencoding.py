@@ -33,7 +33,8 @@ class MaskedAutoencoding(Task):
     def __init__(self, *, model: nn.Module, mask_ratio: Rate, normalize_target: bool, **others: Any):
         if not isinstance(model, MaskedAutoencoder):
             raise ValueError(
-                f"the model is a {type(model).__name__}, and predicts no patches; choose a masked autoencoder, such as "
+                f"the model is a {type(model).__name__}, which predicts no patches; choose a masked autoencoder, such "
+                "as "
                 "model=mae_b16"
             )
         h, w = model.encoder.patch_embed.grid

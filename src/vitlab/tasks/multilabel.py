@@ -38,6 +38,6 @@ class MultilabelClassification(Supervised):
         K = self.num_classes
         if self.plain_loss(torch.full((1, K), 30.0), torch.ones(1, K)) > 1e-3:  # an image of all classes, as is said
             raise ValueError(
-                "the classes compete in this loss, and an image may have several of them; set loss=sigmoid_mean or "
+                "this loss allows one class for each image, but an image may have several; set loss=sigmoid_mean or "
                 "loss=sigmoid"
             )

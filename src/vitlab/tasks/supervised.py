@@ -139,14 +139,14 @@ class Supervised(Task):
         super().plan(num_steps, datamodule, record)
         if not isinstance(datamodule.targets, self.learns_from):
             raise ConfigError(
-                f"{type(self).__name__} learns from images {self.learns_from.kind}, and this data has images "
+                f"{type(self).__name__} learns from images {self.learns_from.kind}, but this data has images "
                 f"{datamodule.targets.kind}; set {TASKS.get(type(datamodule.targets), 'another task=')}"
             )
         if self.class_weights == "balanced":
             counts = torch.as_tensor(datamodule.class_shares())
             if not counts.min():
                 name = datamodule.class_names[int(counts.argmin())]
-                raise ConfigError(f"task.class_weights=balanced needs images of every class, and '{name}' has none")
+                raise ConfigError(f"task.class_weights=balanced needs images of every class, but '{name}' has none")
             self.class_factors = self.balance_classes(counts, len(datamodule.splits["train"]))
 
     def forward(self, *inputs: Any) -> Tensor:

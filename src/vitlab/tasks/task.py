@@ -125,7 +125,7 @@ class Task(pl.LightningModule):
         run, in plain types. Raises ConfigError when the data is of another kind than the task learns from."""
         if datamodule.images.num_views > 1 and not self.compares_views:
             raise ConfigError(
-                f"the crop gives {datamodule.images.num_views} views of each image, and {type(self).__name__} takes "
+                f"the crop gives {datamodule.images.num_views} views of each image, but {type(self).__name__} takes "
                 "one; choose another crop="
             )
         self.num_steps, self.record = num_steps, record
@@ -334,7 +334,7 @@ class Task(pl.LightningModule):
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Place the run by its number of optimizer steps alone. The first rank goes on with the sums of all ranks."""
+        """Place the run by its number of optimizer steps alone. The first rank continues with the sums of all ranks."""
         metrics = self.training_sums() if self.global_rank == 0 else {}
         for name, state in checkpoint.get("sums", {}).items():
             if (metric := metrics.get(name)) is not None:  # a resume may have other metrics

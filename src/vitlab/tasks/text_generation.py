@@ -43,19 +43,19 @@ class TextGeneration(Task):
         **others: Any,
     ):
         if not isinstance(model, EncoderDecoder | SingleStream):
-            raise ValueError(f"the model is a {type(model).__name__}, and writes no texts; choose model=reader_xs8")
+            raise ValueError(f"the model is a {type(model).__name__}, which writes no texts; choose model=reader_xs8")
         if hasattr(model, "question_length") != self.asks:
             told = "is asked no questions; choose model=single_stream_xs8 or asked_reader_xs8"
             told = told if self.asks else "wants a question beside each image; set task=answering"
-            raise ValueError(f"the model is a {type(model).__name__}, and {told}")
+            raise ValueError(f"the model is a {type(model).__name__}, but {told}")
         if model.vocab_size != len(vocabulary):
             raise ConfigError(
-                f"the model's vocab_size is {model.vocab_size}, and the texts are written in {len(vocabulary)} tokens; "
-                "leave it to data.vocab_size=null"
+                f"the model's vocab_size is {model.vocab_size}, but the vocabulary has {len(vocabulary)} tokens; "
+                "to find it, set data.vocab_size=null"
             )
         if decoding.max_length > model.max_length:
             raise ConfigError(
-                f"task.decoding.max_length is {decoding.max_length}, and the model writes {model.max_length} tokens at "
+                f"task.decoding.max_length is {decoding.max_length}, but the model writes {model.max_length} tokens at "
                 "most; set the model's max_length higher"
             )
         self.vocabulary, self.max_length = vocabulary, model.max_length
@@ -77,13 +77,12 @@ class TextGeneration(Task):
         assert isinstance(datamodule.targets, Texts)
         if self.vocabulary.special.end == self.vocabulary.special.padding:
             raise ConfigError(
-                "the token that ends a text also fills it up, and its end would not be learned; give another of the "
-                "tokenizer's as the third of data.source.special_tokens"
+                "the token that ends a text also pads it, so the model would not learn to end; name another token of "
+                "the "
+                "tokenizer as the third of data.source.special_tokens"
             )
         if isinstance(self.vocabulary, StartTokenVocabulary):
-            raise ConfigError(
-                "a text that is written is begun by the decoder itself; set data.source.begin_token=false"
-            )
+            raise ConfigError("the decoder adds the token that begins a text itself; set data.source.begin_token=false")
 
     def loss(self, logits: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
         """(B, M, V), (B, M) -> (B,)"""

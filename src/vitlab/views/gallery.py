@@ -37,7 +37,7 @@ def gallery(
 
     `inputs` (B, C, H, W) are what the model takes, on its device, and `pictures` (B, C, H, W) in [0, 1] what a person
     sees, with a title each, whose first line is its name; both may be empty for views that want no images. `likeliest`
-    are the classes of each image, best first, of a model that tells classes.
+    are the classes of each image, best first, of a model that predicts classes.
     """
     grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
     pictures = pictures.float().cpu()

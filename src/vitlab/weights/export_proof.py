@@ -58,6 +58,6 @@ def compare(how: str, found: Tensor, expected: Tensor) -> None:
     error = float((found - expected).abs().max()) if found.shape == expected.shape else float("inf")
     if not error <= TOLERANCE * largest:
         raise ConfigError(
-            f"the exported model, {how}, gives numbers that differ from the run's by {error:.2g}, of at most "
-            f"{largest:.2g}: this model cannot be exported to that format; try the other format"
+            f"the exported model, {how}, gives outputs that differ from the run's by {error:.2g} (largest output "
+            f"{largest:.2g}); this model cannot be exported to that format; try the other format"
         )

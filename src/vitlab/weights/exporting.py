@@ -50,7 +50,7 @@ def refuse(library: str, impossible: dict[str, bool]) -> None:
 
 def require_vit(model: Any) -> VisionTransformer:
     if not isinstance(model, VisionTransformer):
-        raise ConfigError(f"export takes a Vision Transformer of vitlab, and the run's model is {type(model).__name__}")
+        raise ConfigError(f"export needs a Vision Transformer of vitlab, but the run's model is {type(model).__name__}")
     return model
 
 

@@ -157,8 +157,8 @@ def check_facts(source: LoadedWeights, differing: dict[str, tuple[Any, Any]]) ->
             known = f"model.{key} is one of {', '.join(options)}: " if options else ""
             remedy = f"{known}take other weights"
     raise CheckpointError(
-        f"{source.origin} computes with {stated}, and the model with {own}; {remedy}, or "
-        "model.pretrained_partial=true to go on nevertheless"
+        f"{source.origin} computes with {stated}, but the model with {own}; {remedy}, or set "
+        "model.pretrained_partial=true to load it nevertheless"
     )
 
 

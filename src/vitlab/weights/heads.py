@@ -61,7 +61,7 @@ def settle_head(
         reason = "; ".join(obstacles)
         if not partial:
             known = "pool" not in options or options["pool"][0] in POOLS
-            advice = f"{remedy(options)}, or {NEW}" if known and options else f"no option computes that; set {NEW}"
+            advice = f"{remedy(options)}, or {NEW}" if known and options else f"no option computes the same; set {NEW}"
             if SECOND in ours ^ theirs:
                 advice = f"choose {KINDS[SECOND in ours]}, or set {NEW}"
             raise CheckpointError(

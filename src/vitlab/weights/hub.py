@@ -37,7 +37,7 @@ def find_cached(repository: str, name: str, revision: str | None) -> Path | None
     try:
         path = import_library().try_to_load_from_cache(repository, name, revision=revision)
     except ValueError as error:
-        raise CheckpointError(f"{repository} is no name on the Hugging Face hub; give hf:ORG/NAME") from error
+        raise CheckpointError(f"{repository} is not a name on the Hugging Face hub; give hf:ORG/NAME") from error
     return Path(path) if isinstance(path, str) else None
 
 
@@ -78,6 +78,6 @@ def reach(url: str, what: str) -> None:
 
 def make_absent_error(what: str, why: str) -> str:
     return (
-        f"{what} is not in the cache of this machine, and {why}; download it where there is a network, and give "
+        f"{what} is not in the cache of this machine, and {why}; download it on a machine with a network, and set "
         "model.pretrained=<the file or its folder>"
     )

@@ -154,8 +154,8 @@ def read_config(config: dict[str, Any], origin: str) -> StatedFacts:
         kind = WHOLE[kind]
     if kind not in DEFAULTS:
         raise CheckpointError(
-            f"{origin} is a model of kind '{kind}', which is not known to compute what a Vision Transformer here does; "
-            f"those that are: {', '.join(sorted({*DEFAULTS, *WHOLE}))}"
+            f"{origin} is a model of kind '{kind}', which is not known to compute the same as our Vision Transformer; "
+            f"the supported kinds are {', '.join(sorted({*DEFAULTS, *WHOLE}))}"
         )
     config = DEFAULTS[kind] | config
     activation = config["hidden_act"]

@@ -75,7 +75,7 @@ def transpose(name: str, value: Tensor) -> Tensor:
     if layer == "out":
         return value.flatten(0, 1).T
     if value.ndim not in (2, 4):
-        raise CheckpointError(f"the array {name} has {value.ndim} dimensions, and a kernel of a ViT has 2 or 4")
+        raise CheckpointError(f"the array {name} has {value.ndim} dimensions, but a kernel of a ViT has 2 or 4")
     return value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
 
 

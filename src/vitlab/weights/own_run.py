@@ -40,8 +40,8 @@ def read_run(path: Path, rename: bool) -> LoadedWeights:
     facts = {key: model[key] for key in FACTS if model.get(key) is not None}
     if rename and "type_embed" in tensors:
         raise CheckpointError(
-            f"{path} is one Transformer for images and texts, which tells its tokens apart by what no Vision "
-            "Transformer has; choose model=single_stream_xs8, or another run"
+            f"{path} is a model of one Transformer for images and texts, whose weights do not fit a Vision "
+            "Transformer; choose model=single_stream_xs8, or another run"
         )
     if whole is not node and rename:
         extras = OF_PRETRAINING

@@ -23,7 +23,7 @@ def rename(tensors: Tensors, rules: Rules) -> Tensors:
         for pattern, replacement in rules:
             name = re.sub(pattern, replacement, name)
         if name in renamed:
-            raise CheckpointError(f"two tensors of the source would both be {name} here, one of them {old}")
+            raise CheckpointError(f"two tensors of the source would both be named {name}, one of them {old}")
         renamed[name] = tensor
     return renamed
 

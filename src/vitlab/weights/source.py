@@ -61,11 +61,11 @@ def find(name: str, rename: bool = True) -> LoadedWeights:
     if path.is_dir():
         if (path / "checkpoints").is_dir() or not any((path / file).is_file() for file in FILES):
             if (path / "config.json").is_file():
-                raise CheckpointError(f"{path} has a config.json, and none of the files {', '.join(FILES)}")
+                raise CheckpointError(f"{path} has a config.json, but none of the files {', '.join(FILES)}")
             return own_run.read_run(path, rename)
         return read_folder(path, str(path), rename)
     if not path.is_file():
-        raise CheckpointError(f"model.pretrained={name} is not there; give {KINDS}")
+        raise CheckpointError(f"model.pretrained={name} does not exist; give {KINDS}")
     if path.suffix == ".ckpt":
         return own_run.read_run(path, rename)
     if path.name in FILES:  # a config.json beside it is about it

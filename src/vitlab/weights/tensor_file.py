@@ -35,7 +35,7 @@ def read_tensors(path: Path) -> Tensors:
         elif path.suffix in TORCH:
             tensors = unwrap_tensors(read_torch(path))
         else:
-            raise CheckpointError(f"{path} is no file of weights: its name ends in none of {', '.join(SUFFIXES)}")
+            raise CheckpointError(f"{path} is not a file of weights; its name must end in one of {', '.join(SUFFIXES)}")
     except CheckpointError:
         raise
     except Exception as error:  # each library raises kinds of its own, few of them documented
@@ -90,7 +90,7 @@ def read_torch(path: Path) -> Any:
     except Exception as error:
         if "weights_only" in str(error) and "Unsupported global" in str(error):
             raise CheckpointError(
-                f"{path} holds code, which is not executed; save its state_dict alone, best as .safetensors"
+                f"{path} holds code, which is not executed; save only its state_dict, best as .safetensors"
             ) from error
         raise CheckpointError(f"{path} is damaged, or was not written by torch.save") from error
 

@@ -71,8 +71,9 @@ def describe_huggingface(origin: str, tensors: Tensors, config: dict[str, Any]) 
     kind = str(config.get("model_type"))
     if kind not in KINDS:
         raise CheckpointError(
-            f"{origin} is a model of images and texts of kind '{kind}', which is not known to compute what ours does; "
-            f"those that are: {', '.join(KINDS)}"
+            f"{origin} is a model of images and texts of kind '{kind}', which is not known to compute the same as "
+            "ours; "
+            f"the supported kinds are {', '.join(KINDS)}"
         )
     of_texts = ("text_model.", "text_projection.")
     own = {name: value for name, value in tensors.items() if not name.startswith((*of_texts, "logit_"))}

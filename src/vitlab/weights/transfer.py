@@ -82,7 +82,7 @@ def check_tensors(
         options = compare_options(model, source) if isinstance(model, VisionTransformer) else {}
         raise CheckpointError(
             f"{source.origin} is of another model: {problems[0]}{others}; {remedy(options) or 'choose its model'}, or "
-            "take what fits with model.pretrained_partial=true"
+            "load only what fits with model.pretrained_partial=true"
         )
     if problems and not any(is_taken(name, own, fitted) for name in own):
         raise CheckpointError(f"{source.origin} has no tensor that fits the model: {problems[0]}")

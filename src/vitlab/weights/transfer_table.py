@@ -53,7 +53,7 @@ class Report:
         console.print(f"weights from {self.origin} ({self.form}): {counts}")
         if self.assumed:
             stated = ", ".join(f"{key} {value}" for key, value in self.assumed.items())
-            console.print(f"the source does not state, and the model has: {stated}")
+            console.print(f"not stated by the source, assumed from the model: {stated}")
         others = [entry for entry in self.entries if entry.status != "copied"]
         if others:
             table = Table("tensor", "became", "source", "model", "note", box=None, pad_edge=False)

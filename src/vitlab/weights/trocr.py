@@ -67,8 +67,8 @@ def read(origin: str, tensors: Tensors, config: dict[str, Any]) -> LoadedWeights
     ):
         if kind not in known:
             raise CheckpointError(
-                f"the {part} of {origin} is of kind '{kind}', which is not known to compute what a captioner's here "
-                f"does; those that are: {', '.join(known)}"
+                f"the {part} of {origin} is of kind '{kind}', which is not known to compute the same as "
+                f"ours; the supported kinds are {', '.join(known)}"
             )
     images = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
     encoder.pop("pooler_act", None)  # belongs to a layer that is not used here
@@ -114,7 +114,7 @@ def rename_decoder(origin: str, tensors: Tensors, config: dict[str, Any]) -> Ten
             found[place] = found[place][UNUSED_ROWS:]
     elif rows in found:
         if config["decoder_start_token_id"] == config["pad_token_id"]:
-            raise CheckpointError(f"{origin} begins texts with its padding, which has no place among its sines")
+            raise CheckpointError(f"{origin} begins texts with its padding token, which has no position embedding")
         first = config["pad_token_id"] + 1
         found[place] = waves(first, config["max_position_embeddings"], found[rows].shape[1])
     if config["tie_word_embeddings"] and rows in found:

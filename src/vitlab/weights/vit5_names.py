@@ -25,7 +25,7 @@ def read_facts(tensors: Tensors) -> dict[str, Any]:
     for name, found in tensors.items():
         for end, temperature in TEMPERATURES.items():
             if name.endswith(end) and not torch.allclose(found, frequencies(found.numel(), temperature), rtol=1e-5):
-                raise CheckpointError(f"{name} of the source is not of temperature {temperature:g}, which ViT-5 has")
+                raise CheckpointError(f"{name} of the source does not have ViT-5's temperature {temperature:g}")
     head_dim = 4 * max(1, tensors["blocks.0.attn.rope.freqs"].numel())
     return {"num_heads": len(tensors["norm.weight"]) // head_dim}
 

@@ -51,5 +51,5 @@ def test_without_a_patch_size_images_stay_images(images):
 @pytest.mark.parametrize("key", ["mean", "std"])
 @pytest.mark.parametrize("values", [[0.5], [0.5] * 4, []])
 def test_one_value_for_each_channel_or_an_error(key, values):
-    with pytest.raises(ValueError, match=rf"data\.{key} has {len(values)} values, and data\.in_chans is 3"):
+    with pytest.raises(ValueError, match=rf"data\.{key} has {len(values)} values, but data\.in_chans is 3"):
         preprocessing(**{key: values})

@@ -47,7 +47,7 @@ def test_sizes_are_whole_patches_one_at_least(patch_size, scale):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"patch_size": None}, "one with a patch_size"),
+        ({"patch_size": None}, "need a model with a patch_size"),
         ({"scales": [0.5, 0.7]}, r"resolution.until \[0.5\] .* resolution.scales \[0.5, 0.7\]"),
         ({"until": [0.5, 0.7]}, "growing between 0 and 1"),
         ({"scales": [0.5, 0.7], "until": [0.5, 0.5]}, "growing between 0 and 1"),

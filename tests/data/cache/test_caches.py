@@ -131,7 +131,7 @@ def test_decoded_pixels_of_the_right_size_are_what_they_were(tmp_path, channels)
 
 
 def test_a_wrong_number_of_channels_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"photo 0 has 1 channels, and data.in_chans is 3; set data.images.mode"):
+    with pytest.raises(DataError, match=r"photo 0 has 1 channels, but data.in_chans is 3; set data.images.mode"):
         decode(Photos(mode="L"), tmp_path, image_mode=None)
     pool = ArrayPool(np.zeros((3, 8, 8, 5), dtype=np.uint8), OneClass(np.arange(3)), "satellite")
     with pytest.raises(DataError, match="satellite image 0 has 5 channels, and a JPEG or PNG holds at most 4"):
@@ -181,7 +181,7 @@ def test_a_cache_of_something_else_or_damaged_is_refused(tmp_path, cache):
     (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     key = json.loads((folder / "key.json").read_text())
     (folder / "key.json").write_text(json.dumps(key | {"fingerprint": "other"}))
-    with pytest.raises(DataError, match="is the cache of something else; remove it"):
+    with pytest.raises(DataError, match="is a cache of other data; remove it"):
         cache(Photos(), tmp_path)
     (folder / "key.json").write_text("{")
     with pytest.raises(DataError, match="is a damaged cache; remove it"):

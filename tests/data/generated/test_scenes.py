@@ -130,13 +130,13 @@ def test_a_word_gets_its_article():
     ("changes", "error", "sentence"),
     [
         ({"templates": ["a digit"]}, ConfigError, r"are not texts with one \{\} each"),
-        ({"words": [["one"], []]}, ConfigError, "do not name two classes or more by a word each"),
+        ({"words": [["one"], []]}, ConfigError, "must name at least two classes, each with at least one word"),
         ({"words": [["one"], ["one"], ["two"]]}, ConfigError, "name 'one' more than once; a word belongs to one class"),
-        ({"words": WORDS[:4]}, ConfigError, "name 4 classes, and the pictures have 10"),
+        ({"words": WORDS[:4]}, ConfigError, "name 4 classes, but the pictures have 10"),
         (
             {"source": Synthetic(num_samples=200, num_classes=10, in_chans=1, image_size=8, noise=0.0)},
             DataError,
-            "composed of small images in memory with one class each",
+            "need small images in memory with one class each",
         ),
     ],
 )

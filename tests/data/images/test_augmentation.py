@@ -124,9 +124,9 @@ def test_erasing_fills_a_box_with_uint8_noise(mode):
 
 def test_what_does_not_fit_is_refused():
     options = {"p": 1.0, "scale": [0.1, 0.2], "ratio": [1.0, 1.0]}
-    with pytest.raises(ValueError, match="both null, or one value each"):
+    with pytest.raises(ValueError, match="must both be null, or have one value"):
         RandomErasing(**options, mean=[0.5], std=None)
-    with pytest.raises(ConfigError, match="has 3 channels, and the image 1"):
+    with pytest.raises(ConfigError, match="has 3 channels, but the image 1"):
         RandomErasing(**options, mean=[0.5] * 3, std=[0.1] * 3)(Image.new("L", (S, S)))
     for sigma in ([2.0, 1.0], [0.0, 1.0], [1.0]):
         with pytest.raises(ValueError, match="is not a range of two numbers above 0"):

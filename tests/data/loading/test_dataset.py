@@ -218,5 +218,5 @@ def test_a_decompression_bomb_is_unreadable(tmp_path, monkeypatch, size, kind, s
 
 def test_other_channels_than_the_config_says_are_an_error_that_names_the_file(tmp_path):
     Image.new("RGBA", (4, 4)).save(tmp_path / "image.png")
-    with pytest.raises(DataError, match=r"image\.png has 4 channels, and data\.in_chans is 3.*data\.images\.mode"):
+    with pytest.raises(DataError, match=r"image\.png has 4 channels, but data\.in_chans is 3.*data\.images\.mode"):
         file_split(tmp_path / "image.png")[0, 0]

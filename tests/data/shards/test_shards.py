@@ -208,7 +208,7 @@ def test_packing_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match="is neither empty nor"):
         packed(tmp_path, {"train": files(3)})
     packed(tmp_path / "new", {"train": files(3)})
     before = contents(tmp_path / "new")
@@ -265,7 +265,7 @@ def test_no_index_and_another_format_are_sentences(tmp_path):
     with pytest.raises(DataError, match=r"there is no file .*index.json; vitlab pack output=DIR"):
         opened(tmp_path)
     for content, words in (
-        ("[]", "no index of shards"),
+        ("[]", "not an index of shards"),
         ('{"format": "vitlab shards", "version": 99}', "format vitlab shards 99"),
     ):
         (tmp_path / INDEX).write_text(content)
@@ -466,7 +466,7 @@ def test_an_index_may_lie_elsewhere_and_classes_may_be_words(tmp_path, no_waitin
 @pytest.mark.parametrize(
     ("samples", "words"),
     [
-        ([("1.jpg", b"x")], "1.jpg has no class beside it"),
+        ([("1.jpg", b"x")], "1.jpg has no class; add"),
         ([("1.jpg", b"x"), ("1.cls", b"\xff")], "1.cls holds no class"),
         ([("1.jpg", b"x"), ("1.cls", b"1"), ("2.jpg", b"x"), ("2.cls", b"dog")], "some classes are integers"),
     ],
@@ -482,7 +482,7 @@ def test_what_is_no_whole_tar_is_refused(tmp_path):
         index_tars(str(tmp_path), tmp_path, class_names=None, num_workers=0)
     foreign(tmp_path / "0.tar", [("1.jpg", picture(0)), ("1.cls", b"0"), ("2.jpg", picture(1)), ("2.cls", b"0")])
     os.truncate(tmp_path / "0.tar", 3500)
-    with pytest.raises(DataError, match=r"0.tar is no whole, uncompressed tar"):
+    with pytest.raises(DataError, match=r"0.tar is not a complete, uncompressed tar"):
         index_tars(str(tmp_path), tmp_path, class_names=None, num_workers=0)
 
 

@@ -96,7 +96,7 @@ def test_splits_may_have_other_names(tree, picture):
 
 def test_a_link_to_nothing_is_named(tree):
     (tree / "train" / "cat" / "gone.png").symlink_to(tree / "gone.png")
-    with pytest.raises(DataError, match=r"gone\.png is a link to nothing"):
+    with pytest.raises(DataError, match=r"gone\.png is a broken link"):
         folder(tree).open()
 
 
@@ -130,7 +130,7 @@ def test_a_class_that_train_does_not_have_is_refused(tree, picture, refused):
 
 def test_a_link_to_nothing_is_refused(tree, refused):
     (tree / "train" / "cat" / "gone.png").symlink_to(tree / "gone.png")
-    refused(folder(tree), tree / "train" / "cat" / "gone.png", "link to nothing")
+    refused(folder(tree), tree / "train" / "cat" / "gone.png", "broken link")
 
 
 @pytest.mark.parametrize("splits", [{"train": "a", "valid": "b"}, {"val": "a"}, {"train": None}])
@@ -184,7 +184,7 @@ def test_what_is_no_folder_of_classes_is_refused(tmp_path, picture, refused):
     refused(plain(tmp_path / "nowhere"), "data.source.root: there is no folder", tmp_path / "nowhere")
     refused(plain(tmp_path / "empty"), "holds no class folder", tmp_path / "empty" / "<class>")
     refused(plain(tmp_path / "bare"), "holds 2 images and no class folder", tmp_path / "bare" / "<class>")
-    refused(plain(tmp_path / "untrained"), "test/ and val/, and no train/")
+    refused(plain(tmp_path / "untrained"), "test/ and val/, but no train/")
 
 
 # -- the index
@@ -319,10 +319,10 @@ def test_a_worker_is_told_where_the_index_lies(tree, tmp_path):
     age(tree / "train" / "cat")
     os.utime(tree / "train" / "dog", ns=(1, 1))
     folder(tree, tmp_path / "index").open()
-    with pytest.raises(DataError, match="replaced since this run began"):
+    with pytest.raises(DataError, match="replaced after this run began"):
         pickle.loads(pickled)
     next((tmp_path / "index").glob("*.index")).unlink()
-    with pytest.raises(DataError, match="has gone since this run began"):
+    with pytest.raises(DataError, match="was removed after this run began"):
         pickle.loads(pickled)
 
 

@@ -287,14 +287,17 @@ def test_texts_may_be_in_the_pieces_of_a_tokenizer(table, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"text_column": "text", "label_column": "label"}, "data.source.label_column is of classes"),
-        ({"text_column": "text", "label_separator": ";"}, "data.source.label_separator is of classes"),
-        ({"text_column": "text", "class_names": ["a"]}, "data.source.class_names is of classes"),
-        ({"characters": "ab"}, "data.source.characters is of texts; name their column"),
-        ({"tokenizer": "x.json"}, "data.source.tokenizer is of texts; name their column"),
-        ({"text_column": "text", "characters": "ab", "tokenizer": "x.json"}, "are two vocabularies; give one"),
+        ({"text_column": "text", "label_column": "label"}, "data.source.label_column is for classes"),
+        ({"text_column": "text", "label_separator": ";"}, "data.source.label_separator is for classes"),
+        ({"text_column": "text", "class_names": ["a"]}, "data.source.class_names is for classes"),
+        ({"characters": "ab"}, "data.source.characters is for texts; set data.source.text_column"),
+        ({"tokenizer": "x.json"}, "data.source.tokenizer is for texts; set data.source.text_column"),
+        (
+            {"text_column": "text", "characters": "ab", "tokenizer": "x.json"},
+            "cannot both be set; leave out one of them",
+        ),
         ({"text_column": "text", "begin_token": True}, "data.source.begin_token=true needs data.source.tokenizer"),
-        ({"text_column": "text", "special_tokens": ["<s>"]}, "data.source.special_tokens are three"),
+        ({"text_column": "text", "special_tokens": ["<s>"]}, "data.source.special_tokens needs three tokens"),
     ],
 )
 def test_texts_and_labels_do_not_mix(changes, sentence):
@@ -312,8 +315,8 @@ def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, 
     for empty in ("", "  "):
         refused(listing(table(suffix, **columns | {"text": ["ab", empty]}), **told), line, "the text is empty")
     words = "the character 'c' of the text 'cab' is not among the 2 of the vocabulary, 'ab'"
-    refused(listing(table(suffix, **columns), **told), line, words, "that of the training rows: correct the text, or")
-    refused(listing(table(suffix, **columns), **told, characters="ba"), line, "is data.source.characters: correct")
+    refused(listing(table(suffix, **columns), **told), line, words, "from the training rows; correct the text, or")
+    refused(listing(table(suffix, **columns), **told, characters="ba"), line, "is data.source.characters; correct")
     LETTERS.save(str(tmp_path / "letters.json"))
     named = {"tokenizer": str(tmp_path / "letters.json")}
     refused(listing(table(suffix, **columns | {"text": ["ab", "aé"]}), **told, **named), line, "'é' of the text 'aé'")
@@ -324,9 +327,9 @@ def test_a_text_that_cannot_be_is_refused_with_its_line(table, suffix, refused, 
 
 def test_quotes_that_are_not_closed_are_refused_with_the_line_where_they_begin(table, refused):
     file = table(path=["1", "2", "3"], label=["a", '"b', "c"])
-    refused(listing(file), "table.csv, line 3: unexpected end of data; close quotes where the value ends")
+    refused(listing(file), "table.csv, line 3: unexpected end of data; close each quote at the end of its value")
     file = table(path=["1", "2", "3"], label=["a", '"b" or c', "c"])
-    refused(listing(file), "table.csv, line 3: ',' expected after '\"'; close quotes where the value ends, write one")
+    refused(listing(file), "table.csv, line 3: ',' expected after '\"'; close each quote at the end of its value, ")
 
 
 @pytest.mark.parametrize("column", ["label", "text", "question"])
@@ -335,7 +338,7 @@ def test_what_is_no_utf_8_is_refused_with_its_line(table, refused, column):
     file = table(**columns | {column: ["a", "r\xf6d"]})
     file.write_bytes(file.read_text().encode("latin-1"))
     told = {} if column == "label" else {"text_column": "text", "question_column": "question"}
-    refused(listing(file, **told), f"table.csv, line 3: the {column} is no UTF-8 text; save the table in UTF-8")
+    refused(listing(file, **told), f"table.csv, line 3: the {column} is not UTF-8 text; save the table in UTF-8")
 
 
 def test_each_image_is_asked_what_stands_beside_it(table, refused):
@@ -360,8 +363,8 @@ def test_a_tokenizer_that_is_none_is_refused(table, tmp_path, refused):
     refused(listing(**told, tokenizer="gone.json"), "data.source.tokenizer=gone.json", "No such file")
     (tmp_path / "other.json").write_text("{}")
     other = str(tmp_path / "other.json")
-    refused(listing(**told, tokenizer=other), f"data.source.tokenizer={other}", "no tokenizer.json")
+    refused(listing(**told, tokenizer=other), f"data.source.tokenizer={other}", "not a tokenizer.json")
     LETTERS.save(str(tmp_path / "letters.json"))
     own = {"tokenizer": str(tmp_path / "letters.json"), "special_tokens": ["[CLS]", "</s>", "<pad>"]}
     refused(listing(**told, **own), "has no token '[CLS]'")
-    refused(listing(**told, characters="aab"), "data.source.characters: a vocabulary has characters", error=ConfigError)
+    refused(listing(**told, characters="aab"), "characters: a vocabulary needs single characters", error=ConfigError)

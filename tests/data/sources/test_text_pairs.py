@@ -91,7 +91,7 @@ def test_quotes_may_be_letters(tmp_path):
     file = tmp_path / "table.tsv"
     file.write_text('"No," he said.\t1\n"\t2\n')
     assert texts(pairs(file, 1, 2, quoted=False).open()["train"]) == [('"No," he said.', "1"), ('"', "2")]
-    with pytest.raises(DataError, match=r"table\.tsv, line 1: .*; or set data\.source\.quoted=false, where quotes are"):
+    with pytest.raises(DataError, match=r"table\.tsv, line 1: .*; or set data\.source\.quoted=false to read"):
         pairs(file, 1, 2).open()
 
 
@@ -117,9 +117,9 @@ def test_pieces_are_given_or_a_tokenizers(table, tmp_path):
     assert pool.read.vocabulary.state()["kind"] == "tokenizer"
     assert pool.targets.vocabulary.pieces == ["two", "one", "three"]
     assert source.found == {"header": True}
-    with pytest.raises(ValueError, match="vocabulary and tokenizer are two vocabularies; give one"):
+    with pytest.raises(ValueError, match="vocabulary and tokenizer cannot both be set; leave out one of them"):
         column(vocabulary="ab", tokenizer="letters.json")
-    with pytest.raises(ValueError, match="special_tokens are three"):
+    with pytest.raises(ValueError, match="special_tokens needs three tokens"):
         column(tokenizer="letters.json", special_tokens=["<s>"])
 
 
@@ -132,18 +132,18 @@ def test_pieces_are_given_or_a_tokenizers(table, tmp_path):
         ),
         (
             {"vocabulary": "ab"},
-            "this vocabulary is data.source.input.vocabulary: correct the text, or train with all ch",
+            "this vocabulary is data.source.input.vocabulary; correct the text, or list all ch",
         ),
         ({"vocabulary": "a b c", "pieces": "words"}, "line 3: the word 'b,' of the text 'b, c' is not among the 3 of"),
         (
             {"tokenizer": "absent.json"},
-            "data.source.input.tokenizer=absent.json: absent.json is no tokenizer that can be",
+            "data.source.input.tokenizer=absent.json: absent.json cannot be read as a tokenizer",
         ),
         (
             {"tokenizer": "letters.json"},
-            "of the text 'a b' is in no piece of the tokenizer; correct it, or take another",
+            "of the text 'a b' is in no piece of the tokenizer; correct it, or set another",
         ),
-        ({"vocabulary": "aab"}, "data.source.input.vocabulary: a vocabulary has characters, each once"),
+        ({"vocabulary": "aab"}, "data.source.input.vocabulary: a vocabulary needs single characters, each once"),
     ],
 )
 def test_a_text_that_the_pieces_cannot_write_is_refused(table, tmp_path, refused, monkeypatch, own, sentence):
@@ -177,7 +177,7 @@ def test_splits_come_from_files_or_from_a_column(table):
     files = [table([row], name) for row, name in zip(PAIRS, ("a.csv", "b.tsv", "c.parquet"), strict=True)]
     found = pairs(files[0], read, target, test_file=files[1], val_file=files[2]).open()
     assert {split: texts(pool) for split, pool in found.items()} == expected
-    with pytest.raises(ConfigError, match="split_column says splits, and so does another file"):
+    with pytest.raises(ConfigError, match="split_column cannot be used with val_file or test_file"):
         pairs(own, split_column="split", val_file=files[1])
 
 
@@ -225,15 +225,19 @@ def test_a_text_in_two_splits_is_refused(table, refused):
         ("input,target\na,1\n,2\n", {}, ["line 3: the input is empty; fill it, or remove the row"]),
         ("a,1\nb, \n", {"input": 1, "target": 2}, ["line 2: the text in column 2 is empty"]),
         ("input,target\na,1,2\n", {}, ["line 2: 3 values for 2 columns; quote the commas"]),
-        ("input,target\na,1,2\n", {"quoted": False}, ["line 2: 3 values for 2 columns; take out the commas"]),
-        ('input,target\na,"1\nb,2\n', {}, ["line 2", "close quotes where the value ends"]),
+        ("input,target\na,1,2\n", {"quoted": False}, ["line 2: 3 values for 2 columns; remove the commas"]),
+        ('input,target\na,"1\nb,2\n', {}, ["line 2", "close each quote at the end of its value"]),
         ("in,out\na,1\n", {}, ["data.source.input.column: ", "has no column input; it has in, out"]),
         ("input,input,target\na,b,1\n", {}, ["data.source.input.column: ", "has 2 columns input"]),
         ("a,1\n", {"input": 1, "target": 3}, ["data.source.target.column: ", "has no column 3; it has 2"]),
         ("a,1\n", {"input": 0, "target": 1}, ["data.source.input.column: ", "has no column 0; it has 2"]),
         ("", {}, ["has no column input; it has none"]),
         ("input,target\n", {}, ["table.csv lists no texts to train on"]),
-        ("input,target,s\na,1,dev\n", {"split_column": "s"}, ["line 2: the s is 'dev', and may be train, val, test"]),
+        (
+            "input,target,s\na,1,dev\n",
+            {"split_column": "s"},
+            ["line 2: the s is 'dev', but must be one of: train, val, test"],
+        ),
         ("input,target,s\na,1,val\n", {"split_column": "s"}, ["table.csv lists no texts to train on"]),
     ],
 )
@@ -246,7 +250,7 @@ def test_a_table_that_cannot_be_read_is_refused(tmp_path, refused, content, chan
 def test_other_bytes_than_utf_8_are_refused_with_their_line(tmp_path, refused):
     file = tmp_path / "table.tsv"
     file.write_bytes("input\ttarget\neins\t1\nzwölf\t12\n".encode("latin-1"))
-    refused(pairs(file), "table.tsv, line 3: the input is no UTF-8 text; save the table in UTF-8")
+    refused(pairs(file), "table.tsv, line 3: the input is not UTF-8 text; save the table in UTF-8")
     file.write_bytes("input\ttarget\n".encode("utf-16"))
     refused(pairs(file), "line 1, holds a NUL byte, as UTF-16 does")
 
@@ -262,7 +266,7 @@ def test_a_split_without_texts_is_refused_in_words_of_texts(table):
     carved = Splits(val_fraction=0.0, test_fraction=0.2, labels_per_class=None)
     with pytest.raises(DataError, match=r"the val split holds no text; set data\.split\.val_fraction=0\.1"):
         carved.divide(pairs(table([(str(i), "1") for i in range(10)])).open(), 0, [])
-    with pytest.raises(DataError, match="2 texts are too few to divide into train, val and test; add texts"):
+    with pytest.raises(DataError, match="2 texts are too few for the splits train, val and test; add texts"):
         carved.divide(pairs(table([("a", "1"), ("b", "1")])).open(), 0, [])
     empty = table([], "val.csv")
     with pytest.raises(DataError, match="the val split holds no text; see its file"):

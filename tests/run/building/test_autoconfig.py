@@ -188,7 +188,7 @@ def test_a_class_with_one_image_is_trained_on(cli, tmp_path):
     [
         ({"only": 12}, ["one class, 'only'"]),
         ({"a": 3, "b": 3}, ["the val split holds no image", "data.split.val_fraction=0.35"]),
-        ({"a": 1, "b": 1, "c": 1}, ["3 images are too few to divide into train, val and test"]),
+        ({"a": 1, "b": 1, "c": 1}, ["3 images are too few for the splits train, val and test"]),
         ({"a": 0}, ["holds no image"]),
     ],
 )

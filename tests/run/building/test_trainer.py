@@ -52,7 +52,7 @@ def test_devices_of_all_machines_are_counted_without_them(tmp_path):
     words = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.num_nodes=3"]
     node = compose("train", ["model=vit_mu4", "data=digits", *words]).trainer
     assert find_devices(node, tmp_path, to_run=False) == (6, torch.device("cpu"))
-    with pytest.raises(ConfigError, match="needs a process on each machine, and this one is alone"):
+    with pytest.raises(ConfigError, match="needs processes on each machine, but there is only this one"):
         find_devices(node, tmp_path)
 
 
@@ -60,7 +60,7 @@ def test_a_machine_without_a_gpu_says_so(cli, monkeypatch):
     for accelerator in (CUDAAccelerator, MPSAccelerator):
         monkeypatch.setattr(accelerator, "is_available", lambda: False)
     run = cli("train", "trainer=gpu", folder="run")
-    assert refuses(run, "trainer.accelerator is gpu, and this machine has: auto, cpu"), run.err
+    assert refuses(run, "accelerator is gpu, but this machine has only auto, cpu"), run.err
     assert not run.folder.exists()
 
 
@@ -70,7 +70,9 @@ def test_a_gpu_is_one_of_either_kind(monkeypatch):
     for name in ("gpu", "mps", "cpu", "auto"):
         check_accelerator(name)
     for name in ("cuda", "gppu"):
-        with pytest.raises(ConfigError, match=f"trainer.accelerator is {name}, and this machine has: auto, cpu, gpu"):
+        with pytest.raises(
+            ConfigError, match=f"trainer.accelerator is {name}, and this machine has only auto, cpu, gpu"
+        ):
             check_accelerator(name)
 
 

@@ -59,7 +59,7 @@ def test_a_run_resumes_from_its_own_state():
 
 def test_other_data_another_end_another_model_and_other_groups_are_refused():
     task = task_of()
-    with pytest.raises(CheckpointError, match="the data is no longer what the run was trained on"):
+    with pytest.raises(CheckpointError, match="the data has changed since the run started"):
         check(saved(task), task, data=SimpleNamespace(fingerprint="other data", vocabularies=dict))
     with pytest.raises(ConfigError, match="has done 21 steps already, and is now to end at 20"):
         check(saved(task), task, first_step=21)

@@ -62,7 +62,7 @@ READER, WRITES = {"encoder": {"vocab_size": 5}}, {"decoding": {}}
         (READER, {}, WRITES, None),
         (READER, {"images": {}}, WRITES, "the model reads texts, and the data has images"),
         ({}, {}, WRITES, "the data has texts alone, and the model reads images"),
-        (READER, {}, {}, "the data has texts alone, and the task is of images; set task=sequence"),
+        (READER, {}, {}, "the data has only texts, but the task needs images; set task=sequence"),
     ],
 )
 def test_images_and_texts_are_not_taken_for_each_other(model, data, task, sentence):
@@ -92,11 +92,11 @@ CLASSES = SimpleNamespace(things="images", targets=OneClass([0]), vocabulary=Non
         ({}, {"num_classes": 2}, CAPTIONS, r"learns from classes, and this data has images .*; set task=captioning"),
         ({"decoder": {}}, WRITES, CLASSES, r"writes texts, and this data has images .*; set task=classification"),
         ({"text": {}}, {"templates": []}, CLASSES, "compares images with texts, and this data has images with one"),
-        ({}, {"templates": []}, CAPTIONS, "and the model reads none; choose model=clip_xs8"),
+        ({}, {"templates": []}, CAPTIONS, "and the model reads no texts; choose model=clip_xs8"),
         ({}, WRITES, CAPTIONS, "the task writes texts, and the model none"),
-        ({"decoder": {"vocab_size": 5}}, {}, CLASSES, "the model takes texts, and this data has images with one class"),
-        ({"question_length": 3}, {"_target_": "a.Answering"}, CAPTIONS, "the task answers questions, and this data"),
-        ({"question_length": 3}, {"_target_": "a.Other"}, CAPTIONS, "the model is asked questions, and this data has"),
+        ({"decoder": {"vocab_size": 5}}, {}, CLASSES, "the model takes texts, but this data has images with one class"),
+        ({"question_length": 3}, {"_target_": "a.Answering"}, CAPTIONS, "the task answers questions, but this data"),
+        ({"question_length": 3}, {"_target_": "a.Other"}, CAPTIONS, "the model needs questions, but this data has"),
     ],
 )
 def test_data_a_task_and_a_model_have_the_same_targets(model, task, data, sentence):

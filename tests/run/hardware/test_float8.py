@@ -91,7 +91,7 @@ def test_without_a_torchao_that_can_do_it_the_extra_is_named(hopper, monkeypatch
 
 
 def test_another_precision_is_refused(hopper):
-    with pytest.raises(ConfigError, match=r"trainer\.precision is 32-true; set it to bf16-mixed"):
+    with pytest.raises(ConfigError, match=r"float8=true needs trainer\.precision=bf16-mixed, not 32-true"):
         check_float8(vit(), GPU, "32-true")
 
 

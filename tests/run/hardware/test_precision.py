@@ -121,7 +121,7 @@ def test_a_check_measures_for_the_training_that_comes(cli, measuring):
 
 
 def test_an_evaluation_has_the_precision_of_its_run(cli, short_run):
-    assert refuses(cli("evaluate", f"run={short_run}", "trainer.precision=auto"), "trainer.precision=auto is found")
+    assert refuses(cli("evaluate", f"run={short_run}", "trainer.precision=auto"), "precision=auto is chosen only")
 
 
 # -- the choice

@@ -26,7 +26,7 @@ def test_a_run_of_images_and_texts_takes_any_two():
 @pytest.mark.parametrize(
     ("run", "labels", "sentence"),
     [
-        (saved([], compares=True), None, "no names of classes"),
+        (saved([], compares=True), None, "has no class names"),
         (saved(["cat", "dog"]), ["cat", "dog"], "takes no labels="),
         (saved([], compares=True), "cat", "at least two"),
         (saved([], compares=True), ["cat", " "], "one of them is empty"),

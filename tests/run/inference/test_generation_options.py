@@ -23,7 +23,8 @@ def test_what_is_null_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"), [({"beam_width": 4}, "writes no texts"), ({"templates": ["a {}"]}, "compares no images")]
+    ("changes", "sentence"),
+    [({"beam_width": 4}, "writes no texts"), ({"templates": ["a {}"]}, "does not compare images")],
 )
 def test_a_run_of_classes_takes_none(changes, sentence):
     saved = SavedRun(Path("run"), Path("run"), {}, OmegaConf.create({"task": {"loss": None}}))

@@ -17,10 +17,10 @@ def test_a_batch_is_its_images_and_lists_may_nest():
 @pytest.mark.parametrize(
     ("images", "sentence"),
     [
-        ([], "there are no images: the list is empty"),
+        ([], "the list of images is empty"),
         (np.zeros(4), "has 1 dimension"),
-        (5, "a int is no image"),
-        ({"a": 1}, "a dict is no image"),
+        (5, "a int is not an image"),
+        ({"a": 1}, "a dict is not an image"),
     ],
 )
 def test_what_is_no_image_is_refused(images, sentence):

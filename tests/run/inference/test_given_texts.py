@@ -34,7 +34,7 @@ def test_a_run_that_answers_is_asked_and_no_other():
             return f"asked {question!r}"
 
     assert ask_question(command(question=7), Asked()) == "asked '7'"
-    with pytest.raises(ConfigError, match="run=run answers questions; set question="):
+    with pytest.raises(ConfigError, match="run=run answers questions; set a question"):
         ask_question(command(), Asked())
     assert ask_question(command(), "another task") == "another task"
     with pytest.raises(ConfigError, match="run=run is asked no questions; leave question= out"):
@@ -55,7 +55,7 @@ def test_a_text_is_itself_or_the_lines_of_a_file(tmp_path):
         (b"", "one of them is empty"),
         (b"a\n\nb\n", "one of them is empty"),
         (b"a\n   \n", "one of them is empty"),
-        (b"ab\nabc\n", "the text 'abc' has 4 tokens with its end, and the model reads 3"),
+        (b"ab\nabc\n", "the text 'abc' has 4 tokens with its end token, but the model reads 3"),
         (b"xy", "the character 'x' of the text 'xy' is not among"),
         (b"\xff\xfe", "is no UTF-8 text; save it in UTF-8"),
     ],

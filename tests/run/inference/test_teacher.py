@@ -47,8 +47,8 @@ def test_what_the_node_states_comes_first():
 @pytest.mark.parametrize(
     ("cfg", "sentence"),
     [
-        (config(pretrained=None), "teacher.pretrained is null, and random weights teach nothing"),
-        (config({"num_classes": 7}), r"the teacher tells 10 classes apart, and data\.num_classes is 7"),
+        (config(pretrained=None), "teacher.pretrained is null; give the weights of the teacher"),
+        (config({"num_classes": 7}), r"the teacher tells 10 classes, but data\.num_classes is 7"),
         (config({"in_chans": 3, "mean": [0.5] * 3, "std": [0.5] * 3}), "gives no logits for images of 3x32x32"),
         (config(mean=[0.5]), "teacher.mean and teacher.std go together"),
     ],

@@ -60,7 +60,7 @@ def test_another_kind_of_model_is_left_alone():
 
 def test_a_hint_names_the_published_weights_of_a_preset():
     cfg = compose("train", ["model=vit_s16", "data=synthetic", "data.image_size=224"])
-    assert "model.pretrained=published starts from timm:vit_small_patch16_224" in advise_few_images(cfg, 500)[0]
+    assert "model.pretrained=published loads timm:vit_small_patch16_224" in advise_few_images(cfg, 500)[0]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_start_names_the_first_images(capsys):
     first[18] = second[10]
     print_overlap({"train": split_of(in_memory(first)), "test": split_of(in_memory(second))})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("overlap  WARNING: images stand in two splits (2 of test are in train)")
+    assert lines[0].startswith("overlap  WARNING: images are in two splits (2 of test are in train)")
     assert lines[1].endswith(
         "train: noise image 2 = train: noise image 7 = train: noise image 15 = test: noise image 1"
     )

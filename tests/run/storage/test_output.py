@@ -57,7 +57,7 @@ def test_a_link_to_a_folder_is_that_folder(run):
         (run.parent / name).symlink_to(target)
     with pytest.raises(ConfigError, match="lies in the run"):
         folder("in_run", overwrite=True)
-    with pytest.raises(ConfigError, match="link to no folder"):
+    with pytest.raises(ConfigError, match="broken link; name a folder"):
         folder("nowhere")
     (run.parent / "empty").mkdir()
     (run.parent / "link").symlink_to("empty")
@@ -75,7 +75,7 @@ def test_an_output_with_a_slash_at_its_end_is_no_file(run):
 def test_what_a_command_reads_is_not_replaced(tmp_path, key):
     (tmp_path / "read").write_text("kept")
     cfg = OmegaConf.from_dotlist([f"output={tmp_path}/./read", "overwrite=true", f"{key}={tmp_path}/read"])
-    with pytest.raises(ConfigError, match=f"replace what {key}="):
+    with pytest.raises(ConfigError, match=f"overwrite the input {key}="):
         check_output(cfg)
 
 
@@ -97,7 +97,7 @@ def test_a_file_in_the_folder_of_the_data_is_not_replaced(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "1.png").write_text("kept")
     cfg = OmegaConf.from_dotlist([f"output={tmp_path}/cat/1.png", "overwrite=true", f"data.source.root={tmp_path}"])
-    with pytest.raises(ConfigError, match="would replace what data"):
+    with pytest.raises(ConfigError, match="would overwrite the input data"):
         check_output(cfg)
 
 

@@ -64,7 +64,7 @@ def test_the_beginning_of_another_command_is_neither_used_nor_lost(tmp_path):
     path = tmp_path / "out.csv"
     begun(Output(path, None), 2)
     before = (tmp_path / "out.csv.partial").read_bytes()
-    with pytest.raises(ConfigError, match=r"out\.csv\.partial is the beginning of another prediction"):
+    with pytest.raises(ConfigError, match=r"out\.csv\.partial belongs to another, unfinished prediction"):
         written(path, request={**REQUEST, "top_k": 2})
     assert (tmp_path / "out.csv.partial").read_bytes() == before
     assert written(path, request={**REQUEST, "top_k": 2}, overwrite=True) == (3, 1)

@@ -22,7 +22,7 @@ def test_files_of_the_same_name_stay_apart(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("root", "names", "sentence"),
     [
-        ("in", ["a"], "holds images that are read"),
+        ("in", ["a"], "holds images that the command reads"),
         (".", ["a"], "holds images"),
         ("out", ["a/b", "a_b"], "the same folder"),
     ],

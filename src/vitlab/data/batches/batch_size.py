@@ -9,7 +9,10 @@ def divide_batch(global_batch_size: int, device_batch_size: int | None, world_si
     if global_batch_size < 1:
         raise ConfigError(f"global_batch_size {global_batch_size} is not at least 1")
     if device_batch_size is not None and device_batch_size < 1:
-        raise ConfigError(f"data.device_batch_size {device_batch_size} is not at least 1; null is the whole share")
+        raise ConfigError(
+            f"data.device_batch_size {device_batch_size} is not at least 1; set it to null for the whole share of a "
+            "device"
+        )
     if global_batch_size % world_size:
         raise ConfigError(f"global_batch_size {global_batch_size} is not a multiple of the {world_size} devices")
     share = global_batch_size // world_size

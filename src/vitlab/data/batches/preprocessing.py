@@ -24,9 +24,12 @@ class Preprocessing(nn.Module):
         super().__init__()
         for key, values in {"mean": mean, "std": std}.items():
             if len(values) != in_chans:
-                raise ValueError(f"data.{key} has {len(values)} values, and data.in_chans is {in_chans}; give one each")
+                raise ValueError(
+                    f"data.{key} has {len(values)} values, but data.in_chans is {in_chans}; give one value for each "
+                    "channel"
+                )
         if min(std) <= 0:
-            raise ValueError(f"data.std {std} holds a value that is not above 0")
+            raise ValueError(f"data.std {std} holds a value that is not above 0; give positive values")
         self.patch_size = patch_size
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))

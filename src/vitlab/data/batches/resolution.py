@@ -18,7 +18,9 @@ class ProgressiveResolution:
         self, *, image_size: Pixels, patch_size: Pixels | None, scales: Sequence[Share], until: Sequence[Share]
     ):
         if patch_size is None:
-            raise ValueError("image sizes that change need a model that cuts patches: one with a patch_size")
+            raise ValueError(
+                "changing image sizes need a model with a patch_size; choose another model, or resolution=full"
+            )
         if len(scales) != len(until) or any(b <= a for a, b in pairwise([0.0, *until, 1.0])):
             raise ValueError(
                 f"resolution.until {list(until)} is not one share of the steps for each of resolution.scales "

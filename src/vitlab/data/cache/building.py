@@ -40,8 +40,8 @@ def build_once(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -
             if error.errno not in FULL:
                 raise
             raise StorageError(
-                f"the disk is full: {building} holds the part of a cache that is done, and the next run goes on with it"
-                "; make room, remove it, or set data.cache.root to another disk"
+                f"the disk is full: {building} holds the finished part of a cache, which the next run continues"
+                "; free some space, remove it, or set data.cache.root to another disk"
             ) from error
         flush_folder(building)
         os.rename(building, place)
@@ -57,7 +57,7 @@ def is_whole(place: Path, key: dict[str, Any]) -> bool:
     except (OSError, ValueError) as error:
         raise DataError(f"{place} is a damaged cache; remove it, and it is built again") from error
     if found != json.loads(format_json(key)):
-        raise DataError(f"{place} is the cache of something else; remove it, and it is built again")
+        raise DataError(f"{place} is a cache of other data; remove it, and it is built again")
     return True
 
 
@@ -68,7 +68,7 @@ def wait_for_lock(path: Path, place: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        print(f"another process is building the cache {place}; this one waits for it", flush=True)
+        print(f"another process is building the cache {place}; waiting for it", flush=True)
         lock.acquire()
     try:
         yield

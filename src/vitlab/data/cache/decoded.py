@@ -144,7 +144,7 @@ def reserve_file(path: Path, needed: int) -> bool:
         path.unlink(missing_ok=True)
         raise StorageError(
             f"the decoded cache needs {needed / GIGABYTE:,.2f} GB in {path.parent.parent}, where "
-            f"{free / GIGABYTE:,.2f} GB are free; make room, set data.cache.root to another disk, or use "
+            f"{free / GIGABYTE:,.2f} GB are free; free some space, set data.cache.root to another disk, or use "
             "data.cache.kind=encoded"
         ) from error
     return False
@@ -188,7 +188,7 @@ class ChunkDecoder:
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         if pixels.shape[2] != self.in_chans:
             raise DataError(
-                f"{self.pool.name(i)} has {pixels.shape[2]} channels, and data.in_chans is {self.in_chans}; "
+                f"{self.pool.name(i)} has {pixels.shape[2]} channels, but data.in_chans is {self.in_chans}; "
                 "set data.images.mode (L: 1 channel, RGB: 3) to convert every image"
             )
         if pixels.shape[:2] != (self.size, self.size):

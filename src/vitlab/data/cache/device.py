@@ -57,7 +57,7 @@ class CropsOnly(ImageSplit):
             )
         if split.crop.output_size() is None or split.pool.pixels is None:
             raise ConfigError(
-                "data.cache.kind=device holds images of one size; use data.cache.kind=decoded for a token budget"
+                "data.cache.kind=device needs images of one size; with a token budget, use data.cache.kind=decoded"
             )
         return cls(
             split.pool,

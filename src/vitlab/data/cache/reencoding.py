@@ -101,5 +101,5 @@ def refuse_channels(pool: Pool) -> None:
     if channels > MOST_CHANNELS:
         raise DataError(
             f"{pool.name(0)} has {channels} channels, and a JPEG or PNG holds at most {MOST_CHANNELS}; "
-            "keep such images as they are, or use cache=decoded"
+            "set data.cache.kind=none or data.cache.kind=decoded"
         )

@@ -47,7 +47,7 @@ class DigitLines(Source):
 
     def __init__(self, *, num_lines: Count, num_evaluated: Count, min_length: Count, max_length: Count, height: Height):
         if min_length > max_length:
-            raise ValueError(f"min_length {min_length} is above max_length {max_length}")
+            raise ValueError(f"min_length {min_length} is above max_length {max_length}; make it smaller")
         if self.longest is not None and max_length > self.longest:
             raise ValueError(f"max_length {max_length} of the numbers in a sum is more than {self.longest}")
         self.counts = {"train": num_lines, "val": num_evaluated, "test": num_evaluated}

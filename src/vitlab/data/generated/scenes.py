@@ -60,7 +60,9 @@ class Scenes(Source):
         if not self.templates or any(template.count("{}") != 1 for template in self.templates):
             raise ConfigError(f"data.source.templates {self.templates} are not texts with one {{}} each")
         if len(self.words) < 2 or not all(self.words):
-            raise ConfigError(f"data.source.words {self.words} do not name two classes or more by a word each")
+            raise ConfigError(
+                f"data.source.words {self.words} must name at least two classes, each with at least one word"
+            )
         every = [word for names in self.words for word in names]
         if twice := next((word for word in every if every.count(word) > 1), None):
             raise ConfigError(f"data.source.words name '{twice}' more than once; a word belongs to one class")
@@ -76,10 +78,10 @@ class Scenes(Source):
         pools: dict[str, Pool] = {}
         for split, (pool, places) in parts.items():
             if not isinstance(pool.targets, OneClass) or pool.pixels is None or len(pool.pixels.shape) < 3:
-                raise DataError("scenes are composed of small images in memory with one class each, as data=digits has")
+                raise DataError("scenes need small images in memory with one class each, such as data=digits")
             if len(self.source.class_names) != len(self.words):
                 raise ConfigError(
-                    f"data.source.words name {len(self.words)} classes, and the pictures have "
+                    f"data.source.words name {len(self.words)} classes, but the pictures have "
                     f"{len(self.source.class_names)}"
                 )
             pictures, classes = pool.pixels[places], pool.targets.values[places]

@@ -1,4 +1,4 @@
-"""Pictures computed on the spot, for tests and for speed: any size, number of classes and of channels."""
+"""Generate pictures for tests and measurements: any size, number of classes and of channels."""
 
 import math
 

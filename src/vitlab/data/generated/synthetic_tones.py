@@ -1,4 +1,4 @@
-"""Sounds computed on the spot, as pictures: spectrograms with a row for each semitone, whose class is a pitch and a
+"""Generate sounds as pictures: spectrograms with a row for each semitone, whose class is a pitch and a
 chord. Pixels are not special: to a Vision Transformer they are patches as any others.
 
 T moments, F semitones, W samples of a window
@@ -45,7 +45,7 @@ class SyntheticTones(Source):
                 f"data.source.num_samples {num_samples} is less than one for each of {len(self.class_names)} classes"
             )
         if not 24 <= image_size <= 48:
-            raise ConfigError(f"data.image_size {image_size} is not from 24 to 48 semitones, in which all chords lie")
+            raise ConfigError(f"data.image_size {image_size} is not from 24 to 48 semitones, the range of the chords")
         self.num_samples, self.image_size, self.noise = num_samples, image_size, noise
 
     def open(self) -> dict[str, Pool]:

@@ -39,7 +39,9 @@ class RandomErasing(v2.RandomErasing):
     ):
         super().__init__(p=p, scale=scale, ratio=ratio, value="random")
         if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
-            raise ValueError(f"mean {mean} and std {std} of the noise are both null, or one value each for a channel")
+            raise ValueError(
+                f"mean {mean} and std {std} of the noise must both be null, or have one value for each channel"
+            )
         self.mean = None if mean is None else torch.tensor(mean).view(-1, 1, 1)
         self.std = None if std is None else torch.tensor(std).view(-1, 1, 1)
 
@@ -52,7 +54,7 @@ class RandomErasing(v2.RandomErasing):
             return cast(dict[str, Any], params | {"v": torch.randint(0, 256, noise.shape, dtype=torch.uint8)})
         if len(self.mean) != len(noise):
             raise ConfigError(
-                f"augmentation: the noise of RandomErasing has {len(self.mean)} channels, and the image {len(noise)}"
+                f"augmentation: the noise of RandomErasing has {len(self.mean)} channels, but the image {len(noise)}"
             )
         noise = (noise * self.std + self.mean).mul(255).round().clamp(0, 255)
         return cast(dict[str, Any], params | {"v": noise.to(torch.uint8)})

@@ -95,5 +95,5 @@ def integers(numbers: np.ndarray, count: np.ndarray | int) -> np.ndarray:
 
 def rate(value: float) -> float:
     if not 0 <= value <= 1:
-        raise ValueError(f"flip_rate {value} is not a probability")
+        raise ValueError(f"flip_rate {value} is not a number from 0 to 1")
     return value

@@ -30,7 +30,7 @@ class Images:
             raise ConfigError(f"data.images.mode '{mode}' is not a mode of Pillow; use L, RGB or null")
         if len(eval_crop.views()) > 1:
             raise ConfigError(
-                "data.images.eval_crop takes several views of an image, and is scored on one; choose another crop"
+                "data.images.eval_crop gives several views of an image, but evaluation needs one; choose another crop"
             )
         self.mode = mode
         self.train_crop = train_crop
@@ -51,7 +51,9 @@ class Images:
                 raise ConfigError(f"crop.{key}.interpolation of {in_chans} channels is one of: {', '.join(BY_TORCH)}")
             own = crop.find_mixed_patch_size()
             if own is not None and own != patch_size:
-                raise ConfigError(f"crop.{key}.patch_size is {own}, and the model's is {patch_size}")
+                raise ConfigError(
+                    f"crop.{key}.patch_size is {own}, but the model's patch_size is {patch_size}; make them equal"
+                )
         if self.train_transform is not None:
             check_augmentation("data.images.train_transform", self.train_transform, in_chans)
 

@@ -21,7 +21,7 @@ class TokenBudget(Crop):
 
     def __init__(self, *, patch_size: Pixels, max_tokens: Length, enlarge: bool, flip_rate: Share, interpolation: str):
         if patch_size is None:
-            raise ValueError("a token budget is counted in patches; choose a model with a patch_size")
+            raise ValueError("a token budget counts patches; choose a model with a patch_size")
         super().__init__(image_size=patch_size * int(max_tokens**0.5), interpolation=interpolation)
         self.patch_size = patch_size
         self.max_tokens = max_tokens

@@ -58,7 +58,7 @@ class ShiftedCrop(Crop):
     def __init__(self, *, image_size: Pixels, padding: Natural, flip_rate: Share, interpolation: str):
         super().__init__(image_size=image_size, interpolation=interpolation)
         if not 0 <= padding < image_size:
-            raise ValueError(f"padding {padding} is not in [0, image_size)")
+            raise ValueError(f"padding {padding} is not at least 0 and less than image_size")
         self.padding = padding
         self.flip_rate = rate(flip_rate)
 

@@ -159,7 +159,7 @@ class ImageSplit(Split):
             images = [self.transform_image(image, key, key.view * len(views) + v) for v, image in enumerate(images)]
         if images[0].shape[0] != self.in_chans:
             raise DataError(
-                f"{self.name(key.index)} has {images[0].shape[0]} channels, and data.in_chans is {self.in_chans}; "
+                f"{self.name(key.index)} has {images[0].shape[0]} channels, but data.in_chans is {self.in_chans}; "
                 "set data.images.mode (L: 1 channel, RGB: 3) to convert every image"
             )
         return Sample(tuple(images), key.index)

@@ -41,7 +41,7 @@ class Order:
         if self.class_balance and self.shuffle_window is not None:
             raise ConfigError(
                 f"data.order.class_balance {self.class_balance} draws from all shards, not from the few of "
-                f"data.order.shuffle_window {self.shuffle_window}; set one of them to 0 or null"
+                f"data.order.shuffle_window {self.shuffle_window}; set class_balance to 0, or shuffle_window to null"
             )
 
 

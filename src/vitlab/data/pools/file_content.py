@@ -25,6 +25,6 @@ def content(path: str | Path) -> bytes:
     if reason := not_a_file(status.st_mode):
         raise OSError(f"it is {reason}")
     if status.st_size > MOST_BYTES:
-        raise OSError(f"it has {status.st_size:,} bytes, and {MOST_BYTES:,} are the most that are taken")
+        raise OSError(f"it has {status.st_size:,} bytes, and {MOST_BYTES:,} is the limit")
     with open(path, "rb") as file:
         return file.read()

@@ -14,9 +14,7 @@ def check_distinct(names: Iterable[str] | None) -> None:
     """Raise ConfigError for a name of two classes."""
     for name, count in Counter(names or ()).items():
         if count > 1:
-            raise ConfigError(
-                f"data.source.class_names holds '{name}' {count} times; give each class a name of its own"
-            )
+            raise ConfigError(f"data.source.class_names holds '{name}' {count} times; give each class a different name")
 
 
 def number_labels(labels: Iterable[str], names: list[str] | None) -> tuple[list[str], dict[str, int]]:

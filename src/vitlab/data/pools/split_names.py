@@ -10,8 +10,8 @@ def check_splits(splits: dict[str, str | None], key: str = "splits") -> dict[str
     ConfigError for an unknown split and for a missing train."""
     for split in splits:
         if split not in SPLITS:
-            raise ConfigError(f"data.source.{key} has the key {split}; it takes {', '.join(SPLITS)}")
+            raise ConfigError(f"data.source.{key} has the key {split}; the keys are {', '.join(SPLITS)}")
     named = {split: name for split, name in splits.items() if name is not None}
     if "train" not in named:
-        raise ConfigError(f"data.source.{key}.train is missing; it names what to train on")
+        raise ConfigError(f"data.source.{key}.train is missing; set it to the training images")
     return named

@@ -82,7 +82,7 @@ def remedy(empty: str, training: Pool, fractions: dict[str, float]) -> str:
     names = ["train", *fractions]
     told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     each = f", of each class at least {len(names)}" if isinstance(targets, Classes) else ""
-    return f"{targets.num_images:,} {things} are too few to divide into {told}; add {things}{each}"
+    return f"{targets.num_images:,} {things} are too few for the splits {told}; add {things}{each}"
 
 
 def candidates(empty: str, fractions: dict[str, float]) -> Iterator[dict[str, float]]:
@@ -110,7 +110,7 @@ def choose_few(
     """
     if not isinstance(targets, OneClass):
         raise ConfigError(
-            f"data.split.labels_per_class counts images with one class each, and this data has images {targets.kind}; "
+            f"data.split.labels_per_class needs images with one class each, but this data has images {targets.kind}; "
             "set it to null"
         )
     counts = targets[indices].counts(len(class_names))

@@ -43,9 +43,9 @@ def map_index(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
         columns, metadata = map_columns(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no index of shards, or damaged: {error}") from error
+        raise DataError(f"{path} is not an index of shards, or it is damaged: {error}") from error
     if missing := COLUMNS.keys() - columns.keys():
-        raise DataError(f"{path} is no index of shards: it has no column {', '.join(sorted(missing))}")
+        raise DataError(f"{path} is not an index of shards: it has no column {', '.join(sorted(missing))}")
     return columns, metadata
 
 
@@ -63,7 +63,7 @@ def check_columns(columns: dict[str, np.ndarray], sizes: list[int], path: Path) 
     good &= (height >= 0) & (width >= 0) & ((height == 0) == (width == 0))
     if not good.all():
         raise DataError(
-            f"{path}: image {int(good.argmin())} lies outside of the shards, or has no name or size that can be; pack "
+            f"{path}: image {int(good.argmin())} lies outside of the shards, or has an impossible name or size; pack "
             "the data set again"
         )
 
@@ -163,10 +163,11 @@ def read_index(content: bytes, place: str) -> dict[str, Any]:
         index = json.loads(content)
         known = index["format"] == FORMAT and index["version"] <= VERSION
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{place} is no index of shards") from error
+        raise DataError(f"{place} is not an index of shards") from error
     if not known:
         raise DataError(
-            f"{place} is of format {index['format']} {index['version']}, and {FORMAT} {VERSION} is what is read"
+            f"{place} is of format {index['format']} {index['version']}, but only {FORMAT} {VERSION} can be read; pack "
+            "the data set again"
         )
     try:
         whole = is_whole(index)

@@ -60,7 +60,7 @@ class TarReader:
         place = f"{self.root}/{name}"
         try:
             if self.filesystem.info(place)["type"] != "file":
-                raise DataError(f"{place} is no file, but a pipe or a device; remove it")
+                raise DataError(f"{place} is a pipe or a device, not a file; remove it")
             with self.filesystem.open(place, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 for found in samples(tar, place, skipped):
                     rows.add(
@@ -70,7 +70,7 @@ class TarReader:
                 check_end(tar, file, place, rows)
                 return TarContents(rows, labels, file.seek(0, 2), skipped)
         except (OSError, tarfile.TarError, EOFError, MemoryError) as error:  # a header may claim any size
-            raise DataError(f"{place} is no whole, uncompressed tar: {format_error(error)}") from error
+            raise DataError(f"{place} is not a complete, uncompressed tar: {format_error(error)}") from error
 
 
 class TarContents(NamedTuple):
@@ -88,13 +88,11 @@ def check_end(tar: tarfile.TarFile, file: Any, place: str, rows: Rows) -> None:
     if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         after = f" after {rows.names[-1].decode('utf-8', 'replace')}" if rows.names else ""
         raise DataError(
-            f"{place} is cut off or damaged{after}: {len(rows.names):,} whole images and no end; copy it anew"
+            f"{place} is cut off or damaged{after}: {len(rows.names):,} complete images, but no end; copy it again"
         )
     while chunk := file.read(CHUNK):
         if chunk.strip(b"\0"):
-            raise DataError(
-                f"{place} holds more behind its end, as tars do that were joined; pack it anew, or split it"
-            )
+            raise DataError(f"{place} goes on after its end, like two joined tars; pack it again, or split it")
 
 
 def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterator[TarImage]:
@@ -105,9 +103,7 @@ def samples(tar: tarfile.TarFile, place: str, skipped: dict[str, str]) -> Iterat
     def finish() -> Iterator[TarImage]:
         if image is not None:
             if label is None:
-                raise DataError(
-                    f"{place}: {image[0]} has no class beside it, in a member .cls or as the label in a .json"
-                )
+                raise DataError(f"{place}: {image[0]} has no class; add a member .cls, or a label in a .json")
             yield TarImage(*image, label)
 
     while (member := tar.next()) is not None:
@@ -176,7 +172,7 @@ def index_tars(root: str, output: Path, *, class_names: list[str] | None, num_wo
         match = SPLIT.search(name.lower())
         splits.setdefault(match[1] if match else "train", []).append(name)
     if "train" not in splits:
-        raise DataError(f"index={root}: no tar belongs to train, by its name; there are {', '.join(splits)}")
+        raise DataError(f"index={root}: no tar has train in its name; the splits found are {', '.join(splits)}")
     walked: dict[str, list[TarContents]] = {}
     for split, tars in splits.items():
         pieces, title = cut(len(tars), 1), f"index of {split}"

@@ -140,7 +140,7 @@ def write_split(
     """
     targets = pool.targets
     if not isinstance(targets, Classes):
-        raise ConfigError(f"shards hold images with classes, and this data has images {targets.kind}")
+        raise ConfigError(f"shards hold images with classes, but this data has images {targets.kind}")
     shards, begin = find_whole_shards(folder, split)
     encoder = ImageEncoder(pool, encode)
     pieces = cut(len(pool), AT_ONCE, start=begin)
@@ -153,7 +153,7 @@ def write_split(
             if isinstance(encoded, DamagedImage):
                 if on_bad_image == "error":
                     raise DataError(
-                        f"cannot read {pool.name(i)}: {encoded}; mend or remove it, or set "
+                        f"cannot read {pool.name(i)}: {encoded}; repair or remove it, or set "
                         "data.loading.on_bad_image=skip"
                     )
             elif shard is not None and not shard.takes(encoded, shard_bytes):
@@ -255,7 +255,7 @@ def check_plan(folder: Path, plan: dict[str, Any]) -> None:
     if not any(path.name != LOCK for path in folder.iterdir()):
         return write_whole(folder / PLAN, format_json(plan))
     if not (folder / PLAN).is_file():
-        raise ConfigError(f"{folder} is not empty, and what is in it is no unfinished packing; give a new folder")
+        raise ConfigError(f"{folder} is neither empty nor an unfinished set of shards; give a new folder")
     found = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     if differing := [key for key in plan if plan[key] != found.get(key)]:
         raise ConfigError(f"{folder} was packed with another {' and '.join(differing)}; give a new folder")

@@ -35,7 +35,9 @@ class Arrays(Source):
             if file.suffix not in (".npy", ".npz"):
                 raise ConfigError(f"data.source.images.{split} {file} is neither .npy nor .npz")
             if file.suffix == ".npy" and split not in self.labels:
-                raise ConfigError(f"data.source.labels.{split} is missing; it names the .npy of the classes of {file}")
+                raise ConfigError(
+                    f"data.source.labels.{split} is missing; set it to the .npy with the classes of {file}"
+                )
         check_distinct(class_names)
         self.given_names = class_names
 
@@ -62,7 +64,9 @@ class Arrays(Source):
             return [str(k) for k in range(columns or 1 + max(int(labels.max()) for labels in targets))]
         names = len(self.given_names)
         if columns not in (None, names):
-            raise DataError(f"data.source.class_names has {names} names, and the labels have {columns} columns")
+            raise DataError(
+                f"data.source.class_names has {names} names, but the labels have {columns} columns; make them equal"
+            )
         return self.given_names
 
     def _pool(self, split: str) -> "ArrayPool | MappedPool | None":
@@ -128,7 +132,7 @@ def load_array(file: Path) -> Any:
     except Exception as error:  # zipfile and numpy raise many kinds
         raise DataError(f"{file} cannot be read as {file.suffix}: {error}") from error
     if isinstance(loaded, np.ndarray) != (file.suffix == ".npy"):
-        raise DataError(f"{file} is no {file.suffix}, but NumPy's other kind of file; rename it")
+        raise DataError(f"{file} is not a {file.suffix}, but NumPy's other file type; rename it")
     return loaded
 
 
@@ -154,12 +158,14 @@ def check_arrays(pixels: np.ndarray, targets: np.ndarray, images: str, labels: s
     """Raise DataError, saying what would be right, for arrays that are no images and their classes."""
     shape = " x ".join(map(str, pixels.shape))
     if pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:
-        raise DataError(f"{images} is {shape}, and takes (n, H, W) or (n, H, W, C): reshape it")
+        raise DataError(f"{images} has the shape {shape}, but must be (n, H, W) or (n, H, W, C); reshape it")
     if pixels.ndim == 4 and pixels.shape[3] not in CHANNELS and pixels.shape[1] in CHANNELS:
-        raise DataError(f"{images} is {shape}, which looks like (n, C, H, W): save images.transpose(0, 2, 3, 1)")
+        raise DataError(
+            f"{images} has the shape {shape}, which looks like (n, C, H, W); save images.transpose(0, 2, 3, 1)"
+        )
     if pixels.dtype != np.uint8:
         right = "save (255 * images).astype('uint8') if they are in [0, 1]"
-        raise DataError(f"{images} is {pixels.dtype}, and takes uint8 from 0 to 255: {right}")
+        raise DataError(f"{images} is {pixels.dtype}, but must be uint8 from 0 to 255; {right}")
     several = targets.ndim == 2 and targets.shape[1] > 1 and targets.dtype.kind in "iub"
     if not several and (targets.dtype.kind not in "iu" or targets.ndim != 1):
         given = f"{targets.dtype} in {targets.ndim} dimension(s)"

@@ -45,7 +45,7 @@ class Folder(Source):
         splits = self.splits or find_usual_splits(self.root)
         train = splits["train"]
         if not (self.root / train).is_dir():
-            raise DataError(f"data.source.root: {self.root} has no folder {train}/; images go to {train}/<class>/*")
+            raise DataError(f"data.source.root: {self.root} has no folder {train}/; put images into {train}/<class>/*")
         index = open_index(self.root, splits, self.index_root, self.allow_outside)
         self.class_names = index.class_names
         return index.pools()
@@ -62,13 +62,13 @@ def find_usual_splits(root: Path) -> dict[str, str]:
     if folders and folders <= there - {"train"}:
         names = " and ".join(f"{name}/" for name in sorted(folders))
         raise DataError(
-            f"data.source.root: {root} has {names}, and no train/; what to train on goes to train/<class>/*"
+            f"data.source.root: {root} has {names}, but no train/; put the training images into train/<class>/*"
         )
     if not folders:
         count = sum(path.suffix.lower() in EXTENSIONS for path in root.iterdir())
         held = f"{count:,} images and no" if count else "no"
         raise DataError(
-            f"data.source.root: {root} holds {held} class folder; put the images of each class into a folder of its "
-            f"own, {root / '<class>'}"
+            f"data.source.root: {root} holds {held} class folder; put the images of each class into their own folder, "
+            f"{root / '<class>'}"
         )
     return {"train": ""}

@@ -77,9 +77,9 @@ def reopen(index: str, split: str, fingerprint: str) -> Pool:
     try:
         pool = FolderIndex(Path(index), *map_checked(Path(index), check=False)).pool(split)
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"the index {index} has gone since this run began ({error}); start again") from error
+        raise DataError(f"the index {index} was removed after this run began ({error}); start again") from error
     if pool.fingerprint != fingerprint:
-        raise DataError(f"the index {index} was replaced since this run began, as its images changed; start again")
+        raise DataError(f"the index {index} was replaced after this run began, because its images changed; start again")
     return pool
 
 
@@ -134,7 +134,7 @@ def build(root: Path, splits: dict[str, str], allow_outside: bool) -> FolderInde
     classes = {split: class_folders(root / splits[split], bounds) for split in there}
     class_names = classes["train"]
     if not class_names:
-        raise DataError(f"{root / splits['train']} holds no class folder; images go to {splits['train']}/<class>/*")
+        raise DataError(f"{root / splits['train']} holds no class folder; put images into {splits['train']}/<class>/*")
     work = [(split, name, os.path.join(splits[split], name)) for split in classes for name in classes[split]]
     numbers = {name: number for number, name in enumerate(class_names)}
     for _, name, folder in work:

@@ -35,7 +35,7 @@ def list_files(
 ) -> tuple[list[tuple[bytes, int]], dict[bytes, int]]:
     """List the image files at any depth below `folder`: sorted paths, sizes in bytes, and when each folder changed.
 
-    Hidden names, other extensions and links to folders are passed over. Raises DataError for a link to nothing or out
+    Hidden names, other extensions and links to folders are passed over. Raises DataError for a broken link, or one out
     of `bounds`, for a pipe, a socket or a device, and for what cannot be listed.
     """
     files: list[tuple[bytes, int]] = []
@@ -66,7 +66,7 @@ def list_files(
     except OSError as error:
         path = error.filename
         if os.path.islink(path):
-            raise DataError(f"{os.fsdecode(path)} is a link to nothing; mend or remove it") from error
+            raise DataError(f"{os.fsdecode(path)} is a broken link; repair or remove it") from error
         raise DataError(f"{os.fsdecode(path)} cannot be listed: {error.strerror}") from error
     return sorted(files), folders
 

@@ -71,7 +71,8 @@ class HuggingFace(Source):
         for split, column in numbers.items():
             if (row := find_stray(column, len(self.class_names))) is not None:
                 raise DataError(
-                    f"{self.name}: {self.splits[split]} has labels that are no class, as {labels[split][row]}; leave "
+                    f"{self.name}: {self.splits[split]} has labels that are not a class, such as {labels[split][row]}; "
+                    "leave "
                     f"that split out with data.source.splits.{split}=null"
                 )
         return {
@@ -184,6 +185,6 @@ class TablePool(Pool):
 def content(image: dict[str, Any] | None) -> bytes:
     """Read the file that a table holds, or names."""
     if image is None:
-        raise ValueError("the table holds no image in this row")
+        raise ValueError("this row holds no image")
     held: bytes | None = image["bytes"]
     return file_content.content(image["path"]) if held is None else held

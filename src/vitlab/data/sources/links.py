@@ -33,12 +33,12 @@ class Bounds:
 
 
 def check_folder(link: bytes, bounds: Bounds | None) -> None:
-    """Raise DataError for a link to nothing, or to a folder that it lies in itself or that lies outside."""
+    """Raise DataError for a broken link, or for a link to a folder that contains it or lies outside."""
     leads_to = os.path.realpath(link)
     if not os.path.exists(leads_to):
-        raise DataError(f"{os.fsdecode(link)} is a link to nothing; mend or remove it")
+        raise DataError(f"{os.fsdecode(link)} is a broken link; repair or remove it")
     if is_below(leads_to, os.path.realpath(os.path.dirname(link))):
-        raise DataError(f"{os.fsdecode(link)} is a link to a folder that it lies in itself; remove it")
+        raise DataError(f"{os.fsdecode(link)} is a link to a folder that contains the link; remove it")
     if bounds is not None and os.path.isdir(leads_to):
         bounds.check(link, leads_to)
 

@@ -152,8 +152,8 @@ class Listing(Source):
         """Say what could be done about a text that cannot be written."""
         if self.tokenizer is not None:
             return "correct it, or take another data.source.tokenizer"
-        whose = "that of the training rows" if self.found else "data.source.characters"
-        return f"this vocabulary is {whose}: correct the text, or train with all characters in data.source.characters"
+        whose = "from the training rows" if self.found else "data.source.characters"
+        return f"this vocabulary is {whose}; correct the text, or list all characters in data.source.characters"
 
     def _names(self, label: str) -> tuple[str, ...]:
         """List the classes that a label names."""
@@ -196,13 +196,15 @@ def check_kind(text_column: str | None, of_labels: Mapping[str, Any], of_texts: 
     given = [key for key, value in (of_labels if text_column is not None else of_texts).items() if value is not None]
     if text_column is not None and given:
         raise ConfigError(
-            f"data.source.text_column={text_column} says what is to be written of each image, and data.source."
-            f"{given[0]} is of classes; set one of them to null"
+            f"data.source.text_column={text_column} is for texts, but data.source."
+            f"{given[0]} is for classes; set one of them to null"
         )
     if given and text_column is None:
-        raise ConfigError(f"data.source.{given[0]} is of texts; name their column in data.source.text_column")
+        raise ConfigError(f"data.source.{given[0]} is for texts; set data.source.text_column to their column")
     if of_labels["label_separator"] == "":
-        raise ConfigError("data.source.label_separator is empty; give what stands between two labels, as ;, or null")
+        raise ConfigError(
+            "data.source.label_separator is empty; set it to the separator of two labels, such as ';', or to null"
+        )
 
 
 def check_tokens(
@@ -210,8 +212,8 @@ def check_tokens(
 ) -> None:
     """Raise ConfigError for two vocabularies, and for special tokens that do not fit them."""
     if None not in (characters, tokenizer):
-        raise ConfigError("data.source.characters and data.source.tokenizer are two vocabularies; give one")
+        raise ConfigError("data.source.characters and data.source.tokenizer cannot both be set; leave out one of them")
     if len(special_tokens) != 3:
-        raise ConfigError("data.source.special_tokens are three: what begins, ends and fills up a text")
+        raise ConfigError("data.source.special_tokens needs three tokens: the ones that begin, end and pad a text")
     if begin_token and tokenizer is None:
         raise ConfigError("data.source.begin_token=true needs data.source.tokenizer")

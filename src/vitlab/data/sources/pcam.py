@@ -57,5 +57,5 @@ def patches(dataset: Any) -> PatchPool:
         return PatchPool(files["images"], targets)
     except (OSError, KeyError, ValueError) as error:
         raise DataError(
-            f"{files['images']}, or its y, is damaged: {error}; remove both, and they are fetched"
+            f"{files['images']}, or its y, is damaged: {error}; remove both, and they are downloaded again"
         ) from error

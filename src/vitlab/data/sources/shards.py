@@ -57,9 +57,7 @@ class Shards(Source):
         names = [name for name, _ in entry["shards"]]
         for (name, expected), size in zip(entry["shards"], images.sizes(names), strict=True):
             if size not in (expected, None):
-                raise DataError(
-                    f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written: it is not whole"
-                )
+                raise DataError(f"{self.root}/{name} has {size:,} bytes, and {expected:,} were written; copy it again")
         index = self._local_index(files, entry)
         check_columns(map_index(index)[0], [size for _, size in entry["shards"]], index)
         return ShardPool(images, index, names, entry)
@@ -71,7 +69,7 @@ class Shards(Source):
         else:
             folder = make_cache_folder("shards")
             if folder is None:
-                raise DataError("there is no folder to keep the index of a remote data set in; set XDG_CACHE_HOME")
+                raise DataError("there is no folder for the index of a remote data set; set XDG_CACHE_HOME")
             path = folder / f"{entry['digest']}.safetensors"
             if not path.is_file():
                 write_whole(path, files.read_file(entry["index"]))

@@ -65,12 +65,12 @@ def read_lines(file: Path, columns: Mapping[str, Column], layout: TableLayout) -
     for line, row in islice(read_rows(file, layout), int(layout.header), None):
         if len(row) != len(first):
             separators = SEPARATORS[file.suffix.lower()][1]
-            advice = f"quote the {separators}" if layout.quoted else f"take out the {separators} that are of a value"
+            advice = f"quote the {separators}" if layout.quoted else f"remove the {separators} within values"
             raise DataError(f"{file}, line {line}: {len(row)} values for {len(first)} columns; {advice}")
         for key, values, place in zip(columns, table, places, strict=True):
             if NO_TEXT.search(row[place]) and key != "path_column":
                 raise DataError(
-                    f"{file}, line {line}: the {format_column(columns[key])} is no UTF-8 text; save the table in UTF-8"
+                    f"{file}, line {line}: the {format_column(columns[key])} is not UTF-8 text; save the table in UTF-8"
                 )
             values.append(row[place])
     return dict(zip(columns, table, strict=True))
@@ -88,9 +88,9 @@ def read_rows(file: Path, layout: TableLayout) -> Iterator[tuple[int, list[str]]
                 yield line, row
             line = rows.line_num + 1
     except csv.Error as error:
-        advice = "close quotes where the value ends, write one within it twice, and shorten what is too long"
+        advice = "close each quote at the end of its value, double quotes inside a value, and shorten long values"
         if layout.quoted and layout.quoted_key is not None:
-            advice += f"; or set {layout.quoted_key}=false, where quotes are letters as any other"
+            advice += f"; or set {layout.quoted_key}=false to read quotes as ordinary letters"
         raise DataError(f"{file}, line {line}: {error}; {advice}") from error
 
 
@@ -101,7 +101,9 @@ def read_text_lines(file: Path) -> Iterator[str]:
             if "\0" in line:
                 raise DataError(f"{file}, line {number}, holds a NUL byte, as UTF-16 does; save the table in UTF-8")
             if len(line) == MOST_LETTERS:
-                raise DataError(f"{file}, line {number}, has more than {MOST_LETTERS:,} letters; is it a table?")
+                raise DataError(
+                    f"{file}, line {number}, has more than {MOST_LETTERS:,} letters; give a CSV or TSV table"
+                )
             yield line
 
 
@@ -126,9 +128,9 @@ def read_parquet(file: Path, columns: Mapping[str, Column], layout: TableLayout)
 def texts(values: Iterable[Any], place: str) -> Iterable[str]:
     for value in values:
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-            raise DataError(f"{place} holds {reprlib.repr(value)}, and takes text or whole numbers")
+            raise DataError(f"{place} holds {reprlib.repr(value)}, but must hold text or whole numbers")
         if isinstance(value, str) and "\0" in value:
-            raise DataError(f"{place} holds {value}, with a NUL byte, which no file has in its name; remove the row")
+            raise DataError(f"{place} holds {value}, with a NUL byte, which a file name cannot have; remove the row")
         yield "" if value is None else str(value)
 
 
@@ -173,7 +175,7 @@ def find_split_rows(
     found = np.array([numbers.get(value, -1) for value in values])
     for row in np.flatnonzero(found < 0)[:1]:
         raise DataError(
-            f"{describe_row(file, row, layout)}: the {format_column(column)} is '{values[row]}', and may be "
+            f"{describe_row(file, row, layout)}: the {format_column(column)} is '{values[row]}', but must be one of: "
             f"{', '.join(SPLITS)}"
         )
     return {split: rows for split, number in numbers.items() if len(rows := np.flatnonzero(found == number))}

@@ -1,4 +1,4 @@
-"""Pairs of texts in a table of one's own: in each row one that is read, and one that is to be written of it."""
+"""Read pairs of texts from the user's own table: in each row an input text and a target text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,9 +56,9 @@ class TextColumn:
         special_tokens: list[str],
     ):
         if None not in (vocabulary, tokenizer):
-            raise ValueError("vocabulary and tokenizer are two vocabularies; give one")
+            raise ValueError("vocabulary and tokenizer cannot both be set; leave out one of them")
         if len(special_tokens) != 3:
-            raise ValueError("special_tokens are three: what begins, ends and fills up a text")
+            raise ValueError("special_tokens needs three tokens: the ones that begin, end and pad a text")
         self.column, self.pieces, self.tokenizer, self.special_tokens = column, pieces, tokenizer, special_tokens
         self.given = vocabulary if vocabulary is None or pieces == "characters" else vocabulary.split()
 
@@ -70,14 +70,12 @@ class TextColumn:
         vocabulary: Vocabulary
         if self.tokenizer is not None:
             vocabulary = load_tokenizer_vocabulary(f"{place}.tokenizer", self.tokenizer, self.special_tokens, False)
-            remedy, found = f"correct it, or take another {place}.tokenizer", None
+            remedy, found = f"correct it, or set another {place}.tokenizer", None
         else:
             listed = build_listed_vocabulary(PIECES[self.pieces], f"{place}.vocabulary", self.given, texts["train"])
             vocabulary, found = listed, None if self.given is not None else listed.between.join(listed.pieces)
-            whose = f"{place}.vocabulary" if found is None else "that of the training rows"
-            remedy = (
-                f"this vocabulary is {whose}: correct the text, or train with all {self.pieces} in {place}.vocabulary"
-            )
+            whose = f"{place}.vocabulary" if found is None else "from the training rows"
+            remedy = f"this vocabulary is {whose}; correct the text, or list all {self.pieces} in {place}.vocabulary"
         for split, own in texts.items():
             if split != "train" or found is None:
                 check_texts(vocabulary, own, range(len(own)), parts[split].place, remedy)
@@ -113,7 +111,7 @@ class TextPairs(Source):
         named_files = {"file": file, "val_file": val_file, "test_file": test_file}
         self.files = {key: check_ending(name, key) for key, name in named_files.items() if name is not None}
         if split_column is not None and len(self.files) > 1:
-            raise ConfigError("data.source.split_column says splits, and so does another file; set it to null")
+            raise ConfigError("data.source.split_column cannot be used with val_file or test_file; set it to null")
         self.sides = {"input": input, "target": target}
         columns = {f"{key}.column": side.column for key, side in self.sides.items()} | {"split_column": split_column}
         self.columns: dict[str, Column] = {key: column for key, column in columns.items() if column is not None}

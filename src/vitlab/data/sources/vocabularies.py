@@ -1,4 +1,4 @@
-"""Choose the tokens that texts of one's own are written in, and refuse a text that they cannot write."""
+"""Choose the tokens of the user's own texts, and refuse a text that they cannot write."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -51,7 +51,7 @@ def remove_weights(node: dict[str, Any], key: str) -> dict[str, Any]:
         if isinstance(value, dict) and "_target_" in value:
             if value.get("pretrained") is not None:
                 raise ConfigError(
-                    f"{key}.{name}.pretrained is not read; give weights for all of it by {key}.pretrained"
+                    f"{key}.{name}.pretrained is not used; give weights for the whole model with {key}.pretrained"
                 )
             own[name] = remove_weights(value, f"{key}.{name}")
     return own
@@ -68,7 +68,8 @@ def try_out(logits_of: Callable[[Tensor], Tensor], images: Tensor, num_classes: 
         raise ConfigError(f"{name} gives no logits for images of {format_sizes(images)}: {reason}") from error
     if found != (len(images), num_classes):
         raise ConfigError(
-            f"{name} tells {found[-1]} classes apart, and data.num_classes is {num_classes}; give one of the same"
+            f"{name} tells {found[-1]} classes, but data.num_classes is {num_classes}; choose a model with as many "
+            "classes"
         )
 
 
@@ -127,7 +128,8 @@ def find_weights(node: DictConfig, key: str = "model") -> str | None:
         return None if node.get("pretrained") is None else str(node.pretrained)
     if node.get("published") is None:
         raise ConfigError(
-            f"{key}.pretrained={PUBLISHED}: no published weights of this model are known; name them, as timm:NAME, "
+            f"{key}.pretrained={PUBLISHED}: no published weights of this model are known; give others, such as "
+            "timm:NAME, "
             "hf:ORG/NAME or a file, or choose another model"
         )
     return str(node.published)

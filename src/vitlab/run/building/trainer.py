@@ -129,7 +129,7 @@ def check_accelerator(name: str) -> None:
     found = {"auto", *(kind for kind, accelerator in kinds.items() if accelerator.is_available())}
     found |= {"gpu"} if found & {"cuda", "mps"} else set()
     if name not in found:
-        raise ConfigError(f"trainer.accelerator is {name}, and this machine has: {', '.join(sorted(found))}")
+        raise ConfigError(f"trainer.accelerator is {name}, but this machine has only {', '.join(sorted(found))}")
 
 
 def signals_left_to_us(folder: Path) -> list[SLURMEnvironment]:

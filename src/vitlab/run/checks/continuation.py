@@ -21,21 +21,21 @@ def check_continuation(
     """Raise CheckpointError or ConfigError unless the checkpoint belongs to this model, data and configuration."""
     if checkpoint["run"]["fingerprint"] != datamodule.fingerprint:
         raise CheckpointError(
-            "the data is no longer what the run was trained on (other files, or another number of them); "
+            "the data has changed since the run started (other files, or another number of files); "
             "restore it, or start a new run"
         )
     check_vocabularies(datamodule.vocabularies(), checkpoint["run"], "the run")
     check_weights(checkpoint["state_dict"], task)
     averages = [c.state_key for c in trainer.callbacks if isinstance(c, WeightAverage)]
     if "current_model_state" in checkpoint and not checkpoint["callbacks"].keys() & averages:
-        raise ConfigError("the run averages its weights; a resumed run keeps its callbacks.ema or callbacks.swa")
+        raise ConfigError("the run averages its weights; leave callbacks.ema or callbacks.swa in the config")
     groups = checkpoint["optimizer_states"][0]["param_groups"]
     check_like(dict(enumerate(groups)), {number: {"params": ""} for number in range(len(groups))}, "param_groups")
     saved = [(group.get("name"), len(group["params"])) for group in groups]
     if saved != [(group["name"], len(group["params"])) for group in task.groups]:
         raise ConfigError(
-            "the parameter groups are no longer the run's; a resumed run keeps what optimizer.layer_decay, the "
-            "multipliers, trained, unfreeze_step and task.lr_grid tell apart"
+            "the parameter groups differ from the run's; a resumed run needs the same optimizer.layer_decay, "
+            "multipliers, trained, unfreeze_step and task.lr_grid"
         )
     check_optimizer_state(checkpoint, task)
     rates = [0.0] * len(groups)
@@ -48,12 +48,12 @@ def check_continuation(
     }
     check_like(checkpoint["lr_schedulers"][0], fresh, "lr_schedulers.0")
     if any(kept is not None for kept in checkpoint["lr_schedulers"][0]["lr_lambdas"]):
-        raise CheckpointError("the checkpoint is damaged: lr_schedulers.0.lr_lambdas holds more than nothing")
+        raise CheckpointError("the checkpoint is damaged: lr_schedulers.0.lr_lambdas is not empty")
     check_callback_states(checkpoint, trainer)
     if "current_model_state" in checkpoint:
         check_weights(checkpoint["current_model_state"], task)
     if task.num_steps < first_step:
-        raise ConfigError(f"the run has done {first_step} steps already, and is now to end at {task.num_steps}")
+        raise ConfigError(f"the run has already done {first_step} steps, but would end at step {task.num_steps}")
 
 
 def check_optimizer_state(checkpoint: dict[str, Any], task: Task) -> None:
@@ -67,7 +67,9 @@ def check_optimizer_state(checkpoint: dict[str, Any], task: Task) -> None:
         states = [(state, parameter) for state, parameter in kept if state is not None]
         for state, parameter in states:
             if not isinstance(state, dict) or state.keys() != states[0][0].keys():
-                raise CheckpointError(f"the checkpoint is damaged: the optimizer's state of '{own['name']}' has gaps")
+                raise CheckpointError(
+                    f"the checkpoint is damaged: the optimizer's state of '{own['name']}' is incomplete"
+                )
             for name, value in state.items():
                 shape = value.shape if isinstance(value, Tensor) else ()
                 if isinstance(value, str) or shape not in ((), parameter.shape):

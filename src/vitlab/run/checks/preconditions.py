@@ -24,11 +24,12 @@ def check_agreement(cfg: DictConfig) -> None:
             value = model.get(key)
             if value is not None and value != cfg.data.get(key):
                 raise ConfigError(
-                    f"{place}.{key} is {value}, and data.{key} is {cfg.data.get(key)}; set data.{key} alone"
+                    f"{place}.{key} is {value}, but data.{key} is {cfg.data.get(key)}; set only data.{key}"
                 )
     if cfg.data.get("patch_size") != cfg.model.get("patch_size"):
         raise ConfigError(
-            f"data.patch_size is {cfg.data.get('patch_size')}, and model.patch_size {cfg.model.get('patch_size')}"
+            f"data.patch_size is {cfg.data.get('patch_size')}, but model.patch_size is {cfg.model.get('patch_size')}; "
+            "make them equal"
         )
 
 
@@ -37,21 +38,21 @@ def check_inputs(cfg: DictConfig) -> None:
     reads_texts, has_texts = "vocab_size" in (cfg.model.get("encoder") or {}), "images" not in cfg.data
     if reads_texts and not has_texts:
         raise ConfigError(
-            "the model reads texts, and the data has images; choose data=text_pairs for texts of your own, or a model "
+            "the model reads texts, but the data has images; choose data=text_pairs for your own texts, or a model "
             "of images, such as model=reader_xs8"
         )
     if has_texts and not reads_texts:
         raise ConfigError(
-            "the data has texts alone, and the model reads images; choose model=transformer_mu, with task=sequence"
+            "the data has only texts, but the model reads images; choose model=transformer_mu, with task=sequence"
         )
     if has_texts and "decoding" not in cfg.task:
-        raise ConfigError("the data has texts alone, and the task is of images; set task=sequence")
+        raise ConfigError("the data has only texts, but the task needs images; set task=sequence")
 
 
 def check_images(data: DictConfig) -> None:
     """Raise ConfigError for data without images, for a command that looks at these."""
     if "images" not in data:
-        raise ConfigError("this command is of images, and the data has texts alone; choose another data= or run=")
+        raise ConfigError("this command needs images, but the data has only texts; choose another data= or run=")
 
 
 def check_targets(cfg: DictConfig, datamodule: DataModule) -> None:
@@ -62,24 +63,24 @@ def check_targets(cfg: DictConfig, datamodule: DataModule) -> None:
     task = TASKS.get(type(datamodule.targets), "task=...") if "images" in cfg.data else "task=sequence"
     other = f"{there}; set {task}"
     if "num_classes" in cfg.task and not isinstance(datamodule.targets, Classes):
-        raise ConfigError(f"the task learns from classes, and {other}")
+        raise ConfigError(f"the task learns from classes, but {other}")
     if "decoding" in cfg.task and datamodule.vocabulary is None:
-        raise ConfigError(f"the task writes texts, and {other}")
+        raise ConfigError(f"the task writes texts, but {other}")
     if "templates" in cfg.task and datamodule.vocabulary is None:
-        raise ConfigError(f"the task compares images with texts, and {other}")
+        raise ConfigError(f"the task compares images with texts, but {other}")
     if "templates" in cfg.task and "text" not in cfg.model:
-        raise ConfigError("the task compares images with texts, and the model reads none; choose model=clip_xs8")
+        raise ConfigError("the task compares images with texts, but the model reads no texts; choose model=clip_xs8")
     if "decoding" in cfg.task and not {"decoder", "question_length"} & set(cfg.model):
         raise ConfigError(
-            "the task writes texts, and the model none; choose model=reader_xs8, or single_stream_xs8 for questions"
+            "the task writes texts, but the model does not; choose model=reader_xs8, or single_stream_xs8 for questions"
         )
     parts = (cfg.model, cfg.model.get("text") or (), cfg.model.get("decoder") or ())
     if datamodule.vocabulary is None and any("vocab_size" in part for part in parts):
-        raise ConfigError(f"the model takes texts, and {there}; choose one of images alone, such as model=vit_xs8")
+        raise ConfigError(f"the model takes texts, but {there}; choose a model of images only, such as model=vit_xs8")
     if "question_length" in cfg.model and not isinstance(datamodule.targets, Answers):
         if cfg.task["_target_"].endswith(".Answering"):
-            raise ConfigError(f"the task answers questions, and {other}")
-        raise ConfigError(f"the model is asked questions, and {there}; choose another model=")
+            raise ConfigError(f"the task answers questions, but {other}")
+        raise ConfigError(f"the model needs questions, but {there}; choose another model=")
 
 
 def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
@@ -90,7 +91,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
         check_sharded(task, cfg)
     if isinstance(datamodule.targets, Answers) and not isinstance(task, Answering):
         raise ConfigError(
-            f"the task reads no questions, and this data has images {datamodule.targets.kind}; set task=answering"
+            f"the task reads no questions, but this data has images {datamodule.targets.kind}; set task=answering"
         )
     monitors = {f"callbacks.{key}.monitor": node.get("monitor") for key, node in cfg.callbacks.items()}
     for key, monitor in {"monitor": cfg.monitor, **monitors}.items():
@@ -101,7 +102,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
             )
     chosen = monitors.get("callbacks.best_model.monitor")
     if chosen is not None and chosen != cfg.monitor:
-        raise ConfigError(f"callbacks.best_model.monitor is {chosen}, and monitor {cfg.monitor}; set monitor alone")
+        raise ConfigError(f"callbacks.best_model.monitor is {chosen}, but monitor is {cfg.monitor}; set only monitor")
     task.schedule(task.num_steps)
     try:
         task.optimization.optimizer(task.groups)
@@ -109,24 +110,23 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
         raise ConfigError(f"optimizer.algorithm: {error}") from error
     late = max(group["from_step"] for group in task.groups)
     if late >= task.num_steps and not trainer.fast_dev_run:
-        raise ConfigError(f"optimizer.unfreeze_step {late} is not before the run's end at step {task.num_steps}")
+        raise ConfigError(f"optimizer.unfreeze_step {late} is not before the end of the run at step {task.num_steps}")
     if cfg.float8:
         from vitlab.run.hardware.float8 import check_float8
 
         check_float8(task.model, trainer.strategy.root_device, trainer.precision)
     if cfg.compile and not task.compilable:
         raise ConfigError(
-            f"compile=true would change nothing: {type(task).__name__} does not call the model as a whole; set it to "
-            "false"
+            f"compile=true would change nothing: {type(task).__name__} calls only parts of the model; set it to false"
         )
     if cfg.compile and datamodule.images.mixed_sizes:
-        raise ConfigError("compile=true would compile anew for every batch of mixed sizes; set it to false")
+        raise ConfigError("compile=true would compile again for every batch of mixed sizes; set it to false")
     devices = trainer.world_size
     for split in ("val", "test"):
         if len(datamodule.splits[split]) < devices:
             raise ConfigError(
-                f"the {split} split holds {len(datamodule.splits[split])} {datamodule.things}, fewer than one for each "
-                f"of the {devices} devices; set trainer.devices lower"
+                f"the {split} split holds {len(datamodule.splits[split])} {datamodule.things}, fewer than "
+                f"the {devices} devices; set a smaller trainer.devices"
             )
 
 
@@ -148,11 +148,10 @@ def check_sharded(task: Task, cfg: DictConfig) -> None:
     within = {id(parameter) for parameter in task.model.parameters()}
     if any(id(parameter) not in within for group in task.groups for parameter in group["params"]):
         raise ConfigError(
-            f"trainer=fsdp shards models that are called as a whole, and {type(task).__name__} learns parts beside "
-            "one; use trainer=ddp"
+            f"trainer=fsdp cannot shard {type(task).__name__}, which trains parts outside its model; use trainer=ddp"
         )
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.modules()):
-        raise ConfigError("trainer=fsdp: the model holds BatchNorm, which is small: use trainer=ddp")
+        raise ConfigError("trainer=fsdp: the model contains BatchNorm, which cannot be sharded; use trainer=ddp")
 
 
 def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
@@ -162,13 +161,13 @@ def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
     for split, count in batches.items():
         limit = getattr(trainer, f"limit_{split}_batches")
         if isinstance(limit, float) and limit > 0 and int(limit * count) == 0:
-            raise ConfigError(f"trainer.limit_{split}_batches {limit} of {count} batches is none; make it larger")
+            raise ConfigError(f"trainer.limit_{split}_batches {limit} of {count} batches leaves none; make it larger")
     limit, interval = trainer.limit_train_batches, trainer.val_check_interval
     most = min(batches["train"], limit) if isinstance(limit, int) else int(batches["train"] * limit)
     if trainer.check_val_every_n_epoch is not None and isinstance(interval, int) and interval > most:
         raise ConfigError(
             f"trainer.val_check_interval {interval} is more than the {most} batches of an epoch; make it smaller, or "
-            "set trainer.check_val_every_n_epoch to null, so that they are counted over epochs"
+            "set trainer.check_val_every_n_epoch=null to count batches over epochs"
         )
 
 
@@ -183,7 +182,9 @@ def check_launched(node: DictConfig) -> None:
     """Raise ConfigError for a trainer of several machines that nobody has started on each of them."""
     if node.get("num_nodes", 1) > 1 and not has_launcher():
         raise ConfigError(
-            f"trainer.num_nodes={node.num_nodes} needs a process on each machine, and this one is alone: start them by "
-            f"srun, or on each by torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES -m vitlab train ...; or "
+            f"trainer.num_nodes={node.num_nodes} needs processes on each machine, but there is only this one; start "
+            "them with "
+            f"srun, or on each machine with torchrun --nnodes={node.num_nodes} --nproc-per-node=DEVICES -m vitlab "
+            "train ...; or "
             "set trainer.num_nodes=1"
         )

@@ -23,9 +23,7 @@ def check_float8(model: nn.Module, device: torch.device, precision: str | int) -
     if reason := obstacle(device):
         raise ConfigError(f"float8=true {reason}")
     if precision != "bf16-mixed":
-        raise ConfigError(
-            f"float8=true multiplies all else in bfloat16, and trainer.precision is {precision}; set it to bf16-mixed"
-        )
+        raise ConfigError(f"float8=true needs trainer.precision=bf16-mixed, not {precision}")
     if not wide_layers(model):
         widest = max((width(layer) for layer in find_trainable_layers(model).values()), default=0)
         raise ConfigError(

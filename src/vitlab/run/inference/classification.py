@@ -16,11 +16,11 @@ def choose_names(saved: SavedRun, labels: Sequence[Any] | None) -> list[str]:
     learned, compares = list(saved.checkpoint["run"]["class_names"]), "templates" in saved.config.task
     if labels is None:
         if compares and not learned:
-            raise ConfigError(f"{saved.path} has learned from texts, and no names of classes; set labels=[cat,dog]")
+            raise ConfigError(f"{saved.path} learned from texts and has no class names; set labels=[cat,dog]")
         return learned
     if not compares:
         raise ConfigError(
-            f"{saved.path} compares no images with texts, and takes no labels=; give a run of task=contrastive"
+            f"{saved.path} does not compare images with texts, so it takes no labels=; give a run of task=contrastive"
         )
     names = [label.strip() for label in ([labels] if isinstance(labels, str) else map(str, labels))]
     if len(names) < 2:

@@ -66,9 +66,7 @@ class FrozenModel:
             origin, node, folder = str(saved.path), resolve_config(saved.config)["model"], saved.folder
         else:
             if cfg.get("model") is None or cfg.get("data") is None:
-                raise ConfigError(
-                    "there is nothing to look at; give run=<run folder or checkpoint>, or model= and data="
-                )
+                raise ConfigError("no model was given; give run=<run folder or checkpoint>, or model= and data=")
             check_values(cfg)
             check_agreement(cfg)
             check_images(cfg.data)
@@ -109,7 +107,7 @@ def check_overrides() -> None:
         key = override.lstrip("+~").split("=")[0]
         head, _, name = key.partition(".")
         if head in ("model", "crop") or (head == "data" and name.split(".")[0] in (*SEEN, "images")):
-            raise ConfigError(f"{key} is the run's own; leave it out, or leave out run= and give model= and data=")
+            raise ConfigError(f"{key} cannot be set with run=; leave it out, or give model= and data= instead of run=")
 
 
 def build_data_node(own: dict[str, Any], cfg: DictConfig, chosen: bool) -> dict[str, Any]:

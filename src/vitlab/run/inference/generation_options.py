@@ -8,8 +8,8 @@ from vitlab.errors import ConfigError
 from vitlab.run.inference.saved_run import SavedRun
 
 OF_WRITING = {  # keys of a task, what one without them does, and the command's keys that change them
-    "decoding": "writes no texts; leave beam_width= and length_penalty= out",
-    "templates": "compares no images with texts; leave templates= out",
+    "decoding": "writes no texts; leave out beam_width= and length_penalty=",
+    "templates": "does not compare images with texts; leave out templates=",
 }
 
 

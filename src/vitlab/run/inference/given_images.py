@@ -29,7 +29,7 @@ def list_images(images: Any) -> list[Any]:
     W). A text may name a folder or be a pattern, and a batch has one dimension more. Raises DataError."""
     found = list(iterate_images(images))
     if not found:
-        raise DataError("there are no images: the list is empty")
+        raise DataError("the list of images is empty; give at least one image")
     return found
 
 
@@ -47,7 +47,7 @@ def iterate_images(images: Any) -> Iterator[Any]:
             yield from iterate_images(image)
     else:
         raise DataError(
-            f"a {type(images).__name__} is no image; give the name of a file or folder, a Pillow image, an array "
+            f"a {type(images).__name__} is not an image; give the name of a file or folder, a Pillow image, an array "
             "(H, W, C), a tensor (C, H, W), or a list of them"
         )
 
@@ -97,7 +97,7 @@ def load_pixels(image: Any, datamodule: ImageDataModule) -> Tensor:
         raise DataError(f"cannot read {describe_image(image)}: {format_error(error)}") from error
     if len(pixels) != datamodule.in_chans:
         raise DataError(
-            f"{describe_image(image)} has {len(pixels)} channel(s), and the model takes {datamodule.in_chans}"
+            f"{describe_image(image)} has {len(pixels)} channel(s), but the model takes {datamodule.in_chans}"
         )
     return pixels
 

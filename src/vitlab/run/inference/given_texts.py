@@ -20,9 +20,9 @@ def require_input(cfg: DictConfig, key: str) -> str:
     """Return the value of `key`, images or texts. Raises ConfigError if the other kind of input is given, or none."""
     other = {"images": "texts", "texts": "images"}[key]
     if cfg[other] is not None:
-        raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... and no {other}=")
+        raise ConfigError(f"run={cfg.run} reads {key}; give {key}=... instead of {other}=")
     if cfg[key] is None:
-        raise ConfigError(f"{key} has no value; set {key}=... to what run={cfg.run} is to read")
+        raise ConfigError(f"{key} has no value; set {key}=... to the input of run={cfg.run}")
     return str(cfg[key])
 
 
@@ -31,10 +31,12 @@ def ask_question(cfg: DictConfig, task: Any) -> Any:
     where the question is missing, or not for this run, and DataError for one that the model cannot read."""
     if isinstance(task, Answering):
         if cfg.question is None:
-            raise ConfigError(f"run={cfg.run} answers questions; set question='how many?' or another of its kind")
+            raise ConfigError(f"run={cfg.run} answers questions; set a question, such as question='how many?'")
         return task.ask(str(cfg.question))
     if cfg.question is not None:
-        raise ConfigError(f"run={cfg.run} is asked no questions; leave question= out, or give a run of task=answering")
+        raise ConfigError(
+            f"run={cfg.run} does not answer questions; leave out question=, or give a run of task=answering"
+        )
     return task
 
 
@@ -46,12 +48,14 @@ def find_texts(texts: str, vocabulary: Vocabulary, max_length: int) -> list[str]
         try:
             found = Path(texts).read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            raise DataError(f"texts: {texts} is no UTF-8 text; save it in UTF-8") from error
+            raise DataError(f"texts: {texts} is not UTF-8 text; save it in UTF-8") from error
     for text in found or [""]:
         if not text.strip():
-            raise DataError("texts: one of them is empty, and there is nothing to read")
+            raise DataError("texts: one of them is empty; remove it")
         if (length := len(vocabulary.encode(text))) > max_length:
-            raise DataError(f"the text '{text}' has {length} tokens with its end, and the model reads {max_length}")
+            raise DataError(
+                f"the text '{text}' has {length} tokens with its end token, but the model reads at most {max_length}"
+            )
     return found
 
 

@@ -36,7 +36,9 @@ class SavedRun:
         checkpoint, folder = read_checkpoint(path), run_folder(path).absolute()
         config = read_saved_config(checkpoint, str(path))
         if is_edited(folder):
-            warnings.warn(f"{folder / CONFIG} is not as the run wrote it; nothing reads it", stacklevel=2)
+            warnings.warn(
+                f"{folder / CONFIG} was changed after the run wrote it; the change has no effect", stacklevel=2
+            )
         return cls(path, folder, checkpoint, config).change_config(changes or {})
 
     def change_config(self, changes: dict[str, Any]) -> "SavedRun":

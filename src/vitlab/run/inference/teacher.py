@@ -37,7 +37,7 @@ def build_teacher(cfg: DictConfig) -> Teacher:
     node, data = cfg.teacher, resolve_config(cfg)["data"]
     if node.get("pretrained") is None:
         raise ConfigError(
-            "teacher.pretrained is null, and random weights teach nothing; give a run, or model@teacher=timm "
+            "teacher.pretrained is null; give the weights of the teacher: a run, or model@teacher=timm "
             "teacher.name=NAME teacher.pretrained=timm:NAME"
         )
     if "_target_" in node:
@@ -71,10 +71,10 @@ def choose_norm(node: DictConfig, stated: TeacherInput) -> Norm:
     if own.get("mean") is not None and own.get("std") is not None:
         return Norm(own["mean"], own["std"])
     if own.get("mean") is not None or own.get("std") is not None:
-        raise ConfigError("teacher.mean and teacher.std go together; give both")
+        raise ConfigError("teacher.mean and teacher.std must both be given")
     if stated.norm is None:
         raise ConfigError(
-            f"teacher.pretrained={node.pretrained} does not say what its images were normalised with; give "
+            f"teacher.pretrained={node.pretrained} does not state how its images were normalised; give "
             "+teacher.mean=[...] and +teacher.std=[...], of pixels from 0 to 1"
         )
     return stated.norm
@@ -85,7 +85,7 @@ def check_complete(report: Any) -> None:
     anew = next((entry for entry in report.entries if entry.status == "initialised anew"), None)
     if anew is not None:
         raise ConfigError(
-            f"teacher.pretrained: {report.origin} leaves {anew.tensor} random ({anew.note}), and that teaches nothing; "
+            f"teacher.pretrained: {report.origin} leaves {anew.tensor} random ({anew.note}); "
             "give weights of a model for the same classes"
         )
 

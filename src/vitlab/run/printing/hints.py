@@ -37,7 +37,11 @@ def advise_weights(cfg: DictConfig) -> list[str]:
     words = [
         f"'data.{key}={format_value(value)}'" for key, value in known.items() if not is_alike(cfg.data[key], value)
     ]
-    return [f"{find_weights(cfg.model)} was trained on other images; the same: {' '.join(words)}"] if words else []
+    return (
+        [f"{find_weights(cfg.model)} was trained on images with other settings; to use the same, set {' '.join(words)}"]
+        if words
+        else []
+    )
 
 
 def advise_few_images(cfg: DictConfig, num_images: int) -> list[str]:
@@ -48,14 +52,14 @@ def advise_few_images(cfg: DictConfig, num_images: int) -> list[str]:
     told = []
     if model.initialization == "normal" and str(model.position).startswith("learned_"):
         told.append(
-            f"learned positions that start as initialization=normal on {num_images:,} images: "
+            f"learned positions learn slowly with initialization=normal on {num_images:,} images: "
             "model.initialization=xavier gained 14 points on 1,258, see study=initialization"
         )
     if cfg.data.image_size >= PHOTOGRAPHS:
         known = model.get("published")
         told.append(
-            f"{num_images:,} photographs are few for a start from random weights; "
-            + (f"model.pretrained=published starts from {known}" if known else "model=vit_b16 has published ones")
+            f"{num_images:,} photographs are few for training from random weights; "
+            + (f"model.pretrained=published loads {known}" if known else "model=vit_b16 has published weights")
         )
     return told
 
@@ -87,12 +91,12 @@ def print_overlap(splits: Mapping[str, ImageSplit]) -> None:
 def sentence(found: Overlap, surveyed: bool) -> str:
     """Say what was found, and what to do about it; `surveyed`: a survey takes such images."""
     if found.unchecked:
-        looks = f"; {format_command('survey')} with the same data= looks" if surveyed else ""
+        looks = f"; {format_command('survey')} with the same data= checks this" if surveyed else ""
         return f"not checked: {found.unchecked}{looks}"
     if not found.groups:
-        return f"none: no image of {found.num_images:,} stands in two splits"
+        return f"none: no image of {found.num_images:,} is in two splits"
     parts = [f"{count:,} of {later} are in {earlier}" for (earlier, later), count in found.counts().items()]
-    return f"WARNING: images stand in two splits ({', '.join(parts)}): scores are too good; the first of them:"
+    return f"WARNING: images are in two splits ({', '.join(parts)}), so scores are too good; the first of them:"
 
 
 def name_images(group: list[Place], splits: Mapping[str, ImageSplit]) -> str:

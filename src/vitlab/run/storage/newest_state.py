@@ -24,7 +24,7 @@ def newest_state(run: str) -> tuple[Path, dict[str, Any]]:
             raise
         checkpoint = read_state(before)
         check_owner(before, checkpoint)
-        print(f"{error}; resuming from {before.name}, the state before it", flush=True)
+        print(f"{error}; resuming from {before.name}, the checkpoint before it", flush=True)
         os.replace(before, path)
     check_owner(path, checkpoint)
     return path, checkpoint

@@ -79,7 +79,7 @@ def output_folder(given: str | None, command: str, home: Path, *, overwrite: boo
     check_place(given, command)
     path = Path(os.path.realpath(given) if os.path.islink(given) else given)
     if os.path.lexists(given) and not path.is_dir():
-        raise ConfigError(f"output={given} is a file, or a link to no folder; name a folder")
+        raise ConfigError(f"output={given} is a file or a broken link; name a folder")
     if path.is_dir() and any(path.iterdir()) and not overwrite:
         raise ConfigError(f"output={given} is not empty; name another folder, or add overwrite=true")
     return Output(path, None)
@@ -103,8 +103,7 @@ def check_place(given: str, command: str, key: str = "output") -> None:
     for folder in (path, *path.parents):
         if is_run(folder) and path.relative_to(folder).parts[:1] != (command,):
             raise ConfigError(
-                f"{key}={given} lies in the run {folder}, which keeps what it wrote; name a place outside it, or "
-                f"below {folder / command}"
+                f"{key}={given} lies in the run {folder}; name a place outside the run, or below {folder / command}"
             )
     remove_leftovers(path.parent, of=path.name)
 

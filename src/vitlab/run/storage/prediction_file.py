@@ -75,7 +75,7 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
         if read_digest(partial) not in (None, digest):
             if not overwrite:
                 raise ConfigError(
-                    f"{partial} is the beginning of another prediction; name another output, or add overwrite=true"
+                    f"{partial} belongs to another, unfinished prediction; name another output, or add overwrite=true"
                 )
             stream.truncate(0)
         file = PredictionFile(path, partial, stream, drop_cut_line(stream, digest))

@@ -100,6 +100,6 @@ def read_earlier_starts(path: Path) -> list[dict[str, Any]]:
         starts = None
     if not isinstance(starts, list):
         aside = set_aside(path)
-        warnings.warn(f"{path} is damaged, and kept as {aside.name}; a new one begins with this start", stacklevel=2)
+        warnings.warn(f"{path} is damaged; it is kept as {aside.name}, and a new one is started", stacklevel=2)
         return []
     return starts

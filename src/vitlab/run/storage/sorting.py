@@ -24,11 +24,13 @@ class Sorting:
         check_place(root, "predict", key="sort_into")
         folders = {name: re.sub(r"[/\\\0]", "_", name) for name in class_names}
         if len(set(folders.values())) < len(folders) or not folders.keys().isdisjoint(("", ".", "..")):
-            raise ConfigError("sort_into= makes a folder for each class, and the names of two make the same folder")
+            raise ConfigError(
+                "sort_into= needs a folder for each class, but two class names give the same folder; leave it out"
+            )
         homes = {os.path.dirname(os.path.abspath(file)) for file in files}
         home = Path(os.path.commonpath(homes))
         if any(Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root)) for folder in homes):
-            raise ConfigError(f"sort_into={root} holds images that are read; name another folder")
+            raise ConfigError(f"sort_into={root} holds images that the command reads; name another folder")
         return cls(Path(root), home, folders)
 
     def copy(self, file: Path, class_name: str) -> None:
