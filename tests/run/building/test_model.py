@@ -41,7 +41,7 @@ def test_weights_are_given_for_the_whole_model():
     encoder = {"_target_": "some", "depth": 1, "pretrained": None, "published": "timm:a"}
     assert remove_weights({"encoder": encoder}, "model") == {"encoder": {"_target_": "some", "depth": 1}}
     encoder["pretrained"] = "file"
-    with pytest.raises(ConfigError, match=r"model\.encoder\.pretrained is not read; .* by model\.pretrained"):
+    with pytest.raises(ConfigError, match=r"model\.encoder\.pretrained is not used; .* with model\.pretrained"):
         remove_weights({"encoder": encoder}, "model")
 
 

@@ -124,7 +124,7 @@ def test_what_the_optimizer_kept_of_each_parameter_is_there_and_fits():
         check(changed(lambda optimizer: optimizer["state"][0].update(exp_avg=torch.zeros(3, 2))), task)
     with pytest.raises(CheckpointError, match="the optimizer's step of 'no decay' fits no parameter"):
         check(changed(lambda optimizer: optimizer["state"][1].update(step="1")), task)
-    with pytest.raises(CheckpointError, match="the optimizer's state of 'no decay' has gaps"):
+    with pytest.raises(CheckpointError, match="the optimizer's state of 'no decay' is incomplete"):
         check(changed(lambda optimizer: optimizer["state"].update({1: "none"})), task)
     checkpoint = changed(lambda optimizer: optimizer["state"].pop(1)) | {"num_optimizer_states": 2}
     with pytest.raises(CheckpointError, match="the optimizer's state of some parameters is missing"):
@@ -137,7 +137,7 @@ def test_parameters_of_one_group_have_the_same_state():
     checkpoint = saved(task)
     check(checkpoint, task)
     del checkpoint["optimizer_states"][0]["state"][1]["exp_avg"]
-    with pytest.raises(CheckpointError, match="the optimizer's state of 'all' has gaps"):
+    with pytest.raises(CheckpointError, match="the optimizer's state of 'all' is incomplete"):
         check(checkpoint, task)
 
 

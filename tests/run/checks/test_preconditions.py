@@ -43,8 +43,8 @@ def test_a_model_takes_what_the_data_gives():
         ({"image_size": 64}, "model.image_size is 64, but data.image_size is 32; set only data.image_size"),
         ({"num_classes": 7}, "model.num_classes is 7, but data.num_classes is 10"),
         ({"encoder": {"in_chans": 1}}, "model.encoder.in_chans is 1, but data.in_chans is 3"),
-        ({"patch_size": 8}, "data.patch_size is 4, and model.patch_size 8"),
-        ({"patch_size": None}, "data.patch_size is 4, and model.patch_size None"),
+        ({"patch_size": 8}, "data.patch_size is 4, but model.patch_size is 8"),
+        ({"patch_size": None}, "data.patch_size is 4, but model.patch_size is None"),
     ],
 )
 def test_a_model_of_other_images_is_refused(model, sentence):
