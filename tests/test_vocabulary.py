@@ -61,7 +61,7 @@ def test_an_unknown_character_is_named():
 
 @pytest.mark.parametrize("characters", [[], ["a", "a"], ["ab"], [""]])
 def test_a_vocabulary_without_characters_or_with_one_twice_is_refused(characters):
-    with pytest.raises(ConfigError, match="a vocabulary has"):
+    with pytest.raises(ConfigError, match=r"the vocabulary is empty|a vocabulary needs single characters"):
         CharacterVocabulary(characters)
     assert CharacterVocabulary("ab") != CharacterVocabulary("ba")
 
@@ -125,7 +125,7 @@ def test_a_character_that_a_tokenizer_drops_is_named(tmp_path):
 def test_what_is_no_tokenizer_is_refused(tmp_path):
     names = {"begin": "<s>", "end": "</s>", "padding": "<pad>"}
     path = tmp_path / "tokenizer.json"
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json cannot be read as a tokenizer read"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json cannot be read as a tokenizer"):
         TokenizerVocabulary.from_file(path, **names)
     path.write_text('{"model": 3}')
     with pytest.raises(CheckpointError, match=r"this is not a tokenizer\.json of the tokenizers library"):

@@ -91,7 +91,7 @@ def test_files_that_cannot_be_read_keep_their_place():
     for answer in ("report", "skip"):
         lines = format_lines(read, files, iter([CAT]), answer)
         assert lines == [(FAILED, {"image": "b.png", "reason": "no image"}), (ROW, row)]
-    with pytest.raises(DataError, match="no image; mend or remove the file"):
+    with pytest.raises(DataError, match="no image; repair or remove the file"):
         format_lines(read, files, iter([CAT]), "error")
 
 

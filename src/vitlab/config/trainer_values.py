@@ -26,7 +26,7 @@ def check_trainer(node: DictConfig) -> None:
             raise ConfigError(f"trainer.{key} is not read: {instead}")
     if node.get("gradient_clip_algorithm") not in (None, "norm"):
         raise ConfigError(
-            "trainer.gradient_clip_algorithmcannot be chosen, because gradients are always clipped by their norm; "
+            "trainer.gradient_clip_algorithm cannot be chosen, because gradients are always clipped by their norm; "
             "leave it out"
         )
     if node.get("accumulate_grad_batches", 1) != 1:

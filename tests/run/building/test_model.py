@@ -41,7 +41,7 @@ def test_weights_are_given_for_the_whole_model():
     encoder = {"_target_": "some", "depth": 1, "pretrained": None, "published": "timm:a"}
     assert remove_weights({"encoder": encoder}, "model") == {"encoder": {"_target_": "some", "depth": 1}}
     encoder["pretrained"] = "file"
-    with pytest.raises(ConfigError, match=r"model\.encoder\.pretrained is not read; .* by model\.pretrained"):
+    with pytest.raises(ConfigError, match=r"model\.encoder\.pretrained is not used; .* with model\.pretrained"):
         remove_weights({"encoder": encoder}, "model")
 
 
@@ -68,7 +68,7 @@ def test_logits_of_as_many_classes_as_the_data_has_are_taken(images):
 def test_a_model_of_other_images_or_logits_is_refused():
     model = VisionTransformer(**vit_options()).eval()
     try_out(model, BLANK, 10, "the teacher")
-    with pytest.raises(ConfigError, match=r"tells 10 classes, but data\.num_classes is 7"):
+    with pytest.raises(ConfigError, match=r"predicts 10 classes, but data\.num_classes is 7"):
         try_out(model, BLANK, 7, "the teacher")
     with pytest.raises(ConfigError, match="the teacher gives no logits for images of 3x32x32"):
         try_out(model, torch.zeros(1, 3, 32, 32), 10, "the teacher")

@@ -71,7 +71,7 @@ def test_a_gpu_is_one_of_either_kind(monkeypatch):
         check_accelerator(name)
     for name in ("cuda", "gppu"):
         with pytest.raises(
-            ConfigError, match=f"trainer.accelerator is {name}, and this machine has only auto, cpu, gpu"
+            ConfigError, match=f"trainer.accelerator is {name}, but this machine has only auto, cpu, gpu"
         ):
             check_accelerator(name)
 

@@ -40,11 +40,11 @@ def test_a_model_takes_what_the_data_gives():
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        ({"image_size": 64}, "model.image_size is 64, and data.image_size is 32; set data.image_size alone"),
-        ({"num_classes": 7}, "model.num_classes is 7, and data.num_classes is 10"),
-        ({"encoder": {"in_chans": 1}}, "model.encoder.in_chans is 1, and data.in_chans is 3"),
-        ({"patch_size": 8}, "data.patch_size is 4, and model.patch_size 8"),
-        ({"patch_size": None}, "data.patch_size is 4, and model.patch_size None"),
+        ({"image_size": 64}, "model.image_size is 64, but data.image_size is 32; set only data.image_size"),
+        ({"num_classes": 7}, "model.num_classes is 7, but data.num_classes is 10"),
+        ({"encoder": {"in_chans": 1}}, "model.encoder.in_chans is 1, but data.in_chans is 3"),
+        ({"patch_size": 8}, "data.patch_size is 4, but model.patch_size is 8"),
+        ({"patch_size": None}, "data.patch_size is 4, but model.patch_size is None"),
     ],
 )
 def test_a_model_of_other_images_is_refused(model, sentence):
@@ -60,8 +60,8 @@ READER, WRITES = {"encoder": {"vocab_size": 5}}, {"decoding": {}}
     [
         ({}, {"images": {}}, {}, None),
         (READER, {}, WRITES, None),
-        (READER, {"images": {}}, WRITES, "the model reads texts, and the data has images"),
-        ({}, {}, WRITES, "the data has texts alone, and the model reads images"),
+        (READER, {"images": {}}, WRITES, "the model reads texts, but the data has images"),
+        ({}, {}, WRITES, "the data has only texts, but the model reads images"),
         (READER, {}, {}, "the data has only texts, but the task needs images; set task=sequence"),
     ],
 )
@@ -75,7 +75,7 @@ def test_images_and_texts_are_not_taken_for_each_other(model, data, task, senten
 
 def test_a_command_of_images_takes_no_texts():
     check_images(OmegaConf.create({"images": None}))
-    with pytest.raises(ConfigError, match="the data has texts alone"):
+    with pytest.raises(ConfigError, match="the data has only texts"):
         check_images(OmegaConf.create({"source": None}))
 
 
@@ -89,11 +89,11 @@ CLASSES = SimpleNamespace(things="images", targets=OneClass([0]), vocabulary=Non
         ({}, {"num_classes": 2}, CLASSES, None),
         ({"decoder": {"vocab_size": 5}}, WRITES, CAPTIONS, None),
         ({"text": {"vocab_size": 5}}, {"templates": []}, CAPTIONS, None),
-        ({}, {"num_classes": 2}, CAPTIONS, r"learns from classes, and this data has images .*; set task=captioning"),
-        ({"decoder": {}}, WRITES, CLASSES, r"writes texts, and this data has images .*; set task=classification"),
-        ({"text": {}}, {"templates": []}, CLASSES, "compares images with texts, and this data has images with one"),
-        ({}, {"templates": []}, CAPTIONS, "and the model reads no texts; choose model=clip_xs8"),
-        ({}, WRITES, CAPTIONS, "the task writes texts, and the model none"),
+        ({}, {"num_classes": 2}, CAPTIONS, r"learns from classes, but this data has images .*; set task=captioning"),
+        ({"decoder": {}}, WRITES, CLASSES, r"writes texts, but this data has images .*; set task=classification"),
+        ({"text": {}}, {"templates": []}, CLASSES, "compares images with texts, but this data has images with one"),
+        ({}, {"templates": []}, CAPTIONS, "but the model reads no texts; choose model=clip_xs8"),
+        ({}, WRITES, CAPTIONS, "the task writes texts, but the model does not"),
         ({"decoder": {"vocab_size": 5}}, {}, CLASSES, "the model takes texts, but this data has images with one class"),
         ({"question_length": 3}, {"_target_": "a.Answering"}, CAPTIONS, "the task answers questions, but this data"),
         ({"question_length": 3}, {"_target_": "a.Other"}, CAPTIONS, "the model needs questions, but this data has"),
@@ -126,9 +126,9 @@ DATA = SimpleNamespace(steps_per_epoch=10, evaluation_loader=lambda split: range
         ({}, None),
         ({"limit_val_batches": 0.2}, None),
         ({"limit_val_batches": 0.0, "limit_test_batches": 0}, None),  # on purpose
-        ({"limit_val_batches": 0.19}, "trainer.limit_val_batches 0.19 of 5 batches is none"),
-        ({"limit_test_batches": 0.3}, "trainer.limit_test_batches 0.3 of 3 batches is none"),
-        ({"limit_train_batches": 0.05}, "trainer.limit_train_batches 0.05 of 10 batches is none"),
+        ({"limit_val_batches": 0.19}, "trainer.limit_val_batches 0.19 of 5 batches leaves none"),
+        ({"limit_test_batches": 0.3}, "trainer.limit_test_batches 0.3 of 3 batches leaves none"),
+        ({"limit_train_batches": 0.05}, "trainer.limit_train_batches 0.05 of 10 batches leaves none"),
         ({"limit_train_batches": 0.05, "accumulate_grad_batches": 2}, None),  # of 20
         ({"val_check_interval": 10}, None),
         ({"val_check_interval": 11}, "trainer.val_check_interval 11 is more than the 10 batches of an epoch"),
@@ -180,9 +180,9 @@ def test_what_is_sharded_is_one_model_without_batch_norm():
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
     check_sharded(task_of(model), config())
     check_sharded(task_of(model, model[0].weight), config())
-    with pytest.raises(ConfigError, match="Module learns parts beside one; use trainer=ddp"):
+    with pytest.raises(ConfigError, match="Module, which trains parts outside its model; use trainer=ddp"):
         check_sharded(task_of(model, model[0].weight, nn.Linear(2, 2).weight), config())
-    with pytest.raises(ConfigError, match="holds BatchNorm"):
+    with pytest.raises(ConfigError, match="contains BatchNorm"):
         check_sharded(task_of(nn.Sequential(nn.BatchNorm2d(3))), config())
 
 

@@ -41,7 +41,7 @@ def job(monkeypatch):
 )
 def test_what_the_run_brings_cannot_be_chosen_beside_it(job, override):
     job(override)
-    with pytest.raises(ConfigError, match=f"{override.lstrip('+~').split('=')[0]} is the run's own"):
+    with pytest.raises(ConfigError, match=f"{override.lstrip('+~').split('=')[0]} cannot be set with run="):
         check_overrides()
 
 

@@ -19,7 +19,7 @@ def command(**keys):
 @pytest.mark.parametrize(("key", "other"), [("images", "texts"), ("texts", "images")])
 def test_a_command_is_given_what_its_run_reads(key, other):
     assert require_input(command(**{key: 7}), key) == "7"
-    with pytest.raises(ConfigError, match=f"run=run reads {key}; give {key}=... and no {other}="):
+    with pytest.raises(ConfigError, match=f"run=run reads {key}; give {key}=... instead of {other}="):
         require_input(command(**{key: "a", other: "b"}), key)
     with pytest.raises(ConfigError, match=f"{key} has no value; set {key}=..."):
         require_input(command(), key)
@@ -37,7 +37,7 @@ def test_a_run_that_answers_is_asked_and_no_other():
     with pytest.raises(ConfigError, match="run=run answers questions; set a question"):
         ask_question(command(), Asked())
     assert ask_question(command(), "another task") == "another task"
-    with pytest.raises(ConfigError, match="run=run is asked no questions; leave question= out"):
+    with pytest.raises(ConfigError, match="run=run does not answer questions; leave out question="):
         ask_question(command(question="how many?"), "another task")
 
 
@@ -55,9 +55,9 @@ def test_a_text_is_itself_or_the_lines_of_a_file(tmp_path):
         (b"", "one of them is empty"),
         (b"a\n\nb\n", "one of them is empty"),
         (b"a\n   \n", "one of them is empty"),
-        (b"ab\nabc\n", "the text 'abc' has 4 tokens with its end token, but the model reads 3"),
+        (b"ab\nabc\n", "the text 'abc' has 4 tokens with its end token, but the model reads at most 3"),
         (b"xy", "the character 'x' of the text 'xy' is not among"),
-        (b"\xff\xfe", "is no UTF-8 text; save it in UTF-8"),
+        (b"\xff\xfe", "is not UTF-8 text; save it in UTF-8"),
     ],
 )
 def test_texts_that_the_model_cannot_read_are_refused(tmp_path, content, sentence):

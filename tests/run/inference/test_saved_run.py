@@ -73,5 +73,5 @@ def test_a_config_that_was_edited_is_told_and_not_read(saved, tmp_path):
     record_config(tmp_path / "run", RunIdentity(**saved.checkpoint["run"]["identity"]), b"seed: 9")
     assert SavedRun.open(str(tmp_path / "run")).config == saved.config
     (tmp_path / "run" / "config.yaml").write_bytes(b"seed: 8")
-    with pytest.warns(UserWarning, match=r"config\.yaml was changed after the run wrote it; nothing reads it"):
+    with pytest.warns(UserWarning, match=r"config\.yaml was changed after the run wrote it; the change has no effect"):
         assert SavedRun.open(str(tmp_path / "run")).config == saved.config

@@ -48,9 +48,9 @@ def test_what_the_node_states_comes_first():
     ("cfg", "sentence"),
     [
         (config(pretrained=None), "teacher.pretrained is null; give the weights of the teacher"),
-        (config({"num_classes": 7}), r"the teacher tells 10 classes, but data\.num_classes is 7"),
+        (config({"num_classes": 7}), r"the teacher predicts 10 classes, but data\.num_classes is 7"),
         (config({"in_chans": 3, "mean": [0.5] * 3, "std": [0.5] * 3}), "gives no logits for images of 3x32x32"),
-        (config(mean=[0.5]), "teacher.mean and teacher.std go together"),
+        (config(mean=[0.5]), "teacher.mean and teacher.std must both be given"),
     ],
 )
 def test_what_cannot_teach_is_refused(cfg, sentence):
@@ -64,9 +64,9 @@ def test_images_are_normalised_as_stated():
     assert choose_norm(OmegaConf.create(node), TeacherInput(stated)) == stated
     assert choose_norm(OmegaConf.create(node | own), TeacherInput(stated)) == Norm([0.3], [0.4])
     for one in own:
-        with pytest.raises(ConfigError, match="go together; give both"):
+        with pytest.raises(ConfigError, match="must both be given"):
             choose_norm(OmegaConf.create(node | {one: own[one]}), TeacherInput(stated))
-    with pytest.raises(ConfigError, match=r"teacher\.pretrained=file\.pth does not say what its images"):
+    with pytest.raises(ConfigError, match=r"teacher\.pretrained=file\.pth does not state how its images"):
         choose_norm(OmegaConf.create(node), TeacherInput())
 
 
@@ -74,7 +74,7 @@ def test_weights_that_leave_a_tensor_random_teach_nothing():
     whole = Report("file.pth", "plain", [Entry("a", "copied", "2", "2"), Entry("b", "left over", "2", "")])
     check_complete(whole)
     whole.entries.append(Entry("head.weight", "initialised anew", "", "2", "missing"))
-    with pytest.raises(ConfigError, match=r"file.pth leaves head.weight random \(missing\), and that teaches nothing"):
+    with pytest.raises(ConfigError, match=r"file.pth leaves head.weight random \(missing\); give weights of a model"):
         check_complete(whole)
 
 

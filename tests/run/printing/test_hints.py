@@ -78,7 +78,9 @@ def test_images_unlike_those_of_the_weights_are_told(monkeypatch, data, words):
     monkeypatch.setattr(hints, "find_preprocessing", lambda cfg: known)
     own = {key: known[key] for key in ("mean", "std", "image_size")} | {"in_chans": 3}
     cfg = OmegaConf.create({"model": {"pretrained": "timm:a"}, "data": own | data})
-    expected = [] if words is None else [f"timm:a was trained on other images; the same: {words}"]
+    expected = (
+        [] if words is None else [f"timm:a was trained on images with other settings; to use the same, set {words}"]
+    )
     assert advise_weights(cfg) == expected
 
 

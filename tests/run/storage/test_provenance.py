@@ -61,7 +61,7 @@ def test_a_damaged_record_is_set_aside(tmp_path, content):
     path = tmp_path / "provenance.json"
     assert read_earlier_starts(path) == []
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"is damaged, and kept as provenance\.damaged\.json"):
+    with pytest.warns(UserWarning, match=r"is damaged; it is kept as provenance\.damaged\.json"):
         assert read_earlier_starts(path) == []
     assert not path.exists()
     assert (tmp_path / "provenance.damaged.json").read_bytes() == content

@@ -68,7 +68,7 @@ def try_out(logits_of: Callable[[Tensor], Tensor], images: Tensor, num_classes: 
         raise ConfigError(f"{name} gives no logits for images of {format_sizes(images)}: {reason}") from error
     if found != (len(images), num_classes):
         raise ConfigError(
-            f"{name} tells {found[-1]} classes, but data.num_classes is {num_classes}; choose a model with as many "
+            f"{name} predicts {found[-1]} classes, but data.num_classes is {num_classes}; choose a model with as many "
             "classes"
         )
 
