@@ -73,7 +73,7 @@ CASES = {
     "current_model_state": deleted("current_model_state"),
     "model.head.bias is (1,) in it": replaced(torch.zeros(1), "current_model_state", "model.head.bias"),
     "optimizer_states.0.state": deleted(*OPTIMIZER, "state"),
-    "of 'no decay' has gaps": deleted(*OPTIMIZER, "state", 0, "exp_avg"),
+    "of 'no decay' is incomplete": deleted(*OPTIMIZER, "state", 0, "exp_avg"),
     "exp_avg of 'no decay'": replaced(torch.zeros(3), *OPTIMIZER, "state", 0, "exp_avg"),
     "step of 'no decay'": replaced("abc", *OPTIMIZER, "state", 0, "step"),
     "global_step is 'abc'": replaced("abc", "global_step"),

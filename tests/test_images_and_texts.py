@@ -150,4 +150,4 @@ def test_a_run_of_classes_takes_no_labels(cli, digits_run, digits):
     run = cli("predict", f"run={digits_run}", f"images={digits}", "labels=[seven,two]", "templates=['a {}']")
     assert refuses(run, "does not compare images with texts; leave out templates="), run.err
     run = cli("visualize", f"run={digits_run}", f"images={digits}", "views=similarities")
-    assert refuses(run, "views=similarities is of a run of images and texts"), run.err
+    assert refuses(run, "views=similarities needs a run of images and texts"), run.err

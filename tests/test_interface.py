@@ -172,7 +172,7 @@ def test_predictions_are_those_of_the_command(run, photos, cli):
 
 def test_the_model_takes_the_inputs_and_gives_the_predictions(run, photos):
     with torch.no_grad():
-        probabilities = run.model(run.inputs(photos)).softmax(dim=1)  # (6, 10)
+        probabilities = (run.model(run.inputs(photos)) / run.temperature).softmax(dim=1)  # (6, 10)
     found = run.predict(photos, top_k=99)
     assert [len(one.top) for one in found] == [10] * 6
     given = torch.tensor([[dict(one.top)[name] for name in run.class_names] for one in found])

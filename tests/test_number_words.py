@@ -168,7 +168,7 @@ def test_python_refuses_images_for_a_run_of_texts(writer):
         ("train", ["model=reader_xs8"], "the data has only texts, but the model reads images; choose model="),
         ("train", ["data.source.num_numbers=0"], "num_numbers 0 is not a whole number from 1 to 1000000"),
         ("train", ["data.max_length=2"], "has 4 tokens with its end token, but data.max_length is 2"),
-        ("train", ["data.input_max_length=2"], "and data.input_max_length is 2"),
+        ("train", ["data.input_max_length=2"], "but data.input_max_length is 2"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(cli, writer, entry, words, sentence):

@@ -86,6 +86,11 @@ class Run:
         """The model in evaluation mode, on `device`: run.model(run.inputs(images)) are logits (B, K)."""
         return self._task.model
 
+    @property
+    def temperature(self) -> float:
+        """By which `predict` divides logits for probabilities: fitted on validation; 1.0 for other checkpoints."""
+        return self._saved.temperature or 1.0
+
     @functools.cached_property
     def _task(self) -> Task:
         with refusals(), trusting(self._trust):

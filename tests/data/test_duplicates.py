@@ -57,7 +57,7 @@ def test_pixels_of_one_sum_are_not_taken_for_equal():
     pixels[2] = pixels[0][::-1]
     found = overlap({"train": split_of(in_memory(pixels[:2])), "test": split_of(in_memory(pixels[2:]))})
     assert found.groups == []
-    assert sentence(found, surveyed=True) == "none: no image of 4 stands in two splits"
+    assert sentence(found, surveyed=True) == "none: no image of 4 is in two splits"
 
 
 def test_a_start_is_not_delayed(copied, tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ def test_images_to_predict_are_files(cli, tmp_path, make, what, images):
     (tmp_path / "new" / "folder.png").mkdir(parents=True)
     Image.new("L", (8, 8)).save(tmp_path / "new" / "a.png")
     make(tmp_path / "new" / "x.jpg")
-    refused(cli("predict", f"run={FROZEN}", f"images={images}", "output=out.csv"), "new/x.jpg", what)
+    refused(cli("predict", f"run={FROZEN}", f"images={images}", "on_bad_image=error"), "new/x.jpg", what)
 
 
 def test_a_folder_named_like_an_image_is_a_folder(tmp_path, picture):

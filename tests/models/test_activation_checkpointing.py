@@ -169,7 +169,7 @@ def test_a_compiled_model_computes_the_same():
 def test_models_without_blocks_and_with_batch_norm_are_refused():
     with pytest.raises(ValueError, match="ResNet has no list named blocks"):
         checkpoint_activations(timm.create_model("resnet10t"))
-    with pytest.raises(ValueError, match="EfficientNet hold BatchNorm"):
+    with pytest.raises(ValueError, match="EfficientNet contain BatchNorm"):
         checkpoint_activations(timm.create_model("efficientnet_b0"))
     checkpoint_activations(VisionTransformer(**vit_options()))
 

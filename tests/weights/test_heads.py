@@ -162,11 +162,11 @@ def test_a_model_of_timm_takes_weights_of_its_name(tmp_path, monkeypatch):
     for changes, words in (
         (
             {"architecture": "vit_tiny_patch16_224"},
-            "name vit_tiny_patch16_224, and .* set model.name=vit_tiny_patch16_224",
+            "name vit_tiny_patch16_224, but .* set model.name=vit_tiny_patch16_224",
         ),
         (
             {"model_args": {"act_layer": "quick_gelu"}},
-            "model_args {'act_layer': 'quick_gelu'}, and .*; take other weig",
+            "model_args {'act_layer': 'quick_gelu'}, but .*; take other weig",
         ),
         ({"model_args": {"global_pool": "avg"}}, "model_args {'global_pool': 'avg'}"),
     ):
@@ -191,5 +191,5 @@ def test_a_run_of_timms_model_says_what_it_computes(tmp_path):
     sizes = {"image_size": 160, "patch_size": 16, "embed_dim": 64, "depth": 6, "num_heads": 2, "mlp_ratio": 3.0}
     run = write_run(tmp_path / "best.ckpt", source, "timm_model", name="test_vit")
     assert relative(loaded(run, **sizes)[0], source, size=160) < 1e-4
-    with pytest.raises(CheckpointError, match=r"computes with mlp gelu and position learned_1d, and .* silu"):
+    with pytest.raises(CheckpointError, match=r"computes with mlp gelu and position learned_1d, but .* silu"):
         loaded(run, **sizes, mlp="silu", position="rotary")

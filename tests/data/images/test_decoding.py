@@ -339,7 +339,7 @@ def test_a_bomb_is_refused_by_a_sentence_before_it_is_decoded(library, file_form
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        with pytest.raises(DamagedImage, match=r"pixels are more than the 89,478,485|exceeds limit"):
+        with pytest.raises(DamagedImage, match=r"pixels are more than the limit of 89,478,485|exceeds limit"):
             open_image(content, image_mode)
 
 

@@ -76,7 +76,7 @@ def make_damaged_image(error: Exception) -> DamagedImage:
 
 def check_size(width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
-        raise DamagedImage(f"{width}x{height} pixels are more than the limit of {MOST_PIXELS:,} that are taken")
+        raise DamagedImage(f"{width}x{height} pixels are more than the limit of {MOST_PIXELS:,}")
 
 
 class PixelArray(Picture):
