@@ -27,7 +27,7 @@ def checkpoint_activations(model: nn.Module) -> int:
     lists = [module for name, module in model.named_modules() if name.split(".")[-1] in LISTS]
     blocks = [block for found in lists if isinstance(found, nn.ModuleList | nn.Sequential) for block in found]
     if not blocks:
-        raise ValueError(f"{kind} has no list named {' or '.join(LISTS)}of blocks to recompute; set it to false")
+        raise ValueError(f"{kind} has no list named {' or '.join(LISTS)} with blocks to recompute; set it to false")
     if any(isinstance(module, _BatchNorm) for block in blocks for module in block.modules()):
         raise ValueError(f"the blocks of {kind} contain BatchNorm, which would see each batch twice; set it to false")
     for block in blocks:
