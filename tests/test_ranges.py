@@ -13,11 +13,10 @@ from test_configs import unresolved
 from test_misspelt_keys import whole
 
 from vitlab.config.annotations import accepts, check_types, describe, get_hints, members
-from vitlab.config.build import build, find_nodes, import_target
+from vitlab.config.build import build, find_nodes, import_target, project_targets
 from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.keys import WEIGHTS
 from vitlab.config.nodes import convert_unresolved, flatten, make_node, resolve_value
-from vitlab.config.trust import project_targets
 from vitlab.errors import ConfigError
 from vitlab.ranges import Range
 

@@ -158,7 +158,7 @@ def test_no_command_keeps_or_prints_a_secret(cli, secretive, tmp_path):
 def test_what_is_not_kept_is_asked_for_again(cli, secretive):
     scored = cli("evaluate", "run=run")
     assert scored.status == 2
-    assert "data.source.root held a secret" in scored.err
+    assert "data.source.root is a secret, which a run does not store" in scored.err
     scored = cli("evaluate", "run=run", *AGAIN[:2])
     assert scored.status == 0, scored.err
     resumed = cli("train", "resume=run", "trainer.max_steps=2", tiny=False)

@@ -49,7 +49,7 @@ def test_the_same_command_again_goes_on_and_then_has_nothing_left_to_do(cli, tmp
     before = (folder / "metrics.csv").stat().st_mtime_ns
     done = cli("train", *AUTO)
     assert done.status == 0, done.err
-    assert "nothing is left to do" in done.out
+    assert "is complete; there is nothing to do" in done.out
     assert str(folder.relative_to(tmp_path)) in done.out
     assert (folder / "metrics.csv").stat().st_mtime_ns == before
     run_lock.leave_all()  # as the end of its process does

@@ -5,9 +5,8 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from vitlab.config import trust
-from vitlab.config.build import build
-from vitlab.config.trust import check_trust, is_trusted, list_packages, trust_words, trusting
+from vitlab.config.build import build, is_trusted
+from vitlab.config.trust import check_trust, list_packages, trust_words, trusting
 from vitlab.errors import ConfigError
 
 NODE = {"_target_": "lab_of_trust.build_value", "value": 3}
@@ -44,7 +43,8 @@ def test_trust_in_a_package_reaches_no_other_with_a_longer_name(lab):
 def test_yamls_of_the_users_folder_name_what_may_be_built(lab, monkeypatch):
     (lab / "conf" / "loss").mkdir(parents=True)
     (lab / "conf" / "loss" / "mine.yaml").write_text("_target_: lab_of_trust.build_value\nvalue: 1\n")
-    monkeypatch.setattr(trust, "OF_THE_USER", [str(lab / "conf")])
+    for module in ("build", "trust"):
+        monkeypatch.setattr(f"vitlab.config.{module}.OF_THE_USER", [str(lab / "conf")])
     with trusting(()):
         assert build(OmegaConf.create(NODE), "loss") == 4
     assert not is_trusted("lab_of_trust.other")

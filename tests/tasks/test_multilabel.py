@@ -173,7 +173,8 @@ def test_a_run_on_several_labels_from_training_to_prediction(cli, tmp_path):
     assert len(rows) == 60
     assert all(0 < float(value) < 1 for row in rows for value in row[3:7])
     pictures = {path.name for path in (run.folder / "pictures").iterdir()}
-    assert pictures == {"training_batch.png", "test_average_precision.png", "test_worst_predictions.png"}
+    of_the_test = {"test_average_precision.png", "test_worst_predictions.png"}
+    assert pictures == {"training_batch.png", "curves.png", *of_the_test}
     assert "train/f1" in (run.folder / "metrics.csv").read_text()
     evaluated = cli("evaluate", "run=run", "split=val")
     assert evaluated.status == 0, evaluated.err

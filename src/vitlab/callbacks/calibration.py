@@ -23,8 +23,7 @@ class Calibration(Callback):
     use it. `found` holds the temperature, the number of samples, and what was measured on them before and after; None
     for tasks without classes, and where the trainer leaves validation batches out."""
 
-    def __init__(self) -> None:
-        self.found: dict[str, Any] | None = None
+    found: dict[str, Any] | None = None
 
     def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         task = pl_module

@@ -1,19 +1,25 @@
 """Build objects from config nodes: the one place where a `_target_` is called."""
 
 import functools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from hydra.utils import get_object
 from omegaconf import DictConfig
 
 from vitlab.config.annotations import NODE_KEYS, check_complete, check_node, check_types
+from vitlab.config.home import CONF, EXPERIMENTS, OF_THE_USER
 from vitlab.config.nodes import resolve_config
 from vitlab.config.refusals import get_first_line
-from vitlab.config.trust import is_trusted
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.out_of_memory import is_out_of_memory
+
+TARGET = re.compile(r"""_target_: *['"]?([\w.]+)""")
+OURS = "vitlab"
+TRUSTED: list[str] = []  # the packages that the running command trusts
 
 
 def build(node: DictConfig, key: str, **runtime: Any) -> Any:
@@ -30,8 +36,7 @@ def build(node: DictConfig, key: str, **runtime: Any) -> Any:
             package = part["_target_"].partition(".")[0]
             raise ConfigError(
                 f"{place}: _target_ {part['_target_']} is not part of vitlab; if it is your own code, add "
-                f"trust=[{package}], or "
-                "name it in a YAML in the folder of --config-dir="
+                f"trust=[{package}], or name it in a YAML in the folder of --config-dir="
             )
         check_node(import_target(part["_target_"], place), part, place)
     return construct(values, key, **runtime)
@@ -94,3 +99,28 @@ def find_nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from find_nodes(item, f"{key}[{number}]")
+
+
+# -- whose code
+
+
+@functools.cache
+def project_targets() -> frozenset[str]:
+    """Collect the `_target_`s that stand in the YAMLs of this project."""
+    folders = (EXPERIMENTS / "recipe", EXPERIMENTS / "study")
+    return targets_in([*CONF.rglob("*.yaml"), *(file for folder in folders for file in folder.glob("*.yaml"))])
+
+
+def targets_in(files: Iterable[Path]) -> frozenset[str]:
+    return frozenset(target for file in files for target in TARGET.findall(file.read_text(encoding="utf-8")))
+
+
+def is_trusted(target: str) -> bool:
+    """Whether a config may build the target of that name."""
+    if target in project_targets() or is_within(target, TRUSTED):
+        return True
+    return any(target in targets_in(Path(folder).rglob("*.yaml")) for folder in OF_THE_USER)
+
+
+def is_within(target: str, packages: Iterable[str]) -> bool:
+    return any(target.startswith(f"{package}.") for package in packages)

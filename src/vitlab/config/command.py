@@ -9,10 +9,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, find_unstarted_job
@@ -27,6 +28,7 @@ from vitlab.config.composition import (
     initialize_hydra,
     is_sweep,
 )
+from vitlab.config.home import OF_THE_USER
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, read_keys, trainer_keys
@@ -57,11 +59,12 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
     begin_process()
     logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for train.log
     with exit_on_error(), refusals():
-        check_usual_words(name, read_keys(name).kinds, sys.argv[after:])
-        arguments = read_words(sys.argv[after:], first)
+        with correct_words(name, sys.argv[after:]):
+            arguments = read_words(sys.argv[after:], first)
         sys.argv[after:] = arguments.words  # other processes of a run are started with the same
         with initialize_hydra(name, arguments.config_dir):
-            cfg, note = compose(arguments.config_name or name, arguments.overrides, multirun=arguments.multirun)
+            with correct_words(name, arguments.words):
+                cfg, note = compose(arguments.config_name or name, arguments.overrides, multirun=arguments.multirun)
             if arguments.help:
                 print(cfg.hydra.help.template)
             elif arguments.cfg:
@@ -71,6 +74,16 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
                     if note and not is_other_rank():
                         print(note)
                     run(task, cfg, name)
+
+
+@contextmanager
+def correct_words(name: str, words: list[str]) -> Iterator[None]:
+    """Where words are refused that are usual in other tools, raise ConfigError with the command that they mean."""
+    try:
+        yield
+    except (ConfigError, HydraException):
+        check_usual_words(name, read_keys(name).kinds, words)
+        raise
 
 
 @contextmanager
@@ -109,7 +122,8 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
     own = remove_keys(cfg, ("hydra",))
     check_keys(own, name)
     try:
-        with trusting(resolve_value(own.get("trust") or ())):
+        packages = resolve_value(own.get("trust") or ())
+        with trusting(packages) if packages or OF_THE_USER else nullcontext():
             if is_sweep(cfg):
                 check_sweep(cfg, own, name)
                 raise_again()

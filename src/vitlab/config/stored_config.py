@@ -7,7 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vitlab.atomic_files import compute_digest, format_json
 from vitlab.config.annotations import check_types
-from vitlab.config.build import find_nodes, import_target
+from vitlab.config.build import find_nodes, import_target, is_trusted
 from vitlab.config.keys import check_groups, check_nodes
 from vitlab.config.nodes import (
     convert_unresolved,
@@ -21,7 +21,7 @@ from vitlab.config.nodes import (
 )
 from vitlab.config.refusals import explain_omegaconf_error, get_first_line
 from vitlab.config.resolvers import before_crop, together
-from vitlab.config.trust import check_trust, is_trusted
+from vitlab.config.trust import check_trust
 from vitlab.errors import CheckpointError, ConfigError
 from vitlab.monitors import better
 

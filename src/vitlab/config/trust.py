@@ -1,42 +1,18 @@
-"""Decide whose code a config may build: this project's, what the user's own YAMLs name, and packages in trust=.
+"""Trust code of the user: import the packages in trust=, and refuse saved configs that need others.
 
 A checkpoint may be a stranger's, and so are the targets in its config: only the user says what is trusted.
 """
 
-import functools
 import importlib
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from vitlab.config.home import CONF, EXPERIMENTS, OF_THE_USER
+from vitlab.config.build import OURS, TRUSTED, is_trusted, is_within, project_targets
+from vitlab.config.home import OF_THE_USER
 from vitlab.errors import ConfigError, format_error
-
-TARGET = re.compile(r"""_target_: *['"]?([\w.]+)""")
-OURS = "vitlab"
-TRUSTED: list[str] = []  # the packages that the running command trusts
-
-
-@functools.cache
-def project_targets() -> frozenset[str]:
-    """Collect the `_target_`s that stand in the YAMLs of this project."""
-    folders = (EXPERIMENTS / "recipe", EXPERIMENTS / "study")
-    return targets_in([*CONF.rglob("*.yaml"), *(file for folder in folders for file in folder.glob("*.yaml"))])
-
-
-def targets_in(files: Iterable[Path]) -> frozenset[str]:
-    return frozenset(target for file in files for target in TARGET.findall(file.read_text(encoding="utf-8")))
-
-
-def is_trusted(target: str) -> bool:
-    """Whether a config may build the target of that name."""
-    if target in project_targets() or is_within(target, TRUSTED):
-        return True
-    return any(target in targets_in(Path(folder).rglob("*.yaml")) for folder in OF_THE_USER)
 
 
 @contextmanager
@@ -105,7 +81,3 @@ def find_targets(value: Any) -> Iterator[str]:
         value = list(value.values())
     for item in value if isinstance(value, list) else ():
         yield from find_targets(item)
-
-
-def is_within(target: str, packages: Iterable[str]) -> bool:
-    return any(target.startswith(f"{package}.") for package in packages)

@@ -44,7 +44,7 @@ def check(cfg: DictConfig) -> None:
     if resume == AUTO:
         run = find_run(cfg, job)
         if run is not None and read_result(run) is not None:
-            show("answer", f"{run} has come to its end: nothing is left to do")
+            show("answer", f"{run} is complete; there is nothing to do")
             return
         resume = None if run is None else str(run)
     if resume is None and job.named:

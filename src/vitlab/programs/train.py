@@ -127,7 +127,6 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
         record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
-        write_guide(start.folder, start.kept.text(str(cfg.name)))
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:
@@ -197,6 +196,7 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
+    write_guide(start.folder, start.kept.text(str(start.cfg.name)))
     if (start.folder / "pictures").is_dir():
         draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
