@@ -131,7 +131,7 @@ def constructors(target: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     if not inspect.isclass(target):
         yield target
         return
-    for kind in target.__mro__:
+    for kind in target.__mro__ if target.__new__ is not object.__new__ else target.__mro__[:-1]:  # object takes none
         if "__init__" in vars(kind):
             function = vars(kind)["__init__"]
             yield function
@@ -147,6 +147,7 @@ def keywords(target: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
     """List what a target takes, by name; None where it takes anything, or is not written in Python and does not
     tell."""
     found: dict[str, inspect.Parameter] = {}
+    parameters: Mapping[str, inspect.Parameter] = {}
     try:
         for function in constructors(target):
             parameters = inspect.signature(function).parameters

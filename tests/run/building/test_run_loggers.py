@@ -49,7 +49,7 @@ class Content(Asking):
 
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch):
-    monkeypatch.setattr("vitlab.config.trust.TRUSTED", [__name__])
+    monkeypatch.setattr("vitlab.config.build.TRUSTED", [__name__])
 
 
 def start_in(folder, logger, callbacks=None):
