@@ -7,6 +7,7 @@ the output: CSV, JSON lines or Parquet, by the ending of its name.
 import csv
 import fcntl
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -20,6 +21,17 @@ from vitlab.run.storage.output import Output
 Row = dict[str, Any]
 ROW, FAILED = "row", "failed"
 ROWS_AT_ONCE = 10_000  # of a Parquet file
+OPEN: list[BinaryIO] = []  # the locked files of this process
+
+
+def close_in_worker() -> None:
+    """Close what a forked worker has inherited: it may outlive this process, and would keep its lock."""
+    for stream in OPEN:
+        stream.close()
+    OPEN.clear()
+
+
+os.register_at_fork(after_in_child=close_in_worker)
 
 
 class PredictionFile:
@@ -78,6 +90,7 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
                     f"{partial} belongs to another, unfinished prediction; name another output, or add overwrite=true"
                 )
             stream.truncate(0)
+        OPEN.append(stream)
         file = PredictionFile(path, partial, stream, drop_cut_line(stream, digest))
         before = file.done
         try:
@@ -88,6 +101,8 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
                 if output.home is not None:
                     path.parent.rmdir()
             raise
+        finally:
+            OPEN.remove(stream)
 
 
 def find_begun(output: Output, digest: str) -> Path | None:
