@@ -51,6 +51,19 @@ def test_one_damaged_file_costs_no_other(cli, images, digits_run):
     assert not list(Path().glob("stopped*"))
 
 
+def test_what_is_no_file_costs_no_image_either(cli, images, digits_run):
+    os.mkfifo(images / "pipe.jpg")
+    (images / "broken.jpg").symlink_to("nowhere")
+    (images / "folder.png").mkdir()
+    run = cli("predict", f"run={digits_run}", "images=new", "output=said.csv")
+    assert run.status == 3, run.err
+    assert len(rows("said.csv")) == 7
+    assert {row["image"]: "a pipe" in row["reason"] for row in rows("said.failed.csv")} == {
+        "new/broken.jpg": False,
+        "new/pipe.jpg": True,
+    }
+
+
 def test_parts_of_several_processes_are_the_whole(cli, images, digits_run):
     for part in ("1/3", "2/3", "3/3"):
         assert cli("predict", f"run={digits_run}", "images=new", f"share={part}", f"output={part[0]}.csv").status == 0

@@ -52,6 +52,7 @@ def test_a_run_in_use_is_neither_removed_nor_moved(cli, monkeypatch):
     assert sorted(path.name for path in Path("runs/vit").iterdir()) == ["1", "3"]
     assert cli("runs", "where=[depth=2]", "archive=old", exact=True).status == 0
     assert Path("old/vit/1/config.yaml").is_file()
+    assert not Path("old/vit/1/.lock").exists()
     assert sorted(path.name for path in Path("runs/vit").iterdir()) == ["3"]
 
 

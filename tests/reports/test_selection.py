@@ -57,3 +57,5 @@ def test_runs_without_the_value_come_last_and_constant_settings_do_not_differ():
     assert [str(run.folder) for run in order(RUNS, "model.depth", best_first=False)] == ["b", "a", "c"]
     assert "seed" not in differing(RUNS)
     assert "model.depth" in differing(RUNS)
+    copies = [IndexedRun(Path(str(k)), True, {"batch": k, "data.batch": k, "lr": k // 2}) for k in range(4)]
+    assert differing(copies) == ["batch", "lr"]  # data.batch refers to batch

@@ -32,6 +32,7 @@ class Calibration(Callback):
         logits, target = validation_logits(trainer, task)
         if not len(target):
             return
+        task.temperature = 1.0  # of earlier weights, where this is a second test
         before = measure_calibration(task.probabilities(logits), target)
         task.temperature = fit_temperature(logits, target)
         after = measure_calibration(task.probabilities(logits), target)

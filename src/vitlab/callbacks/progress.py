@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import time
 from typing import Any
 
 import pytorch_lightning as pl
@@ -12,7 +11,7 @@ from rich.progress import ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from vitlab.callbacks.best_model import BestModel
-from vitlab.callbacks.step_log import StepLog, format_seconds
+from vitlab.callbacks.step_log import StepLog
 from vitlab.monitors import format_metric
 
 LOG = logging.getLogger(__name__)  # train.log of the run's folder
@@ -26,18 +25,11 @@ class Progress(RichProgressBar):
         super().__init__(leave=False)
         self.validated: dict[str, float] = {}  # read from the device once
         self.left = ""  # time of the whole run
-        self.first_step = 0
-        self.started = time.perf_counter()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if not sys.stdout.isatty():
             self.disable()
         super().setup(trainer, pl_module, stage)
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.first_step = trainer.global_step
-        self.started = time.perf_counter()
-        super().on_train_start(trainer, pl_module)
 
     def configure_columns(self, trainer: pl.Trainer) -> list[Any]:
         theme = self.theme
@@ -61,7 +53,7 @@ class Progress(RichProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int | str | float]:
         judged_by = [callback.monitor for callback in trainer.callbacks if isinstance(callback, BestModel)]
         shown = {name: value for name, value in self.validated.items() if name in judged_by}
-        self.left = self._time_left(trainer, trainer.lightning_module)
+        self.left = time_left(trainer)
         return {name: value for name, value in self._values(trainer, shown).items() if name == "loss" or name in shown}
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -75,7 +67,7 @@ class Progress(RichProgressBar):
         words = [f"{name} {value}" for name, value in self._values(trainer, validated).items()]
         place = f"epoch {trainer.current_epoch + 1}  step {trainer.global_step}/{pl_module.num_steps}"
         line = "  ".join([place, *words])
-        left = self._time_left(trainer, pl_module)
+        left = time_left(trainer)
         printed = f"{line}  {left} left" if left else line
         if self.is_disabled or self.progress is None:
             print(printed, flush=True)
@@ -83,20 +75,24 @@ class Progress(RichProgressBar):
             self.progress.console.print(printed, highlight=False, markup=False)
         return line
 
-    def _time_left(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
-        """Estimate the time of all steps that are left, their validations included, from this start's so far."""
-        done = trainer.global_step - self.first_step
-        left = pl_module.num_steps - trainer.global_step
-        return format_seconds(left * (time.perf_counter() - self.started) / done) if done and left > 0 else ""
-
     def _values(self, trainer: pl.Trainer, validated: dict[str, float]) -> dict[str, str]:
         """Loss, learning rate and speed of the last entry, and what was measured in a validation, in words."""
         words = {}
-        if latest := next((callback.latest for callback in trainer.callbacks if isinstance(callback, StepLog)), None):
+        log = find_step_log(trainer)
+        if latest := log.latest if log is not None else None:
             words["loss"] = f"{latest['train/loss']:.4f}"
             words["lr"] = f"{latest['train/lr']:.3g}"
             words[f"{trainer.datamodule.things}/s"] = f"{latest['train/images_per_second']:.0f}"
         return words | {name: format_metric(name, value) for name, value in validated.items()}
+
+
+def find_step_log(trainer: pl.Trainer) -> StepLog | None:
+    return next((callback for callback in trainer.callbacks if isinstance(callback, StepLog)), None)
+
+
+def time_left(trainer: pl.Trainer) -> str:
+    log = find_step_log(trainer)
+    return log.time_left(trainer, trainer.lightning_module) if log is not None else ""
 
 
 class TimeLeft(ProgressColumn):

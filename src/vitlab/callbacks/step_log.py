@@ -72,11 +72,16 @@ class StepLog(Callback):
 
     def _tell(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print where a run is that has no bar and a validation far away, and how long the rest will take."""
-        self.told = now = time.perf_counter()
-        done, left = trainer.global_step - self.first_step, pl_module.num_steps - trainer.global_step
-        seconds = format_seconds(left * (now - self.fit_started) / max(done, 1))
+        self.told = time.perf_counter()
         loss = f"  loss {self.latest['train/loss']:.4f}" if self.latest else ""
-        print(f"step {trainer.global_step}/{pl_module.num_steps}{loss}  {seconds} left", flush=True)
+        left = f"  {left} left" if (left := self.time_left(trainer, pl_module)) else ""
+        print(f"step {trainer.global_step}/{pl_module.num_steps}{loss}{left}", flush=True)
+
+    def time_left(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
+        """Estimate the time of the steps that are left, their validations included, from those of this start; "" before
+        the first step and after the last one."""
+        done, left = trainer.global_step - self.first_step, pl_module.num_steps - trainer.global_step
+        return format_seconds(left * (time.perf_counter() - self.fit_started) / done) if done and left > 0 else ""
 
     def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         values = pl_module.training_metrics()  # waits for the device

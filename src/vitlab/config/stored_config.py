@@ -28,8 +28,15 @@ from vitlab.monitors import better
 # resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
 
-OF_A_SWEEP = ("sweep", "engine")  # keys that say how a sweep is run, not what a run computes
-OF_A_START = ("resume", "break_lock", "logger", "needed", "trust", *OF_A_SWEEP)  # and those of one start of a run
+OF_A_SWEEP = ("sweep", "engine")  # keys of how a sweep is run
+OF_A_START = (
+    "resume",
+    "break_lock",
+    "logger",
+    "needed",
+    "trust",
+    *OF_A_SWEEP,
+)  # keys that each start sets anew
 OF_DEVICES = ("accelerator", "devices", "strategy", "num_nodes")  # keys of the trainer
 MOVABLE = (
     "data.loading",

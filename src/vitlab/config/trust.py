@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from vitlab.config.build import OURS, TRUSTED, is_trusted, is_within, project_targets
+from vitlab.config.build import OURS, TRUSTED, find_nodes, is_trusted, is_within, project_targets
 from vitlab.config.home import OF_THE_USER
 from vitlab.errors import ConfigError, format_error
 
@@ -49,14 +49,14 @@ def list_packages(config: dict[str, Any]) -> list[str]:
     targets."""
     stated = config.get("trust") or []
     names = {str(name) for name in (stated if isinstance(stated, list) else [stated])}
-    foreign = {one for one in find_targets(config) if one not in project_targets() and not is_within(one, [OURS])}
+    foreign = find_targets(config) - project_targets()
     return sorted(names | {target.partition(".")[0] for target in foreign if not is_within(target, names)})
 
 
 def check_trust(config: dict[str, Any], origin: str) -> None:
     """Raise ConfigError for a saved config that needs code which the user has not trusted."""
     stated = set(list_packages({"trust": config.get("trust")}))
-    targets = [target for target in find_targets(config) if not is_within(target, [OURS])]
+    targets = find_targets(config)
     if of_python := sorted({target for target in targets if target.partition(".")[0] in sys.stdlib_module_names}):
         raise ConfigError(f"the config in {origin} names {of_python[0]}, which no run needs: do not trust that file")
     if stated - set(TRUSTED) or not all(map(is_trusted, targets)):
@@ -73,11 +73,7 @@ def trust_words(packages: str | Sequence[str]) -> list[str]:
     return [*words, f"trust=[{','.join(names)}]"] if names else words
 
 
-def find_targets(value: Any) -> Iterator[str]:
-    """Yield every `_target_` in plain types."""
-    if isinstance(value, dict):
-        if isinstance(value.get("_target_"), str):
-            yield value["_target_"]
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from find_targets(item)
+def find_targets(config: dict[str, Any]) -> set[str]:
+    """Collect the `_target_`s of a config of plain types, but for those of this project's modules."""
+    found = {node["_target_"] for _, node in find_nodes(config, "config") if isinstance(node["_target_"], str)}
+    return {target for target in found if not is_within(target, [OURS])}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from vitlab.atomic_files import write_csv
-from vitlab.checkpoints.run_lock import is_in_use, leave, take
+from vitlab.checkpoints.run_lock import LOCK, is_in_use, leave, take
 from vitlab.config.found import OPEN_KEYS
 from vitlab.errors import CheckpointError, ConfigError, StorageError
 from vitlab.monitors import better, format_metric
@@ -20,7 +20,7 @@ from vitlab.run.storage.output import check_place, output_file
 
 OF_A_RUN = ("score", "steps", "seconds")  # values that are not settings
 NOT_TOLD = ("name", "resume", "break_lock", *(f"found.{key}" for key in OPEN_KEYS))
-MOST_COLUMNS = 6  # of settings in which the runs differ
+MOST_COLUMNS = 4  # of settings in which the runs differ
 
 
 def runs(cfg: DictConfig) -> list[Path]:
@@ -58,7 +58,7 @@ def show(cfg: DictConfig, found: Sequence[IndexedRun]) -> None:
         write_csv(path, header, rows)
         console.print(f"{len(rows)} runs in {path}")
         return
-    table = Table(*(Column(name, overflow="fold") for name in header))
+    table = Table(*(Column(name, overflow="fold", no_wrap=name in ("state", "score")) for name in header))
     for row in rows[: cfg.most]:
         table.add_row(*row)
     console.print(table)
@@ -115,3 +115,4 @@ def move(folder: Path, root: Path, archive: Path) -> None:
         raise StorageError(f"{place} exists already; name another archive=")
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(folder, place)
+    (place / LOCK).unlink(missing_ok=True)  # of this command

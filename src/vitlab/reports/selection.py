@@ -75,6 +75,9 @@ def order(runs: Sequence[IndexedRun], key: str, best_first: bool) -> list[Indexe
 
 
 def differing(runs: Sequence[IndexedRun]) -> list[str]:
-    """List the settings in which runs differ."""
-    keys = dict.fromkeys(key for run in runs for key in run.values)
-    return [key for key in keys if len({str(run.values.get(key)) for run in runs}) > 1]
+    """List the settings in which runs differ. Of several with the same values in all runs, such as those that refer to
+    another one, the shortest key is listed."""
+    keys = sorted({key for run in runs for key in run.values}, key=len, reverse=True)
+    by_values = {tuple(str(run.values.get(key)) for run in runs): key for key in keys}
+    kept = {key for values, key in by_values.items() if len(set(values)) > 1}
+    return [key for key in dict.fromkeys(key for run in runs for key in run.values) if key in kept]

@@ -80,7 +80,16 @@ def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def image_files(folder: Path) -> list[tuple[str, int]]:
-    """List the image files at any depth below `folder`: paths and sizes in bytes, sorted by path."""
-    files, _ = list_files(os.fsencode(folder), b"")
-    return [(os.path.join(folder, os.fsdecode(name)), size) for name, size in files]
+def image_files(folder: Path) -> list[str]:
+    """List whatever is named like an image file at any depth below `folder`, sorted; who reads it finds out what it is.
+    Raises DataError for a folder that cannot be listed."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{os.fsdecode(error.filename)} cannot be listed: {error.strerror}") from error
+
+    found: list[str] = []
+    for below, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        named = (name for name in files if not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS)
+        found += [os.path.join(below, name) for name in named]
+    return sorted(found, key=os.fsencode)

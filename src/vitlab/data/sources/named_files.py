@@ -21,7 +21,7 @@ def find_image_names(images: str) -> PackedNames:
     """Give the same as names, a million of which fit in little memory."""
     path = Path(images)
     if path.is_dir():
-        found = [name for name, _ in image_files(path)]
+        found = image_files(path)
     elif path.is_file():
         found = [images]
     else:

@@ -17,15 +17,17 @@ FILES = {
     "checkpoints/latest.ckpt": "the state to resume from; `previous.ckpt` is the one before it",
     "pictures/": "curves, a training batch, confusion matrix, worst predictions, what the model looks at",
     "train.log": "what was printed, with times, and the traceback if the run failed",
-    "wandb/, tensorboard/, mlflow/": "what a logger keeps here",
-    "evaluate/, predict/": "what later commands wrote, a folder for each call",
+    **dict.fromkeys(("wandb/", "tensorboard/", "mlflow/"), "what a logger keeps here"),
+    "evaluate/, predict/": "what later commands write, a folder for each call",
 }
+LATER = "evaluate/, predict/"
 
 
 def write_guide(folder: Path, title: str) -> None:
-    """Write the guide, with the commands that read the run."""
+    """Write the guide to what is there, with the commands that read the run."""
     run = shorten_path(folder)
-    rows = [f"| `{name}` | {meaning} |" for name, meaning in FILES.items()]
+    there = {name: meaning for name, meaning in FILES.items() if name == LATER or (folder / name).exists()}
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in there.items()]
     commands = [f"{format_command('evaluate')} run={run}", f"{format_command('train')} resume={run}"]
     text = [f"# {title}", "", "| | |", "|---|---|", *rows, "", "```bash", *commands, "```", ""]
     write_whole(folder / "README.md", "\n".join(text).encode("utf-8", "backslashreplace"))
