@@ -55,5 +55,5 @@ def test_every_line_of_the_page_runs(tmp_path):
     whole = "".join(told)
     assert "largest logit: " in whole
     assert "test/auroc" in whole
-    assert "run=run trust=[mylab]" in whole
+    assert "run=run 'trust=[mylab]'" in whole
     assert (tmp_path / "mylab" / "runs" / "losses" / "sweep.json").is_file()

@@ -27,7 +27,7 @@ def mylab(cli, tmp_path, monkeypatch):
 def test_its_loss_trains_and_its_run_asks_for_trust(cli, mylab):
     run = cli("train", "--config-dir=conf", "loss=poly", *FEW, *SHORT, folder="run")
     assert run.status == 0, run.err
-    assert "run=run trust=[mylab_of_test]" in run.out
+    assert "run=run 'trust=[mylab_of_test]'" in run.out
     refused = cli("evaluate", "run=run")
     assert refused.status == 2
     assert (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from unicodedata import category
 
@@ -40,7 +41,7 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     """Say where the run lies, and give the commands to go on with; none where the run has kept no state."""
     folder, task, run = start.folder, parts.task, str(shorten_path(start.folder))
     packages = list_packages(resolve_config(start.cfg))
-    trust = [f"trust=[{','.join(packages)}]"] if packages else []
+    trust = [quote(f"trust=[{','.join(packages)}]")] if packages else []
     told = {"folder": run}
     if (folder / "pictures").is_dir():
         told["pictures"] = str(shorten_path(folder / "pictures"))
