@@ -139,7 +139,7 @@ def read_files(
         num_workers=workers,
         prefetch_batches=2,
         stall_timeout=STALL_TIMEOUT,
-        device=torch.device("cpu"),  # `prepared` copies
+        device=torch.device("cpu"),  # `prepare_images` copies
     )
     with Progress(*COLUMNS, transient=True) as progress:
         bar = progress.add_task("predicting", total=len(files), completed=done)
