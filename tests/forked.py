@@ -5,8 +5,10 @@ import os
 import resource
 import signal
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 MEMORY, SECONDS = 24 * 2**30, 120
 
@@ -15,8 +17,15 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["fork_server"])
 
 
+def start_server():
+    """Start the server, if it does not run. It finds `fork_server` by PYTHONPATH alone, and fails without a word."""
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        forkserver.ensure_running()
+
+
 def forked(entry, words, folder):
     """status, out and err of an entry that runs in `folder`; status 142 where it was given up after 120 seconds."""
+    start_server()
     out, err = Path(f"{folder}.out"), Path(f"{folder}.err")
     child = SERVER.Process(target=run, args=(entry, words, folder, out, err, dict(os.environ)))
     child.start()
