@@ -20,4 +20,5 @@ def test_the_server_has_loaded_the_programs():
 
 def test_a_command_gives_its_status_and_what_it_printed(tmp_path):
     run = forked("check", ["model=nobody"], tmp_path)
-    assert run.status == 2 and run.err.strip().startswith("ConfigError: ")
+    assert run.status == 2
+    assert run.err.strip().startswith("ConfigError: ")

@@ -21,6 +21,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "train": Command("train a model, go on with a run (resume=), or run a sweep (-m)", "train"),
     "check": Command("tell what a training would cost, and what would be refused", "check"),
+    "tune": Command("find a learning rate or a batch size before a training", "tune"),
     "evaluate": Command("score a finished run on one of its splits", "evaluate"),
     "predict": Command("tell the classes of new images", "predict"),
     "visualize": Command("draw where a model looks, and what it has learned", "visualize"),

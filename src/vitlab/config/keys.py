@@ -32,7 +32,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures", "rm"), bool),
     **dict.fromkeys(("num_images", "num_worst", "beam_width", "top_k", "batch_size", "most"), Count),
     **dict.fromkeys(("shorter_side", "longest_side"), Count),
-    **dict.fromkeys(("memory_gib", "temperature", "shard_size"), Positive),
+    **dict.fromkeys(("memory_gib", "temperature", "shard_size", "lowest", "highest"), Positive),
     **dict.fromkeys(("seconds", "length_penalty"), Unsigned),
     **dict.fromkeys(("labels", "templates", "runs", "columns"), list[str]),
     **dict.fromkeys(("k", "shots"), list[Count]),
@@ -41,6 +41,8 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("same", "num_workers"), Natural),
     **dict.fromkeys(("views", "trust"), list[str] | str),
     "draws": Annotated[int, Range(least=1, most=10_000)],
+    "find": Literal["lr", "batch_size"],
+    "steps": Annotated[int, Range(least=20, most=10_000)],
     "l2_exponents": list[Exponent],
 }
 OPTIONAL: dict[str, dict[str, Any]] = {  # keys that may be there, and that no YAML of a command states
@@ -51,7 +53,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {  # keys that may be there, and that no Y
     },
     "pack": {"global_batch_size": KINDS["global_batch_size"]},  # of data of your own
 }
-LAYERS = ("recipe", "study")  # groups that state values at the top
+LAYERS = ("recipe", "study", "debug")  # groups that state values at the top
 NO_NODE = (*LAYERS, "hydra")  # groups without a node of their own in the config
 COLLECTIONS = ("callbacks", "logger", "crop")  # groups of several nodes, each with a name of its own
 # Keys of models that their constructors do not see.

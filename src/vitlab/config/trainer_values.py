@@ -35,8 +35,8 @@ def check_trainer(node: DictConfig) -> None:
         )
     if node.get("overfit_batches", 0):
         raise ConfigError(
-            "trainer.overfit_batches would train on different images in each epoch; to train on few images, set "
-            "data.split.labels_per_class"
+            "trainer.overfit_batches would train on different images in each epoch; use debug=overfit, or set "
+            "data.split.labels_per_class, to train on few images"
         )
     if node.use_distributed_sampler:
         raise ConfigError("trainer.use_distributed_sampler would change the order of the samples; set it to false")

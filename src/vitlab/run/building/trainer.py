@@ -47,6 +47,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """Build Lightning's trainer with our checkpoints and without its tips; `to_run`: on the machines it names."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("pytorch_lightning.profilers.profiler").setLevel(logging.INFO)  # its table is what was asked for
     restore_float32_products()  # undo what an earlier run in this process has set
     check_trainer(node)
     check_precision(node.precision)

@@ -70,21 +70,25 @@ def read_clock(module: pl.LightningModule) -> float:
 def measure_steps(task: Task, datamodule: DataModule, trainer: pl.Trainer, seconds: float) -> Speed:
     """Train on one device as the run would, on batches of its data module."""
     stopwatch = Stopwatch(seconds)
-    alone = pl.Trainer(
-        accelerator=trainer.strategy.root_device.type,
+    alone = bare_trainer(trainer, [stopwatch], max_steps=MOST_STEPS, min_steps=2)
+    size = datamodule.attach(alone)
+    task.plan(datamodule.plan(), datamodule, {})
+    alone.fit(task, datamodule=datamodule)
+    return stopwatch.speed(size)
+
+
+def bare_trainer(like: pl.Trainer, callbacks: list[Callback], **length: int) -> pl.Trainer:
+    """Make a trainer for one device of the same kind and precision, that keeps nothing."""
+    return pl.Trainer(
+        accelerator=like.strategy.root_device.type,
         devices=1,
-        precision=trainer.precision,
-        max_steps=MOST_STEPS,
-        min_steps=2,
-        callbacks=[stopwatch],
+        precision=like.precision,
+        callbacks=callbacks,
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
+        **length,
     )
-    size = datamodule.attach(alone)
-    task.plan(datamodule.plan(), datamodule, {})
-    alone.fit(task, datamodule=datamodule)
-    return stopwatch.speed(size)

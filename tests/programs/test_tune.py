@@ -1,0 +1,77 @@
+"""python src/tune.py, as a user runs it."""
+
+import numpy as np
+import pytest
+from conftest import FEW, refuses
+
+from vitlab.programs import tune
+
+SMALL = ["model=vit_mu4", "trainer=cpu", "trainer.precision=32-true", "data.loading.num_workers=0", *FEW]
+FEWER = [*SMALL[:-2], "data.split.labels_per_class=4", "global_batch_size=16", "find=batch_size", "seconds=0.01"]
+
+
+def test_a_rate_is_chosen_where_the_loss_falls_steepest_and_below_where_it_is_least():
+    rates = np.geomspace(1e-6, 1, 121)
+    losses = 2 - np.tanh(3 * (np.log10(rates) + 3)) + 5 * np.maximum(np.log10(rates) + 1, 0) ** 2
+    chosen, best = tune.choose_rate(rates, tune.smooth_losses(losses))
+    assert rates[chosen] == pytest.approx(1e-3, rel=0.2)
+    assert rates[best] == pytest.approx(0.1, rel=1)
+
+
+def test_no_rate_is_chosen_where_the_loss_only_grows():
+    assert tune.choose_rate(np.geomspace(1e-3, 1, 20), tune.smooth_losses(np.linspace(1, 9, 20)))[0] is None
+
+
+def test_a_learning_rate_is_found_by_steps_at_each_rate_and_nothing_but_a_picture_is_kept(cli, tmp_path, monkeypatch):
+    used, step = [], tune.RangeTest.on_train_batch_end
+
+    def spy(self, trainer, *others):
+        used.append([group["lr"] for group in trainer.optimizers[0].param_groups])  # of the next step
+        step(self, trainer, *others)
+
+    monkeypatch.setattr(tune.RangeTest, "on_train_batch_end", spy)
+    run = cli("tune", *SMALL, "steps=20", "lowest=1e-4", "highest=1e-2", "optimizer.layer_decay=0.5", "output=out")
+    assert run.status == 0, run.err
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["lr.png"]
+    found = float(run.out.rpartition("optimizer.lr=")[2])
+    assert 1e-4 <= found <= 1e-2
+    assert [max(rates) for rates in used[:-1]] == pytest.approx(np.geomspace(1e-4, 1e-2, 20)[1:].tolist())
+    assert len({min(rates) / max(rates) for rates in used}) == 1
+    assert min(used[0]) < max(used[0]) / 4  # the layers keep their ratios
+
+
+def test_batches_are_measured_until_the_data_has_no_more(cli):
+    run = cli("tune", *FEWER, "output=out")
+    assert run.status == 0, run.err
+    rows = [line.split("│")[1].strip() for line in run.out.splitlines() if "MiB" in line and "│" in line]
+    assert rows == ["2", "4", "8", "16", "32"]
+    assert int(run.out.rpartition("data.device_batch_size=")[2]) in map(int, rows)
+
+
+def test_batches_that_do_not_fit_are_not_tried(cli):
+    run = cli("tune", *FEWER, "memory_gib=0.0025", "output=out")
+    assert run.status == 0, run.err
+    assert "│ 32" not in run.out
+    assert refuses(cli("tune", *FEWER, "memory_gib=0.0001"), "not even a batch of 2 images fits")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["find=both"], ["find", "lr", "batch_size"]),
+        (["steps=3"], ["steps 3"]),
+        (["lowest=1", "highest=0.1"], ["lowest=1 is not below highest=0.1"]),
+        (["lowest=0"], ["lowest 0"]),
+        (["output=there"], ["there"]),
+    ],
+)
+def test_what_cannot_be_found_is_refused_in_a_sentence(cli, tmp_path, words, told):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a.txt").touch()
+    run = cli("tune", *SMALL, *words)
+    assert all(refuses(run, words) for words in told), run.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_is_not_resumed(cli, short_run):
+    assert refuses(cli("tune", f"resume={short_run}"), "tune prepares a new training; leave out resume=")
