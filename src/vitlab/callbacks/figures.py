@@ -16,6 +16,8 @@ from vitlab.atomic_files import write_atomically
 from vitlab.views import channels_last
 
 LETTERS = 20  # letters that fit above a picture in a grid
+MOST_LINES = 4  # of a name above a picture
+CELL = 1.75  # inches of a picture's column
 RIGHT, WRONG = "tab:green", "tab:red"
 LABELLED_CLASSES = 30  # more names than this cannot be read beside a matrix
 
@@ -47,28 +49,28 @@ def image_grid(
     folded = ["\n".join(part for line in title.split("\n") for part in wrap_line(line)) for title in titles]
     colours = ["black"] * len(images) if marks is None else [RIGHT if mark else WRONG for mark in marks]
     rows = -(-len(images) // columns)
-    words = 0.25 + 0.12 * max(title.count("\n") for title in folded)  # inches, as all below
-    cell, top = 1.3 + words, 0.12 + 0.18 * (heading.count("\n") + 1)
-    figure = Figure(figsize=(1.4 * columns, top + rows * cell))
+    words = 0.3 + 0.15 * max(title.count("\n") for title in folded)  # inches, as all below
+    cell, top = CELL - 0.1 + words, 0.12 + 0.2 * (heading.count("\n") + 1)
+    figure = Figure(figsize=(CELL * columns, top + rows * cell))
     axes = figure.add_axes((0, 0, 1, 1))  # one for all: an Axes takes longer than its picture
     axes.set_axis_off()
-    axes.text(0.7 * columns, 0.04, heading, ha="center", va="top", fontsize=11)
+    axes.text(CELL * columns / 2, 0.04, heading, ha="center", va="top", fontsize=12)
     for place, (image, title, colour) in enumerate(zip(images, folded, colours, strict=True)):
         row, column = divmod(place, columns)
-        height, width = (1.25 * side / max(image.shape[1:]) for side in image.shape[1:])
-        middle, bottom = 1.4 * (column + 0.5), top + (row + 1) * cell
+        height, width = ((CELL - 0.15) * side / max(image.shape[1:]) for side in image.shape[1:])
+        middle, bottom = CELL * (column + 0.5), top + (row + 1) * cell
         sides = (middle - width / 2, middle + width / 2, bottom, bottom - height)
         axes.imshow(channels_last(image).cpu().numpy(), extent=sides)
         above = bottom - height - 0.04
-        axes.text(middle, above, title, ha="center", va="bottom", fontsize=7, color=colour)
-    axes.set(xlim=(0, 1.4 * columns), ylim=(top + rows * cell, 0), aspect="auto")
+        axes.text(middle, above, title, ha="center", va="bottom", fontsize=8.5, color=colour)
+    axes.set(xlim=(0, CELL * columns), ylim=(top + rows * cell, 0), aspect="auto")
     return figure
 
 
 def wrap_line(line: str) -> list[str]:
-    """Wrap a line of a title into one or two that fit above a picture."""
-    first, *rest = wrap(line.replace("$", "\\$"), LETTERS) or [""]
-    return [first, rest[0] if len(rest) == 1 else f"{rest[0][: LETTERS - 1]}…"] if rest else [first]
+    """Wrap a line of a title into lines that fit above a picture; of a very long one, the end is left out."""
+    lines = wrap(line.replace("$", "\\$"), LETTERS) or [""]
+    return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][:-1]}…"]
 
 
 def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -> Figure:

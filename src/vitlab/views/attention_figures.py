@@ -16,6 +16,7 @@ from torch import Tensor
 from vitlab.layers import Grid
 from vitlab.views.distance import patch_distances
 from vitlab.views.mosaic import (
+    HEAT,
     Scale,
     channels_last,
     draw_mosaic,
@@ -24,10 +25,10 @@ from vitlab.views.mosaic import (
     mosaic_size,
     numbers,
     pick,
+    scale_attention,
 )
 
-HEAT = "inferno"
-MOST_LAYERS, MOST_HEADS, MOST_DEPTHS = 12, 12, 6
+MOST_LAYERS, MOST_HEADS = 12, 12
 LETTER = 0.08  # inches that one of the words beside an image takes
 TILE = 112  # pixels of the longer side of an image in a mosaic
 
@@ -72,8 +73,7 @@ def attention_figure(
     if pooling is not None:
         maps, rows = torch.cat([maps, pooling[None]]), [*rows, "pooling"]
     maps = torch.cat([maps.mean(dim=1, keepdim=True), maps[:, heads]], dim=1)
-    highest = max(3.0, float(maps.flatten().quantile(0.995)))
-    scale = Scale(PowerNorm(0.5, 0, highest, clip=True), HEAT, "times even attention")
+    scale = scale_attention(maps)
     tiles = overlay_heat(image, maps, grid, scale)
     width, height = mosaic_size(tiles, max(1.1, 5 / len(columns)))
     width = max(width, 6.5)
@@ -95,11 +95,13 @@ def attention_figure(
 def rollout_figure(images: list[Tensor], rolled: Tensor, grid: Grid, *, whose: str, titles: list[str]) -> Figure:
     """Draw a row for each image, and a column for some layers: the weights (B, L, N) up to that layer over the
     image."""
-    layers = pick(rolled.shape[1], MOST_DEPTHS)
+    layers = pick(rolled.shape[1], MOST_LAYERS)
     rolled = rolled[:, layers]
     last = rolled[:, -1]  # the one that counts: earlier ones may go beyond its colours
-    norm = Normalize(float(last.min()), float(last.max()), clip=True)
-    scale = Scale(norm, HEAT, "times the patches' mean\n(range of the last layer)")
+    low, high = float(last.min()), float(last.max())
+    beyond = bool((rolled < low).any()), bool((rolled > high).any())
+    extend = {(True, False): "min", (False, True): "max", (True, True): "both"}.get(beyond, "neither")
+    scale = Scale(Normalize(low, high, clip=True), HEAT, "times the patches' mean", extend)
     return mosaic_figure(
         prepend_images(images, rolled, grid, scale),
         titles,

@@ -4,6 +4,7 @@ B images, C channels, H W image height and width
 """
 
 from collections.abc import Collection, Iterator
+from textwrap import wrap
 
 import torch
 from matplotlib.figure import Figure
@@ -16,12 +17,13 @@ from vitlab.views.attention_figures import (
     relevance_figure,
     rollout_figure,
 )
-from vitlab.views.likely import ClassProbability, shorten_name
+from vitlab.views.likely import ClassProbability
 from vitlab.views.look import look
 from vitlab.views.relevance import relevance, why_no_relevance
 from vitlab.views.weight_figures import filters_figure, position_figure
 
 OF_IMAGES = ("attention", "rollout", "relevance", "distance")  # views that want images
+WIDEST = 24  # letters of a line beside pictures
 VIEWS = (*OF_IMAGES, "position", "filters")
 
 
@@ -41,7 +43,7 @@ def gallery(
     """
     grid, patch_size = model.patch_embed.grid, model.patch_embed.patch_size
     pictures = pictures.float().cpu()
-    names = [shorten_name(title.split("\n")[0]) for title in titles]
+    names = ["\n".join(wrap(title.split("\n")[0], WIDEST)) for title in titles]
     if set(views) & set(OF_IMAGES):
         found = [look(model, image[None]) for image in inputs]
         looks = [seen for seen in found if seen is not None]

@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+HEAT = "inferno"
 FINEST = 30  # pixels of a tile, at least
 GAP = 0.07  # between tiles, as a part of their longer side
 
@@ -24,11 +25,20 @@ class Scale(NamedTuple):
     norm: Normalize
     cmap: str
     label: str
+    extend: str = "neither"  # ends of the colour bar that stand for all values beyond: "min", "max" or "both"
 
     def colours(self, values: Tensor) -> np.ndarray:
         """(...) -> (..., 3) in [0, 1]"""
         colours: np.ndarray = colormaps[self.cmap](self.norm(values.numpy()))
         return colours[..., :3]
+
+
+def scale_attention(values: Tensor) -> Scale:
+    """Scale multiples of even attention, which is dark: only what gets clearly more is bright. The few largest values
+    are clipped, which the colour bar shows."""
+    highest = max(6.0, float(values.flatten().quantile(0.995)))
+    extend = "max" if bool((values > highest).any()) else "neither"
+    return Scale(PowerNorm(0.7, 0, highest, clip=True), HEAT, "times even attention", extend)
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -80,16 +90,17 @@ def draw_mosaic(
     canvas[:, :, :H, :W] = tiles
     canvas = canvas.transpose(0, 2, 1, 3, 4).reshape(R * (H + gap), K * (W + gap), 3)[:-gap, :-gap]
     axes.imshow(canvas)
-    axes.set_xticks([(W + gap) * k + (W - 1) / 2 for k in range(K)], columns, fontsize=8)
-    axes.set_yticks([(H + gap) * r + (H - 1) / 2 for r in range(R)], rows, fontsize=8)
+    axes.set_xticks([(W + gap) * k + (W - 1) / 2 for k in range(K)], columns, fontsize=9)
+    axes.set_yticks([(H + gap) * r + (H - 1) / 2 for r in range(R)], rows, fontsize=9)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.xaxis.set_label_position("top")
     axes.spines[:].set_visible(False)
     axes.set(ylabel=labels[0], xlabel=labels[1])
     if scale is not None:
-        bar = axes.figure.colorbar(ScalarMappable(scale.norm, scale.cmap), ax=axes, fraction=0.04, pad=0.02, aspect=25)
-        bar.set_label(scale.label, fontsize=9)
-        bar.ax.tick_params(labelsize=8)
+        mappable, look = ScalarMappable(scale.norm, scale.cmap), {"fraction": 0.04, "pad": 0.02, "aspect": 25}
+        bar = axes.figure.colorbar(mappable, ax=axes, extend=scale.extend, **look)
+        bar.set_label(scale.label, fontsize=10)
+        bar.ax.tick_params(labelsize=9)
 
 
 def mosaic_figure(

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.layers import Grids, MixedGrids
 from vitlab.models import AttentionMaps
-from vitlab.views.attention_figures import HEAT, overlay_heat
-from vitlab.views.mosaic import Scale, mosaic_figure, numbers, pick
+from vitlab.views.attention_figures import overlay_heat
+from vitlab.views.mosaic import mosaic_figure, numbers, pick, scale_attention
 
 MOST_LAYERS = 6
 
@@ -30,7 +29,7 @@ def reading_figure(
     seen = memory[0, ..., -N:].mean(dim=1).cpu()  # (L, M, N)
     layers = pick(len(seen), MOST_LAYERS)
     seen = torch.cat([seen.mean(dim=0, keepdim=True), seen[layers]]).transpose(0, 1) * N  # (M, 1 + L, N)
-    scale = Scale(PowerNorm(0.5, 0, max(3.0, float(seen.max())), clip=True), HEAT, "times even attention")
+    scale = scale_attention(seen)
     tiles = overlay_heat(image, seen, grid, scale)
     columns = ["mean", *numbers(layers)]
     labels = (rows, "layer")
