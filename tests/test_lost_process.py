@@ -61,7 +61,7 @@ module.{owner} = paused
 PLACES = {
     "fit": ("vitlab.tasks", "Task.training_step"),
     "validation": ("vitlab.tasks", "Task.validation_step"),
-    "between": ("vitlab.callbacks", "BestModel.kept_weights"),
+    "between": ("vitlab.callbacks", "BestModel.read_weights"),
     "test": ("vitlab.tasks", "Task.test_step"),
     "report": ("vitlab.callbacks", "EvaluationReport.on_test_end"),
     "views": ("vitlab.callbacks", "ModelViews.on_test_end"),
