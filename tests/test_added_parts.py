@@ -256,7 +256,7 @@ def test_an_added_column_is_in_both_files_in_the_terminal_and_in_python(cli, mon
     run = cli("train", *options, folder="run", pictures=True)
     assert run.status == 0, run.err
     scored = list(csv.DictReader((run.folder / "test_predictions.csv").read_text().splitlines()))
-    assert list(scored[0]) == ["index", "name", "true", "predicted", "probability", "loss", "entropy"]
+    assert list(scored[0]) == ["index", "name", "true", "predicted", "probability", "loss", "entropy", "novelty"]
     assert all(0 < float(row["entropy"]) < math.log(10) for row in scored)
     Path("new").mkdir()
     for number in range(2):
@@ -265,8 +265,8 @@ def test_an_added_column_is_in_both_files_in_the_terminal_and_in_python(cli, mon
     assert said.status == 0, said.err
     rows = list(csv.DictReader(Path("said.csv").read_text().splitlines()))
     ranks = [f"{kind}_{rank}" for rank in (1, 2, 3) for kind in ("class", "probability")]
-    assert list(rows[0]) == ["image", *ranks, "entropy"]
+    assert list(rows[0]) == ["image", *ranks, "novelty", "none_of_these", "entropy"]
     assert f"entropy {float(rows[0]['entropy']):.4g}" in " ".join(said.out.split())
     found = vitlab.load("run", device="cpu").predict("new", top_k=3)
     for row, one in zip(rows, found, strict=True):
-        assert {key: str(value) for key, value in one.columns().items()} == {k: row[k] for k in (*ranks, "entropy")}
+        assert {key: str(value) for key, value in one.columns().items()} == {k: row[k] for k in (*ranks, "novelty", "none_of_these", "entropy")}

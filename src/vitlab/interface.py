@@ -132,7 +132,15 @@ class Run:
             raise ConfigError(f"top_k {top_k} is not at least 1")
         given, told = list_images(images), classifier(self._task, names)
         files = [image if isinstance(image, Path) else None for image in given]
-        return list(rank_classes(told.probabilities(self._compute(told, given, batch_size)), names, top_k, files))
+        if not isinstance(told, Supervised):
+            return list(rank_classes(told.probabilities(self._compute(told, given, batch_size)), names, top_k, files))
+
+        def classify(*inputs: Any) -> Tensor:
+            return torch.column_stack([part for part in told.classify(*inputs) if part is not None])
+
+        logits, *novelty = self._compute(classify, given, batch_size).split(len(names), dim=1)
+        unlike = novelty[0][:, 0] if novelty else None
+        return list(rank_classes(told.probabilities(logits), names, top_k, files, unlike))
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:

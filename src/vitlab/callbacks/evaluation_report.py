@@ -43,9 +43,10 @@ class EvaluationReport(Callback):
     ) -> None:
         if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
-        logits, loss = outputs["predictions"]
+        logits, loss, novelty = outputs["predictions"]
         kind, probabilities = choose_label_table(trainer), pl_module.probabilities(logits)
-        further = compute_columns(probabilities).values() if kind.has_classes else ()
+        further = list(compute_columns(probabilities).values()) if kind.has_classes else []
+        further += [] if novelty is None else [novelty]
         columns = [batch.index.float(), loss.float(), *further, kind.columns(batch.target, probabilities)]
         self.rows.append(torch.column_stack(columns))  # stays on the device
 
@@ -56,6 +57,7 @@ class EvaluationReport(Callback):
         table = np.concatenate(parts)
         table = table[table[:, 0].argsort()]
         further = list(COLUMNS) if choose_label_table(trainer).has_classes else []
+        further += [] if getattr(pl_module, "known", None) is None else ["novelty"]
         index, loss, more, labels = np.split(table, [1, 2, 2 + len(further)], axis=1)
         index, loss = index[:, 0].astype(int), loss[:, 0]
         assert len(np.unique(index)) == len(index), "a test sample was scored twice"

@@ -45,16 +45,22 @@ def represent(model: nn.Module, *inputs: Any) -> Tensor:
     """
     if isinstance(model, OURS):
         return model.represent(*inputs)
+    return classify_and_represent(model, *inputs)[1]
+
+
+def classify_and_represent(model: nn.Module, *inputs: Any) -> tuple[Tensor, Tensor]:
+    """Compute logits (B, K), and the features (B, D) that the (first) head reads. Raises ValueError for a model without
+    a linear head."""
     heads = find_heads(model)
     if not heads:
         raise ValueError(f"{type(model).__name__} has no linear layer that could be its head; choose another model")
     seen: list[Tensor] = []
     hook = heads[0].register_forward_pre_hook(lambda head, given: seen.append(given[0]))
     try:
-        model.forward(*inputs)  # not model(...), which may be compiled, and pass the hook by
+        logits: Tensor = model.forward(*inputs)  # not model(...), which may be compiled, and pass the hook by
     finally:
         hook.remove()
-    return seen[-1].flatten(1)
+    return logits, seen[-1].flatten(1)
 
 
 def find_encoder(model: nn.Module) -> VisionTransformer | None:

@@ -46,6 +46,7 @@ STALL_TIMEOUT = 300  # seconds after which a silent worker counts as stuck
 OF_THIS_START = ("device", "num_workers", "batch_size", "overwrite", "trust")  # keys that change no row
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 MOST_ROWS = 20
+MUCH = 0.2  # share of images of none of the classes, above which a line warns
 ON_BAD_IMAGE = ("report", "skip", "error")
 WRITERS = (TextGeneration, QuestionAnswering)  # what writes texts, and needs no names
 Said = Prediction | WrittenText
@@ -83,7 +84,11 @@ def predict(cfg: DictConfig) -> Path:
         with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
             if isinstance(task, WRITERS):
                 return list(write_texts(task, view))
-            return list(rank_classes(task.probabilities(task(*view.arguments())), names, cfg.top_k, paths))
+            if isinstance(task, Supervised):
+                logits, novelty = task.classify(*view.arguments())
+            else:
+                logits, novelty = task(*view.arguments()), None
+            return list(rank_classes(task.probabilities(logits), names, cfg.top_k, paths, novelty))
 
     with prediction_file(output, describe_request(cfg, saved, list_digest(files)), overwrite=cfg.overwrite) as file:
         table = Shown("image")
@@ -95,8 +100,8 @@ def predict(cfg: DictConfig) -> Path:
                 if sorting is not None and isinstance(one, Prediction):
                     sorting.copy(path, one.class_name)
             file.add(format_lines(read, files, iter(said), cfg.on_bad_image))
-        note = calibration_note(saved) if isinstance(task, Supervised) else ""
-        return close(file, table, "images", cfg.on_bad_image, note)
+        notes = [calibration_note(saved)] if isinstance(task, Supervised) else []
+        return close(file, table, "images", cfg.on_bad_image, notes)
 
 
 def calibration_note(saved: SavedRun) -> str:
@@ -190,11 +195,23 @@ class Shown:
         self.kind = kind
         self.rows: list[tuple[str, str]] = []
         self.head = "top classes"
+        self.count = self.unknown = 0
 
     def add(self, read: str, said: Said) -> None:
+        self.count += 1
+        self.unknown += isinstance(said, Prediction) and said.none_of_these
         if len(self.rows) < MOST_ROWS:
             self.head = "text" if isinstance(said, WrittenText) else self.head
             self.rows.append((read, str(said)))
+
+    def warn_of_unknown(self) -> list[str]:
+        """Warn where many more images are of none of the classes than would be taken for that by mistake."""
+        if self.unknown <= MUCH * self.count:
+            return []
+        return [
+            f"{self.unknown} of {self.count} images: probably none of these classes, so their probabilities mean "
+            "little; compare size, colours and background with pictures/training_batch.png of the run"
+        ]
 
     def table(self) -> Table:
         table = Table(*(Column(name, overflow="fold") for name in (self.kind, self.head)))
@@ -203,7 +220,7 @@ class Shown:
         return table
 
 
-def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, note: str = "") -> Path:
+def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, notes: Sequence[str] = ()) -> Path:
     """Finish the file, print the first rows, and say how many there are. Raises DataError for files that could not be
     read, unless they are to be skipped."""
     count, first = file.finish(table.kind)
@@ -213,7 +230,7 @@ def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, no
     if count > len(table.rows):
         console.print(f"and {count - len(table.rows)} more")
     console.print(f"{count} {things}, {failed} unreadable; all in {file.path}")
-    if note:
+    for note in (*notes, *table.warn_of_unknown()):
         console.print(note)
     if first is not None and on_bad_image == "report":
         raise DataError(

@@ -19,24 +19,35 @@ COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {}  # further ones, of probabil
 @dataclass(frozen=True)
 class Prediction:
     """What a model says of an image: its most probable class, and `top`, the best classes with their probabilities, the
-    best first. `image` is the file, None for an image that came without one. `more` holds what `COLUMNS` add."""
+    best first. `image` is the file, None for an image that came without one. `novelty` tells how unlike the training
+    images it is: above 1, it is of none of the classes; None where that is not known. `more` holds what `COLUMNS`
+    add."""
 
     image: Path | None
     class_name: str
     probability: float
     top: tuple[tuple[str, float], ...]
     more: Mapping[str, float] = field(default_factory=dict)
+    novelty: float | None = None
+
+    @property
+    def none_of_these(self) -> bool:
+        """Whether the image is probably of none of the classes."""
+        return self.novelty is not None and self.novelty > 1
 
     def columns(self) -> dict[str, Value]:
         """Give the columns of a file: class_1, probability_1, class_2 and so on, then the further ones."""
         row: dict[str, Value] = {}
         for rank, (name, probability) in enumerate(self.top, start=1):
             row |= {f"class_{rank}": name, f"probability_{rank}": round(probability, DIGITS)}
+        if self.novelty is not None:
+            row |= {"novelty": round(self.novelty, DIGITS), "none_of_these": format_unknown(self.none_of_these)}
         return row | {name: round(value, DIGITS) for name, value in self.more.items()}
 
     def __str__(self) -> str:
         classes = "  ".join(f"{name} {round(probability, DIGITS):.1%}" for name, probability in self.top)
-        return "  ".join([classes, *(f"{name} {value:.4g}" for name, value in self.more.items())])
+        unknown = ["probably none of these"] if self.none_of_these else []
+        return "  ".join([classes, *unknown, *(f"{name} {value:.4g}" for name, value in self.more.items())])
 
 
 @dataclass(frozen=True)
@@ -67,13 +78,22 @@ def compute_columns(probabilities: Tensor) -> dict[str, Tensor]:
     return {name: column(probabilities) for name, column in COLUMNS.items()}
 
 
+def format_unknown(none_of_these: bool) -> str:
+    return "yes" if none_of_these else "no"
+
+
 def rank_classes(
-    probabilities: Tensor, names: Sequence[str], top_k: int, images: Sequence[Path | None]
+    probabilities: Tensor,
+    names: Sequence[str],
+    top_k: int,
+    images: Sequence[Path | None],
+    novelty: Tensor | None = None,
 ) -> Iterator[Prediction]:
-    """Give a prediction for each image, with the `top_k` most probable classes. (B, K) -> B"""
+    """Give a prediction for each image, with the `top_k` most probable classes. (B, K), (B,) -> B"""
+    unlike = [None] * len(images) if novelty is None else novelty.tolist()
     values, places = probabilities.topk(min(top_k, len(names)), dim=1)
     more = {name: column.tolist() for name, column in compute_columns(probabilities).items()}
     for number, row in enumerate(zip(values.tolist(), places.tolist(), strict=True)):
         top = tuple((names[place], value) for value, place in zip(*row, strict=True))
         own = {name: column[number] for name, column in more.items()}
-        yield Prediction(images[number], *top[0], top, own)
+        yield Prediction(images[number], *top[0], top, own, unlike[number])

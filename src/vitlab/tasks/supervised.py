@@ -16,8 +16,10 @@ from vitlab.data.targets import Answers, Captions, Classes, OneClass, SeveralCla
 from vitlab.errors import ConfigError
 from vitlab.losses import evaluation_loss
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
+from vitlab.models.representation import classify_and_represent
 from vitlab.monitors import METRICS
 from vitlab.ranges import Count, Unsigned
+from vitlab.tasks.known_classes import KnownClasses
 from vitlab.tasks.label_metrics import build_metrics, list_metrics
 from vitlab.tasks.task import Task
 from vitlab.tasks.training_data import TrainingData
@@ -33,10 +35,12 @@ TASKS: dict[type[Targets], str] = {
 
 
 class Predictions(NamedTuple):
-    """What an evaluation step says of each sample: logits (B, K) and loss (B,), for callbacks."""
+    """What an evaluation step says of each sample: logits (B, K), loss (B,), and novelty (B,) if the task tells it, for
+    callbacks."""
 
     logits: Tensor
     loss: Tensor
+    novelty: Tensor | None = None
 
 
 class Supervised(Task):
@@ -49,6 +53,7 @@ class Supervised(Task):
     """
 
     temperature = 1.0  # by which logits are divided for probabilities: `vitlab.tasks.calibration`
+    known: KnownClasses | None = None  # tells which images are of none of the classes
     learns_from: type[Classes]
     labels: str  # the field of a `vitlab.monitors.Metric` that makes it for such labels
 
@@ -153,13 +158,21 @@ class Supervised(Task):
         """Compute logits (B, K) from patches (B, N, C·P·P) and their grid, or images (B, C, H, W)."""
         return self.model(*inputs)
 
+    def classify(self, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+        """Compute logits (B, K) of the same inputs, and, where classes are `known`, the novelty of each image (B,)."""
+        if self.known is None:
+            return self(*inputs), None
+        logits, features = classify_and_represent(self.model, *inputs)
+        return logits, self.known.compute_novelty(features)
+
     def training_losses(self, batch: Batch) -> Tensor:
         logits = self(*batch.view.arguments())
         self.count("fit", logits.detach(), batch.target)
         return self.loss(logits, batch.target, **self.weighting())
 
     def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
-        logits = self(*batch.view.arguments()).float()
+        logits, novelty = self.classify(*batch.view.arguments())
+        logits = logits.float()
         loss = self.plain_loss(logits, batch.target)
         self.count(stage, logits, batch.target)
-        return loss, {"predictions": Predictions(logits, loss)}
+        return loss, {"predictions": Predictions(logits, loss, novelty)}

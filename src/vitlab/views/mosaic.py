@@ -97,8 +97,8 @@ def draw_mosaic(
     axes.spines[:].set_visible(False)
     axes.set(ylabel=labels[0], xlabel=labels[1])
     if scale is not None:
-        mappable, look = ScalarMappable(scale.norm, scale.cmap), {"fraction": 0.04, "pad": 0.02, "aspect": 25}
-        bar = axes.figure.colorbar(mappable, ax=axes, extend=scale.extend, **look)
+        colours = ScalarMappable(scale.norm, scale.cmap)
+        bar = axes.figure.colorbar(colours, ax=axes, extend=scale.extend, fraction=0.04, pad=0.02, aspect=25)
         bar.set_label(scale.label, fontsize=10)
         bar.ax.tick_params(labelsize=9)
 

@@ -16,6 +16,7 @@ from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
 from vitlab.run.inference.calibration import read_temperature
+from vitlab.tasks.known_classes import KnownClasses
 from vitlab.vocabulary import Vocabulary, restore_vocabulary
 
 
@@ -67,11 +68,12 @@ class SavedRun:
         return build(self.config.data, "data")
 
     def task(self) -> Any:
-        """Build the task with the checkpoint's weights, and the temperature that was fitted to them. Raises
+        """Build the task with the checkpoint's weights, and the temperature and known classes that were
+        fitted to them. Raises
         CheckpointError when they do not fit."""
         task = build_task(self.config, build_model(self.config.model), vocabulary=self.vocabulary)
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         if self.temperature is not None:
-            task.temperature = self.temperature
+            task.temperature, task.known = self.temperature, KnownClasses.load(self.folder)
         return task

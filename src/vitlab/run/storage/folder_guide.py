@@ -12,6 +12,7 @@ FILES = {
     "result.json": "the best score, the metrics of the test, seconds and speed; written when the run has ended",
     "test_predictions.csv": "for each test image the true and the predicted class, probability and loss",
     "test_per_class.csv": "for each class its test images, precision, recall and F1",
+    "known_classes.safetensors": "what `predict` needs to tell images of none of the classes",
     "pretrained.csv": "what became of each tensor of the weights that the run started from",
     "checkpoints/best.ckpt": "the best model on the validation split",
     "checkpoints/latest.ckpt": "the state to resume from; `previous.ckpt` is the one before it",

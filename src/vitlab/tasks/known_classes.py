@@ -1,0 +1,78 @@
+"""Tell images of none of the classes by their features, which are far from those of every class.
+
+Lee et al., 2018, arXiv:1807.03888, section 2: classes as normal distributions with one covariance. It was chosen among
+three scores by experiments/study/unknown_inputs.py.
+
+n samples, K classes, D features
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vitlab.atomic_files import write_atomically
+from vitlab.errors import CheckpointError
+
+FILE = "known_classes.safetensors"
+
+
+class KnownClasses(NamedTuple):
+    """Class means (K, D) after `whitening` (D, D), which gives features a covariance of 1 within classes, and the
+    distance beyond which an image is of none of the classes."""
+
+    means: Tensor
+    whitening: Tensor
+    threshold: float
+
+    @classmethod
+    def fit(cls, features: Tensor, target: Tensor) -> "KnownClasses":
+        """Fit means and covariance to training images, (n, D) and (n,), with the shrinkage of Ledoit & Wolf, 2004,
+        doi:10.1016/S0047-259X(03)00096-4. The threshold is infinite."""
+        from sklearn.covariance import ledoit_wolf
+
+        features = features.double()
+        classes, own = target.unique(return_inverse=True)
+        means = torch.stack([features[own == k].mean(dim=0) for k in range(len(classes))])
+        covariance = torch.from_numpy(ledoit_wolf((features - means[own]).numpy(), assume_centered=True)[0])
+        values, vectors = torch.linalg.eigh(covariance)
+        whitening = vectors * values.clamp_min(1e-12 * values.max()).rsqrt()
+        return cls((means @ whitening).float(), whitening.float(), float("inf"))
+
+    def accept(self, features: Tensor, false_alarm_rate: float) -> "KnownClasses":
+        """Set the threshold at which that share of known images (n, D) is taken for unknown."""
+        distances = self._replace(threshold=1.0).compute_novelty(features)
+        return self._replace(threshold=float(distances.quantile(1 - false_alarm_rate)))
+
+    def compute_novelty(self, features: Tensor) -> Tensor:
+        """Compute the distance to the nearest class as a multiple of the threshold: above 1, the image is of none of
+        the classes. (n, D) -> (n,)"""
+        white = features.float() @ self.whitening.to(features.device)
+        return torch.cdist(white, self.means.to(features.device)).amin(dim=1) / self.threshold
+
+    def save(self, folder: Path) -> None:
+        """Write the file that `load` reads."""
+        with write_atomically(folder / FILE) as temporary:
+            tensors = {"means": self.means.contiguous(), "whitening": self.whitening.contiguous()}
+            save_file(tensors, temporary, metadata={"threshold": repr(self.threshold)})
+
+    @classmethod
+    def load(cls, folder: Path) -> "KnownClasses | None":
+        """Read the file of a run; None where it has none. Raises CheckpointError for a damaged one."""
+        path = folder / FILE
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, "pt") as file:
+                found: dict[str, Any] = {key: file.get_tensor(key) for key in ("means", "whitening")}
+                found["threshold"] = float(file.metadata()["threshold"])
+            if found["means"].shape[1:] != found["whitening"].shape[1:] or found["means"].ndim != 2:
+                raise ValueError("the shapes do not fit")
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{path} is damaged ({error}); remove it to predict without 'none of these'"
+            ) from error
+        return cls(**found)
