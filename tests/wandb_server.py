@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import quote, unquote
 
+import yaml
+
 OPERATION = re.compile(r"(?:query|mutation)\s+(\w+)")
 ENTITY = {"id": "entity", "name": "tester"}
 MISSING = {  # what older servers lack, and the client does without
@@ -79,6 +81,7 @@ class WandbServer:
         self.choices: deque[dict[str, Any]] = deque()
         self.commands: list[dict[str, Any]] = []  # that agents were given
         self.unknown: list[str] = []  # operations that it has no answer to
+        self.bodies: list[bytes] = []  # all that was sent to it
         self.lock = threading.Lock()
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -176,14 +179,14 @@ class WandbServer:
         return {"commitArtifact": {"artifact": {"id": values["artifactID"], "digest": "digest"}}}
 
     def answer_upsert_sweep(self, values: dict[str, Any]) -> dict[str, Any]:
-        self.sweeps.append(values)
+        self.sweeps.append(yaml.safe_load(values["config"]))
         name = f"sweep{len(self.sweeps) - 1}"
         project = {"id": "project", "name": values["projectName"], "entity": ENTITY}
         return {"upsertSweep": {"sweep": {"name": name, "project": project}, "configValidationWarnings": []}}
 
     def answer_sweep_with_runs(self, values: dict[str, Any]) -> dict[str, Any]:
-        sweep = self.sweeps[int(values["sweep"].removeprefix("sweep"))]
-        return {"project": {"sweep": {"config": sweep["config"], "runs": {"edges": []}}}}
+        config = yaml.safe_dump(self.find_config(values["sweep"]))
+        return {"project": {"sweep": {"config": config, "runs": {"edges": []}}}}
 
     def answer_create_agent(self, values: dict[str, Any]) -> dict[str, Any]:
         return {"createAgent": {"agent": {"id": values["sweep"]}}}
@@ -196,6 +199,9 @@ class WandbServer:
             self.commands += commands
         return {"agentHeartbeat": {"agent": {"id": values["id"]}, "commands": json.dumps(commands)}}
 
+    def find_config(self, sweep: str) -> dict[str, Any]:
+        return self.sweeps[int(sweep.removeprefix("sweep"))]
+
     def choose_command(self, sweep: str) -> dict[str, Any]:
         for command in self.commands:
             run = self.runs.get(command.get("run_id", ""))
@@ -205,7 +211,8 @@ class WandbServer:
             return {"type": "exit"}
         chosen = {name: {"value": value} for name, value in self.choices.popleft().items()}
         number = sum(command["type"] == "run" for command in self.commands)
-        return {"type": "run", "run_id": f"{sweep}run{number}", "program": "src/train.py", "args": chosen}
+        program = self.find_config(sweep)["program"]
+        return {"type": "run", "run_id": f"{sweep}run{number}", "program": program, "args": chosen}
 
     def make_url(self, *parts: str) -> str:
         return "/".join([self.url, "storage", *(quote(part, safe="") for part in parts)])
@@ -229,6 +236,7 @@ def serve() -> Iterator[WandbServer]:
 
         def take(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            own.bodies.append(content)
             answer: Any = {}
             if self.path == "/graphql":
                 answer = own.answer(json.loads(content))

@@ -85,25 +85,19 @@ class WeightsAndBiases(RunLogger, WandbLogger):
             self.offline_folder = settings.sync_dir if settings.mode == "offline" else None
             self._experiment.define_metric(STEP)
             self._experiment.define_metric("*", step_metric=STEP, step_sync=True)
-            self.received = self._find_received()
+            self.received = dict(self._experiment.summary) if self._experiment.resumed else {}
             self._send_earlier_rows()
         return self._experiment
 
-    def _find_received(self) -> dict[str, Any]:
-        """Return the last values that W&B has of this run, by name. Offline, only the step is known: an earlier start
-        that was online, or has been synced, counts as received."""
-        if self._experiment.resumed:
-            return dict(self._experiment.summary)
-        own = self.folder / "wandb"
-        sent = [*own.glob("run-*"), *own.glob("offline-run-*/*.synced")] if self.offline_folder else []
-        return {STEP: self.first_step} if sent else {}
-
     def _send_earlier_rows(self) -> None:
-        """Send rows of metrics.csv, up to the step that the run resumes from: a start that is killed loses what it has
-        not sent yet."""
-        last, path = self.received.get(STEP, -1), self.folder / "metrics.csv"
+        """Send what W&B lacks of the rows in metrics.csv, up to the step that the run resumes from: a start that is
+        killed loses what it has not sent yet. Offline, all rows are taken, unless an earlier start was online or has
+        been synced."""
+        last, path, own = self.received.get(STEP, -1), self.folder / "metrics.csv", self.folder / "wandb"
         if last > self.first_step:
-            print(f"W&B has this run up to step {last}, and keeps it; metrics.csv continues from step {self.first_step}")
+            print(f"W&B already has steps {self.first_step + 1} to {last} of this run, and keeps them as they are")
+        if self.offline_folder and any([*own.glob("run-*"), *own.glob("offline-run-*/*.synced")]):
+            return
         for row in read_rows(path.read_bytes()) if path.is_file() else ():
             if (step := row.pop("step", -1)) in range(self.first_step + 1):
                 self.log_metrics(row, step)
