@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -286,17 +287,16 @@ def test_a_resumed_run_sends_what_a_kill_has_lost(logger, wandb_server, tmp_path
     assert run.read_metric("loss") == losses(range(1, 8))
 
 
+def sync(run):
+    """Send an offline run by the command that it prints."""
+    command = [sys.executable, "-m", *run.upload_command().split()]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"WANDB_MODE": "online"})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("synced_before", [False, True])
-def test_offline_starts_become_one_history_when_they_are_synced(
-    logger, wandb_server, tmp_path, monkeypatch, synced_before
-):
+def test_offline_starts_become_one_history(logger, wandb_server, tmp_path, monkeypatch, synced_before):
     """The file of a killed offline run may hold nothing: the next one begins with the rows of metrics.csv."""
-
-    def sync(run):
-        command = [sys.executable, "-m", *run.upload_command().split()]
-        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"WANDB_MODE": "online"})
-
     monkeypatch.setenv("WANDB_MODE", "offline")
     first = logger()
     log_steps(first, range(1, 4))
@@ -308,6 +308,28 @@ def test_offline_starts_become_one_history_when_they_are_synced(
     sync(second)
     (run,) = wandb_server.runs.values()
     assert run.read_metric("loss") == losses(range(1, 7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_the_best_model_and_the_predictions_of_a_finished_run_are_artifacts(
+    logger, wandb_server, tmp_path, monkeypatch, mode
+):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    files = {"model": "checkpoints/best.ckpt", "predictions": "test_predictions.csv"}
+    for kind, name in files.items():
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_text(kind)
+    log_steps(logger(artifacts=True), range(2), exit_code=1)  # a failed start uploads none
+    run = logger(artifacts=True)
+    log_steps(run, range(2, 4))
+    if mode == "offline":
+        for kind, name in files.items():
+            (tmp_path / "run" / name).write_text(f"{kind} of a longer run")
+        sync(run)
+    found = {one.name: one.files for one in wandb_server.artifacts if one.committed}
+    assert found == {f"{kind}-idrun": {Path(name).name: kind.encode()} for kind, name in files.items()}
+    assert len(wandb_server.artifacts) == 2
 
 
 @pytest.mark.slow
