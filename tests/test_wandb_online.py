@@ -154,6 +154,7 @@ def test_a_run_of_wandbs_agent_that_is_preempted_goes_on_with_the_same_arguments
     assert list(Path("runs/digits").glob("sweep0run0/*")) == [folder]
     assert [step for step, _ in run.read_metric("train/loss")] == list(range(1, 58))
     assert holds_all_of(run, folder)
+    assert asked["metric"]["name"] in run.summary
     assert run.config["model"]["value"] == "vit_mu4"
     assert (run.config["model.depth"]["value"], run.config["optimizer.lr"]["value"]) == (2, 0.0012)
     assert server.runs["sweep0run1"].exit_code == 0
