@@ -135,13 +135,13 @@ def test_a_run_of_wandbs_agent_that_is_preempted_goes_on_with_the_same_arguments
     asked["program"] = str(SRC / "train.py")
     asked["command"][4:4] = [word for word in [*TINY[1:], *BARE, *STEPS] if word != "logger=none"]
     Path("sweep.yaml").write_text(yaml.safe_dump(asked))
-    values = {"model": "vit_mu4", "trainer.max_epochs": 3, "optimizer.weight_decay": 0.05, "callbacks": "[default,ema]"}
+    values = {"model": "vit_mu4", "trainer.max_epochs": 6, "optimizer.weight_decay": 0.05, "callbacks": "[default,ema]"}
     server.choices += [values | {"optimizer.lr": 0.0012}, values | {"optimizer.lr": 0.0012, "trainer.max_epochs": 1}]
     made = subprocess.run(["wandb", "sweep", "sweep.yaml"], capture_output=True, text=True, check=True)
     assert "wandb agent tester/vitlab/sweep0" in made.stderr
     with subprocess.Popen(["wandb", "agent", "tester/vitlab/sweep0"], start_new_session=True) as agent:
         try:
-            folder = wait_for_step("runs/digits/sweep0run0/*", 25, agent)
+            folder = wait_for_step("runs/digits/sweep0run0/*", 15, agent)
             os.kill(read_holder(folder)["pid"], signal.SIGUSR1)
             assert agent.wait(240) == 0
         finally:
@@ -152,7 +152,7 @@ def test_a_run_of_wandbs_agent_that_is_preempted_goes_on_with_the_same_arguments
     run = server.runs[first["run_id"]]
     assert (run.first["sweep"], run.starts, run.exit_code) == ("sweep0", 2, 0)
     assert list(Path("runs/digits").glob("sweep0run0/*")) == [folder]
-    assert [step for step, _ in run.read_metric("train/loss")] == list(range(1, 58))
+    assert [step for step, _ in run.read_metric("train/loss")] == list(range(1, 115))
     assert holds_all_of(run, folder)
     assert asked["metric"]["name"] in run.summary
     assert run.config["model"]["value"] == "vit_mu4"
