@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from conftest import BARE, SRC, TINY, chosen
 from reading import WRITER
 
 from vitlab.checkpoints import file
-from vitlab.config.home import EXPERIMENTS
 from vitlab.config.resolvers import sweep_folder
 from vitlab.sweeps.folder import Job, SweepFolder
 
@@ -431,24 +429,3 @@ def test_a_search_goes_on_with_more_trials(cli, tmp_path):
     other = cli("train", *words, "hydra.sweeper.num_trials=6", "hydra.sweeper.sampler=random")
     assert other.status == 2
     assert 'search.sampler was "tpe" and is "random" now' in other.err
-
-
-@pytest.mark.slow
-def test_the_command_of_wandbs_agent_runs(cli, monkeypatch):
-    """The agent's own code makes it of the YAML and the values that the server chose."""
-    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
-
-    asked = yaml.safe_load((EXPERIMENTS / "wandb_sweep.yaml").read_text())
-    chosen = {"optimizer.lr": 0.0012, "optimizer.weight_decay": 0.05, "callbacks": "[default,ema]"}
-    values = {name: axis.get("value", chosen.get(name)) for name, axis in asked["parameters"].items()}
-    given = create_sweep_command_args({"args": {name: {"value": value} for name, value in values.items()}})
-    given |= {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [asked["program"]]}
-    command = [word for part in create_sweep_command(asked["command"]) for word in given[part[2:-1]]]
-    assert command[:3] == ["/usr/bin/env", "python", "src/train.py"]
-    run = cli("train", *command[3:], *QUICK, "trainer.max_epochs=1", folder="run")
-    assert run.status == 0, run.err
-    config = yaml.safe_load((run.folder / "config.yaml").read_text())
-    assert (config["optimizer"]["lr"], config["optimizer"]["weight_decay"]) == (0.0012, 0.05)
-    assert "ema" in config["callbacks"]
-    with open(run.folder / "metrics.csv", newline="") as f:
-        assert asked["metric"]["name"] in next(csv.DictReader(f))

@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import wandb
+from wandb_server import serve
 
 from vitlab.loggers import WeightsAndBiases, weights_and_biases
 
@@ -44,6 +46,7 @@ def stranger(tmp_path, monkeypatch):
 def logger(tmp_path):
     def make(folder="run", **changes):
         settings = {"project": "p", "entity": None, "tags": ["t"], "name": "n", "group": None, "run_id": f"id{folder}"}
+        settings |= {"artifacts": False, "first_step": 0}
         told = {"run_config": {"lr": 0.5}, "arguments": ["optimizer.lr=0.5"]}
         return WeightsAndBiases(folder=str(tmp_path / folder), **settings | told | changes)
 
@@ -81,6 +84,18 @@ def server(monkeypatch):
     listener.close()
     for connection in connections:
         connection.close()
+
+
+@pytest.fixture
+def wandb_server(monkeypatch):
+    """A stand-in for W&B's server that takes runs."""
+    with serve() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+        yield server
+        assert server.unknown == []
+        wandb.teardown()
 
 
 def recorded(folder):
@@ -210,3 +225,127 @@ def test_a_server_that_answers_but_takes_no_run_is_left_alone(logger, server, mo
     monkeypatch.setattr(weights_and_biases, "ANSWER_SECONDS", 2)
     server(reply)
     assert goes_offline(logger(), "logged offline") < 8
+
+
+# -- with a server that takes runs
+
+
+def log_steps(run, steps, exit_code=0):
+    """Log a loss at every step, and close the run."""
+    for step in steps:
+        run.log_metrics({"loss": step / 10}, step=step)
+    run.close(exit_code)
+
+
+def write_rows(folder, steps):
+    """Write metrics.csv as a run has that logged a loss at every step."""
+    folder.mkdir(exist_ok=True)
+    rows = [f"{step},{step / 10}\n" for step in steps]
+    (folder / "metrics.csv").write_text("".join(["step,loss\n", *rows]))
+
+
+def losses(steps):
+    return [(step, step / 10) for step in steps]
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_an_online_run_arrives_with_its_names_config_and_metrics(logger, wandb_server):
+    log_steps(logger(group="sweep"), range(1, 4), exit_code=3)
+    (run,) = wandb_server.runs.values()
+    assert run.read_metric("loss") == losses(range(1, 4))
+    assert (run.config["lr"]["value"], run.exit_code, run.starts) == (0.5, 3, 1)
+    assert [run.first[key] for key in ("groupName", "displayName", "tags")] == ["sweep", "n", ["t"]]
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_a_resumed_run_sends_no_step_again(logger, wandb_server, tmp_path, capsys):
+    """The state is older than what was logged before the kill."""
+    first = logger()
+    log_steps(first, range(1, 6))
+    write_rows(tmp_path / "run", range(1, 6))
+    resumed = logger(first_step=3)
+    resumed.log_metrics({"loss": 0.4}, step=4)
+    resumed.log_metrics({"loss": 0.5, "val/loss": 9.0}, step=5)  # killed before its validation
+    log_steps(resumed, range(6, 9))
+    (run,) = wandb_server.runs.values()
+    assert run.starts == 2
+    assert run.read_metric("loss") == losses(range(1, 9))
+    assert run.read_metric("val/loss") == [(5, 9.0)]
+    assert "W&B already has steps 4 to 5 of this run, and keeps them as they are" in capsys.readouterr().out
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_a_resumed_run_sends_what_a_kill_has_lost(logger, wandb_server, tmp_path):
+    """W&B uploads every 15 seconds; rows that came after the state belong to no resumed run."""
+    log_steps(logger(), range(1, 3))
+    write_rows(tmp_path / "run", range(1, 8))
+    log_steps(logger(first_step=5), range(6, 8))
+    (run,) = wandb_server.runs.values()
+    assert run.read_metric("loss") == losses(range(1, 8))
+
+
+def sync(run):
+    """Send an offline run by the command that it prints."""
+    command = [sys.executable, "-m", *run.upload_command().split()]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"WANDB_MODE": "online"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("synced_before", [False, True])
+def test_offline_starts_become_one_history(logger, wandb_server, tmp_path, monkeypatch, synced_before):
+    """The file of a killed offline run may hold nothing: the next one begins with the rows of metrics.csv."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    first = logger()
+    log_steps(first, range(1, 4))
+    if synced_before:
+        sync(first)
+    write_rows(tmp_path / "run", range(1, 4))
+    second = logger(first_step=3)
+    log_steps(second, range(4, 7))
+    sync(second)
+    (run,) = wandb_server.runs.values()
+    assert run.read_metric("loss") == losses(range(1, 7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_the_best_model_and_the_predictions_of_a_finished_run_are_artifacts(
+    logger, wandb_server, tmp_path, monkeypatch, mode
+):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    files = {"model": "checkpoints/best.ckpt", "predictions": "test_predictions.csv"}
+    for kind, name in files.items():
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_text(kind)
+    log_steps(logger(artifacts=True), range(2), exit_code=1)  # a failed start uploads none
+    run = logger(artifacts=True)
+    log_steps(run, range(2, 4))
+    if mode == "offline":
+        for kind, name in files.items():
+            (tmp_path / "run" / name).write_text(f"{kind} of a longer run")
+        sync(run)
+    found = {one.name: one.files for one in wandb_server.artifacts if one.committed}
+    assert found == {f"{kind}-idrun": {Path(name).name: kind.encode()} for kind, name in files.items()}
+    assert len(wandb_server.artifacts) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("status", "preempting"), [(128 + 10, True), (128 + 15, False), (1, False)])
+def test_a_run_that_a_scheduler_stops_is_marked_as_preempted(logger, wandb_server, status, preempting):
+    """W&B's own agent stops runs by SIGTERM, such as those that a sweep ends early."""
+    log_steps(logger(), range(2), exit_code=status)
+    (run,) = wandb_server.runs.values()
+    assert (run.preempting, run.exit_code) == (preempting, status)
+
+
+def test_a_sweep_of_wandbs_keeps_the_names_of_options(tmp_path, monkeypatch):
+    path = tmp_path / "config.yaml"
+    path.write_text("wandb_version: 1\nmodel: {value: vit_mu4}\noptimizer.lr: {value: 0.1}\nseed: {value: 1}\n")
+    config = {"model": {"depth": 2, "head": {"bias": 0}}, "optimizer": {"lr": 0.1}, "seed": 1}
+    assert weights_and_biases.rename_swept_groups(config) == config
+    monkeypatch.setenv("WANDB_SWEEP_PARAM_PATH", str(path))
+    renamed = {"model.depth": 2, "model.head": {"bias": 0}, "optimizer": {"lr": 0.1}, "seed": 1}
+    assert weights_and_biases.rename_swept_groups(config) == renamed

@@ -18,7 +18,8 @@ class RunLogger(Logger):
     broken = False
 
     def close(self, exit_code: int) -> None:
-        """Say that the run has ended, however it did: `exit_code` is 0 after success. The process may begin others."""
+        """Say that the run has ended, however it did: `exit_code` is 0 after success, and 128 + its number after a
+        signal. The process may begin others."""
 
     def upload_command(self) -> str | None:
         """Give the command that sends to a server what was logged without one; None where there is nothing to send."""

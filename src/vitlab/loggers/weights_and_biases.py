@@ -3,6 +3,7 @@
 import netrc
 import os
 import shlex
+import signal
 import sys
 import urllib.error
 import urllib.request
@@ -14,22 +15,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.invocation import shorten_path
+from vitlab.loggers.metrics_csv import read_rows
 from vitlab.loggers.run_logger import RunLogger
+from vitlab.ranges import Natural
 
 ANSWER_SECONDS = 10
+STEP = "trainer/global_step"  # Lightning's name of the optimizer step
+ARTIFACTS = {"model": "checkpoints/best.ckpt", "predictions": "*_predictions.csv"}  # files by type
+PREEMPTED = {128 + number for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)}  # W&B's agents stop by SIGTERM
 
 
 class WeightsAndBiases(RunLogger, WandbLogger):
     """Lightning's WandbLogger around a run that this file starts and ends.
 
-    A sweep's jobs share `group`. `run_id` names a new run, or the one to continue. Every file W&B writes lies in
-    `folder`. `arguments` are the command's, as W&B is to keep them. WANDB_MODE (online, offline, disabled) wins over
-    what is found out here.
+    A sweep's jobs share `group`. `run_id` names a new run, or the one to continue: from `first_step` on, W&B is sent
+    what it has not received yet. Every file W&B writes lies in `folder`. `arguments` are the command's, as W&B is to
+    keep them. With `artifacts`, best.ckpt and the predictions of a finished run are uploaded. WANDB_MODE (online,
+    offline, disabled) wins over what is found out here.
     """
 
     service = "W&B"
@@ -40,10 +48,12 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         project: str,
         entity: str | None,
         tags: list[str],
+        artifacts: bool = False,  # version 0.1.0 saved no such key
         folder: str,
         name: str,
         group: str | None,
         run_id: str,
+        first_step: Natural,
         run_config: dict[str, Any],
         arguments: list[str],
     ):
@@ -57,9 +67,11 @@ class WeightsAndBiases(RunLogger, WandbLogger):
             "group": group,
             "id": run_id,
             "resume": "allow",
-            "config": run_config,
+            "config": rename_swept_groups(run_config),
         }
+        self.folder, self.first_step, self.artifacts = Path(folder), first_step, artifacts
         self.arguments = list(arguments)
+        self.received: dict[str, Any] = {}  # the last values that W&B has from earlier starts, by name
         self.offline_folder: str | None = None
         self._experiment: Any = None
 
@@ -71,13 +83,37 @@ class WeightsAndBiases(RunLogger, WandbLogger):
                 self._experiment = start(self.settings)
             settings = self._experiment.settings
             self.offline_folder = settings.sync_dir if settings.mode == "offline" else None
-            self._experiment.define_metric("trainer/global_step")
-            self._experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+            self._experiment.define_metric(STEP)
+            self._experiment.define_metric("*", step_metric=STEP, step_sync=True)
+            self.received = dict(self._experiment.summary) if self._experiment.resumed else {}
+            self._send_earlier_rows()
         return self._experiment
 
+    def _send_earlier_rows(self) -> None:
+        """Send what W&B lacks of the rows in metrics.csv, up to the step that the run resumes from: a start that is
+        killed loses what it has not sent yet. Offline, all rows are taken, unless an earlier start was online or has
+        been synced."""
+        last, path, own = self.received.get(STEP, -1), self.folder / "metrics.csv", self.folder / "wandb"
+        if last > self.first_step:
+            print(f"W&B already has steps {self.first_step + 1} to {last} of this run, and keeps them as they are")
+        if self.offline_folder and any([*own.glob("run-*"), *own.glob("offline-run-*/*.synced")]):
+            return
+        for row in read_rows(path.read_bytes()) if path.is_file() else ():
+            if (step := row.pop("step", -1)) in range(self.first_step + 1):
+                self.log_metrics(row, step)
+
     @rank_zero_only
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.guard(super().log_metrics, metrics, step)
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        self.guard(self._log_new_metrics, metrics, step)
+
+    def _log_new_metrics(self, metrics: dict[str, Any], step: int | None) -> None:
+        """Log metrics, without those that W&B has received from an earlier start."""
+        run, last = self.experiment, self.received.get(STEP, -1)
+        if step is not None and step <= last:
+            new = {name: value for name, value in metrics.items() if self.received.get(name) != value}
+            metrics = new if step == last else {}
+        if metrics:
+            run.log(metrics if step is None else {**metrics, STEP: step})
 
     @rank_zero_only
     def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
@@ -93,6 +129,10 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         if self._experiment is None:
             return
         try:
+            if self.artifacts and exit_code == 0:
+                self._log_artifacts()
+            if exit_code in PREEMPTED:
+                self._experiment.mark_preempting()  # a sweep of W&B's gives the run to an agent again
             self._experiment.finish(exit_code=exit_code)
         except Exception as error:
             warnings.warn(f"W&B could not finish its run ({error}); metrics.csv is complete", stacklevel=2)
@@ -101,9 +141,32 @@ class WeightsAndBiases(RunLogger, WandbLogger):
             wandb.teardown()  # the service process is gone: the next run starts another
         self._experiment = None
 
+    def _log_artifacts(self) -> None:
+        """Upload the best model and the predictions, from the files that the run has written."""
+        import wandb
+
+        for kind, pattern in ARTIFACTS.items():
+            artifact = wandb.Artifact(f"{kind}-{self._experiment.id}", kind)
+            for path in sorted(self.folder.glob(pattern)):
+                artifact.add_file(str(path), skip_cache=True)
+            if artifact.manifest.entries:
+                self._experiment.log_artifact(artifact)
+
     def upload_command(self) -> str | None:
         folder = self.offline_folder
         return f"wandb sync {shlex.quote(str(shorten_path(Path(folder))))}" if folder else None
+
+
+def rename_swept_groups(config: dict[str, Any]) -> dict[str, Any]:
+    """Where W&B's sweep sets a group by the name of an option (model=vit_s16), write the group's values as model.depth
+    and so on: W&B keeps the option under the group's own name."""
+    path = os.environ.get("WANDB_SWEEP_PARAM_PATH")
+    swept = yaml.safe_load(Path(path).read_text(encoding="utf-8")) if path and Path(path).is_file() else {}
+    renamed: dict[str, Any] = {}
+    for key, value in config.items():
+        is_swept = key in swept and isinstance(value, dict)
+        renamed |= {f"{key}.{name}": inner for name, inner in value.items()} if is_swept else {key: value}
+    return renamed
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """The loggers of a run: metrics.csv always, others with what they ask for, and each is told how the run ends."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pytorch_lightning.loggers import CSVLogger
 
+from vitlab.callbacks.interruption import Interrupted
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node
 from vitlab.config.redaction import MARK, Redaction
@@ -77,13 +77,14 @@ def test_metrics_are_always_kept_and_a_logger_is_given_what_it_asks_for(tmp_path
     }
 
 
-def test_jobs_of_a_sweep_are_one_group(tmp_path):
-    job = tmp_path / "runs" / "sweep" / "jobs" / "seed-1" / "job.json"
+@pytest.mark.parametrize("sweep", ["sizes", "model-a,b/sweep_2026-11-24"])
+def test_jobs_of_a_sweep_are_one_group_with_its_name(tmp_path, sweep):
+    job = tmp_path / "runs" / sweep / "jobs" / "seed-1" / "job.json"
     job.parent.mkdir(parents=True)
     job.touch()
     node = {"_target_": f"{__name__}.Asking", "own": 1}
-    _, asking = build_loggers(start_in(tmp_path / "runs" / "sweep" / "seed-1", {"one": node}))
-    assert asking.given["group"] == str(Path("runs/sweep"))
+    _, asking = build_loggers(start_in(tmp_path / "runs" / sweep / "seed-1", {"one": node}))
+    assert asking.given["group"] == sweep
 
 
 def test_what_cannot_be_built_is_named_before_the_data_is_opened(tmp_path):
@@ -105,7 +106,9 @@ def test_loggers_are_told_how_the_run_ended_once_no_other_process_is_waited_for(
         assert ours.ended == []
     with pytest.raises(KeyboardInterrupt), close_loggers(trainer_of(other, ours)):
         raise KeyboardInterrupt
-    assert ours.ended == ["alone", 0, "alone", 1]
+    with pytest.raises(Interrupted), close_loggers(trainer_of(other, ours)):
+        raise Interrupted(138)  # by SIGUSR1
+    assert ours.ended == ["alone", 0, "alone", 1, "alone", 138]
 
 
 def test_commands_that_send_are_given_as_one(tmp_path):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytorch_lightning as pl
 
+from vitlab.checkpoints.run_folder import RUNS
 from vitlab.config.build import build, import_target
 from vitlab.config.nodes import resolve_config
 from vitlab.distributed.launcher import stop_waiting_for_others
@@ -22,7 +23,7 @@ def build_loggers(start: Start) -> list[pl.loggers.Logger]:
         known = {
             "folder": str(folder),
             "name": f"{cfg.name}/{folder.name}",
-            "group": str(sweep.relative_to(sweep.parents[1])) if sweep else None,
+            "group": str(sweep.relative_to(sweep.parents[1])).removeprefix(f"{RUNS}/") if sweep else None,
             "run_id": start.identity.id,
             "first_step": start.first_step,
             "run_config": start.kept(resolve_config(cfg)),
@@ -47,6 +48,9 @@ def close_loggers(trainer: pl.Trainer) -> Iterator[None]:
     try:
         yield
         exit_code = 0
+    except SystemExit as stop:  # by a signal
+        exit_code = int(stop.code or 0)
+        raise
     finally:
         stop_waiting_for_others(trainer)
         for logger in trainer.loggers:
