@@ -162,6 +162,7 @@ def test_every_document_stands_in_the_navigation_of_the_site():
     assert nav == {Path(name).name for name in TEXTS.keys() - {"README.md", PACKAGE}} | notebooks | {
         "index.md",
         "reference/index.md",
+        "reference/public.md",
     }
 
 
