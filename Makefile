@@ -57,7 +57,7 @@ format: setup ## let ruff rewrite what it can
 
 docs: .venv-docs/ready ## README and docs as a site: site/index.html
 	.venv-docs/bin/python docs/make_pages.py build/pages
-	.venv-docs/bin/zensical build --strict
+	.venv-docs/bin/zensical build --strict --clean # its cache does not see that a docstring has changed
 	@echo "site/index.html; with its search: python -m http.server -b 127.0.0.1 -d site"
 
 notebooks: setup ## run the notebooks of docs, and keep what they give

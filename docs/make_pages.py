@@ -1,7 +1,8 @@
 """Lay out README, docs and the notebooks as the pages of a static site: python docs/make_pages.py FOLDER
 
 Pages are read in the repository first, so they are plain Markdown. Here links that lead out of them become plain words,
-equations become MathML, notebooks become Markdown, and each room of src/vitlab gets a page of reference.
+equations become MathML, notebooks become Markdown, and each room of src/vitlab gets a page of reference, the public
+names of vitlab another one.
 """
 
 import ast
@@ -17,7 +18,8 @@ from latex2mathml.converter import convert
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 VITLAB = ROOT / "src" / "vitlab"
-
+OPTIONS = {"ranges": "\n    options: {show_if_no_docstring: true}"}  # its types have none
+PUBLIC = "What `import vitlab` offers, from signatures and docstrings. [From Python](../python.md) shows it in use."
 
 TEX = re.compile(
     r"^```(?P<kind>\w*)[^\n]*\n(?P<fence>.*?)^```$|`[^`\n]+`|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$",
@@ -84,9 +86,23 @@ def reference(pages: Path) -> None:
         door = (VITLAB.parent / room / "__init__.py").read_text(encoding="utf-8")
         lines.append(f"- [{name}]({name}.md): {first_sentence(door)}")
         files = sorted((VITLAB.parent / room).glob("[a-z]*.py"))
-        parts = [f"# {name}", first_sentence(door), *(f"::: {name}.{file.stem}" for file in files)]
+        parts = [
+            f"# {name}",
+            first_sentence(door),
+            *(f"::: {name}.{file.stem}{OPTIONS.get(file.stem, '')}" for file in files),
+        ]
         (pages / f"{name}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     (pages / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_public_names(pages: Path) -> None:
+    """A page of the names in vitlab.__all__, with signatures and docstrings."""
+    door = ast.parse((VITLAB / "__init__.py").read_text(encoding="utf-8"))
+    assigned = {ast.unparse(node.targets[0]): node.value for node in door.body if isinstance(node, ast.Assign)}
+    names = sorted(name for names in ast.literal_eval(assigned["ORIGINS"]).values() for name in names)
+    _, examples = (ast.get_docstring(door) or "").split("\n\n")
+    parts = ["# Public API", PUBLIC, f"```python\n{examples}\n```", *(f"::: vitlab.{name}" for name in names)]
+    (pages / "public.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 def first_sentence(module: str) -> str:
@@ -105,6 +121,7 @@ def main(pages: Path) -> None:
         name = "index.md" if path.name == "README.md" else f"{path.stem}.md"
         (pages / name).write_text(equations(links(text, path.parent)), encoding="utf-8")
     reference(pages / "reference")
+    write_public_names(pages / "reference")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from conftest import SRC, TINY
 from vitlab import commands, invocation
 from vitlab.commands import COMMANDS
 from vitlab.config.completion import candidates
-from vitlab.config.help_texts import list_keys as help_of
+from vitlab.config.help_texts import describe_command
 from vitlab.config.home import CONF, ROOT
 from vitlab.config.keys import read_keys
 
@@ -106,13 +106,13 @@ def test_a_script_of_ones_own_that_is_called_train_is_no_entry(monkeypatch, tmp_
     assert invocation.format_command("evaluate") == "vitlab evaluate"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_says_how_it_is_called(name, monkeypatch):
+@pytest.mark.parametrize("name", COMMANDS.keys() - {"train"})
+def test_the_examples_of_a_command_are_called_as_it_was(name, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["vitlab", name])
-    assert f"vitlab {name}" in help_of(name).splitlines()[0]
+    assert f"    vitlab {name}" in describe_command(name)
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", [f"src/{name}.py"])
-    assert f"python src/{name}.py" in help_of(name).splitlines()[0]
+    assert f"    python src/{name}.py" in describe_command(name)
 
 
 @pytest.mark.parametrize("name", ["train", "predict", "preview"])
@@ -121,7 +121,7 @@ def test_the_help_of_a_command_tells_its_keys_and_names_no_other_way(vitlab, nam
     assert (status, err) == (0, "")
     assert f"vitlab {name}" in out
     assert "python" not in out
-    assert ("images: null  # a file, a folder, or a quoted glob" in out) == (name == "predict")
+    assert bool(re.search("images=null +a file, a folder, or a quoted glob", out)) == (name == "predict")
 
 
 # -- completion

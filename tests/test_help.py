@@ -1,10 +1,17 @@
 """What --help tells of a command."""
 
 import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
-from conftest import mostly_slow
+import yaml
+from conftest import BARE, FEW, SRC
+from omegaconf import OmegaConf
 
+from vitlab.config.help_texts import read_head, read_options
 from vitlab.config.home import CONF
 
 
@@ -20,15 +27,67 @@ def test_help_lists_what_can_be_chosen_and_nothing_else(cli, monkeypatch):
 
 
 COMMANDS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "train")
+NOT_SET = {"global_batch_size"}  # of the configs of data
 
 
-@pytest.mark.parametrize("command", mostly_slow(COMMANDS, quick=3))
-def test_help_of_another_command_tells_of_its_keys_alone(cli, command):
+def values_of(command):
+    """The keys of a command with the values that its YAML states, as they are typed."""
+    stated = OmegaConf.to_container(OmegaConf.load(CONF / f"{command}.yaml"))
+    groups = [default for default in stated.pop("defaults") if isinstance(default, dict)]
+    chosen = {key: option for group in groups for key, option in group.items() if key.isidentifier() and key != "hydra"}
+    return {key: value for key, value in {**stated, **chosen}.items() if not isinstance(value, dict) or not value}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_key_of_a_command_has_its_value_and_meaning_under_a_heading(command):
+    found = list(read_options(command))
+    assert all(option.meaning and option.heading for option in found)
+    written = {option.name: yaml.safe_load(option.value) for option in found}
+    assert len(written) == len(found)
+    stated = values_of(command)
+    assert stated.keys() - written.keys() <= NOT_SET
+    assert stated | written == written | stated
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_fits_a_terminal(cli, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     told = cli(command, "--help")
     assert told.status == 0, told.err
-    text = re.sub(r"python \S*/src/", "python src/", told.out)  # an entry is called by its path
-    assert text.startswith(f"# python src/{command}.py")
-    for line in (CONF / f"{command}.yaml").read_text().splitlines():
-        if line and not line.startswith(("defaults:", "  - ")):
-            assert line in text
-    assert "hydra: in_place" not in told.out
+    about, *groups, examples, _ = told.out.split("\n\n")
+    assert "# " not in told.out
+    assert all(re.match(r"[A-Z][^\n]*:\n  \S+=", group) for group in groups), told.out
+    assert max(map(len, "\n".join([about, *groups]).splitlines())) <= 80
+    assert examples.startswith("Examples:\n")
+    assert {option.name for option in read_options(command)} == set(re.findall(r"^  ([\w.]+)=", told.out, re.M))
+
+
+def examples_of(command):
+    """The commands among the examples, each as the words of a shell."""
+    lines = read_head(command)[1].splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("  ")]
+
+
+SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
+LONG = {"check", "compare", "sweeps"}  # which measure steps, and train
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in COMMANDS]
+)
+def test_the_examples_of_a_command_run(cli, command, short_run, tmp_path, monkeypatch):
+    """In their order, as they are copied; of a training with a smaller model and fewer steps."""
+    monkeypatch.setattr(sys, "argv", [str(SRC / f"{command}.py")])
+    shutil.copytree(short_run, tmp_path / "runs" / "vit_mu4_digits" / "run")  # as train leaves it
+    examples = examples_of(command)
+    assert 2 <= len(examples) <= 4
+    for _, script, *words in examples:
+        name = Path(script).stem
+        done = cli(name, *words, *(SHORT if name == "train" else ()))
+        assert done.status == 0, (script, words, done.err)
+
+
+def test_each_command_stands_in_its_own_examples():
+    for command in COMMANDS:
+        names = [Path(words[1]).stem if words[0] == "python" else words[1] for words in examples_of(command)]
+        assert set(names) - {"train"} == {command}

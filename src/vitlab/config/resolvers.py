@@ -9,7 +9,7 @@ from typing import Any
 import omegaconf
 from omegaconf import OmegaConf
 
-from vitlab.config.help_texts import list_keys, options
+from vitlab.config.help_texts import describe_command, options
 from vitlab.config.home import ROOT
 from vitlab.invocation import format_command
 from vitlab.monitors import better
@@ -54,7 +54,7 @@ def together(*lengths: int | None) -> int | None:
 
 RESOLVERS = (
     options,
-    list_keys,
+    describe_command,
     format_command,
     folder_name,
     sweep_folder,

@@ -20,7 +20,7 @@ from vitlab.data.batches.batch import Batch, Sample
 from vitlab.data.images.resampling import make_tensor
 from vitlab.data.order.sampler import Key
 from vitlab.errors import ConfigError
-from vitlab.run.building.autoconfig import find_values
+from vitlab.run.building.autoconfig import ResolvedRun, find_values
 from vitlab.run.checks.preconditions import check_agreement, check_images
 from vitlab.run.printing.console import classes, format_found
 from vitlab.run.storage.output import RUNS, output_folder
@@ -41,7 +41,7 @@ def preview(cfg: DictConfig) -> list[Path]:
     assert isinstance(datamodule, ImageDataModule)
     batch = first_batch(datamodule, cfg)
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    for name, fact in facts(datamodule, found.values).items():
+    for name, fact in facts(datamodule, found).items():
         console.print(f"{name:<13}{fact}")
     heading = "the first training batch as the model sees it"
     figures = {"batch": batch_figure(datamodule, batch, cfg.num_images, heading)}
@@ -98,7 +98,7 @@ def same_samples(datamodule: ImageDataModule, indices: list[int]) -> tuple[list[
     return images, titles
 
 
-def facts(datamodule: ImageDataModule, found: dict[str, Any]) -> dict[str, str]:
+def facts(datamodule: ImageDataModule, found: ResolvedRun) -> dict[str, str]:
     """List what a user wants to know of the data before a run."""
     splits = datamodule.splits
     choices: dict[str, Any] = Job.current().choices
@@ -108,7 +108,7 @@ def facts(datamodule: ImageDataModule, found: dict[str, Any]) -> dict[str, str]:
     return {
         "images": ", ".join(f"{name} {len(split):,}" for name, split in splits.items()),
         "classes": classes(datamodule),
-        **({"found": format_found(found)} if found else {}),
+        **({"found": format_found(found.values, found.size_reason)} if found.values else {}),
         "steps": f"{datamodule.steps_per_epoch:,} of {datamodule.global_batch_size} images in an epoch",
         "crop": f"{type(crop).__name__}, {pixels}, {datamodule.in_chans} channel(s)",
         "augmentation": f"{choices['augmentation']}, mixing {choices['mixing']}",

@@ -15,7 +15,7 @@ from vitlab.data.batches.batch_size import choose_batch_size
 from vitlab.data.glance import glance, shrink_images
 from vitlab.data.pools.pool import ArrayPool
 from vitlab.data.targets import NoTargets
-from vitlab.run.building.autoconfig import choose_size
+from vitlab.run.building.autoconfig import choose_size, explain_size
 
 SHORT = ["trainer.max_epochs=1", "data.source.index_root=null"]
 
@@ -46,6 +46,7 @@ def test_digits_in_folders_need_nothing_but_their_place(cli, tmp_path):
     assert (found["num_classes"], found["flip_rate"], found["scale"]) == (5, 0.0, [0.8, 1.0])
     (line,) = [line for line in run.out.splitlines() if line.startswith("found")]
     assert "data.image_size=28 data.in_chans=1 data.images.mode=L" in line
+    assert line.endswith("; image_size is the shorter side of the images")
     assert f"global_batch_size={found['global_batch_size']} data.num_classes=5 'data.mean=[" in line
     saved = yaml.safe_load((run.folder / "config.yaml").read_text())
     assert saved["crop"]["train"]["image_size"] == 28
@@ -130,6 +131,36 @@ def test_a_batch_leaves_out_less_than_a_tenth():
 )
 def test_small_images_are_enlarged_where_patches_are_large(side, patch, size):
     assert choose_size(side, patch) == size
+
+
+@pytest.mark.parametrize(
+    ("side", "size", "patch", "told"),
+    [
+        (28, 28, 4, "image_size is the shorter side of the images"),
+        (28, 56, 8, "the shorter side of 28 pixels becomes 56: 7 patches of 8 in a row"),
+        (500, 224, 16, "the shorter side of 500 pixels becomes 224: 14 patches of 16 in a row"),
+        (500, 224, None, "the shorter side of 500 pixels becomes 224: between 32 and 224"),
+    ],
+)
+def test_a_size_is_explained(side, size, patch, told):
+    assert choose_size(side, patch) == size
+    assert explain_size(side, size, patch, known=False) == told
+
+
+def test_the_size_of_weights_is_explained():
+    told = "the shorter side of 28 pixels becomes 224, as for the weights"
+    assert explain_size(28, 224, 16, known=True) == told
+
+
+@pytest.mark.parametrize("command", ["train", "preview"])
+def test_a_run_says_why_small_images_are_enlarged(cli, tmp_path, command):
+    root = pngs(tmp_path / "small", {"a": 20, "b": 20}, lambda i: gray(i).resize((28, 28)))
+    words = ["data=folder", f"data.source.root={root}", "data.source.index_root=null", "model=vit_xs8"]
+    run = cli(command, *words, "trainer.max_steps=1")
+    assert run.status == 0, run.err
+    (line,) = [line for line in run.out.splitlines() if line.startswith("found")]
+    assert "data.image_size=56" in line
+    assert line.endswith("; the shorter side of 28 pixels becomes 56: 7 patches of 8 in a row")
 
 
 def test_a_model_of_pixels_takes_images_as_they_are():

@@ -46,6 +46,7 @@ def test_what_was_found_can_be_typed_unless_it_is_long():
     found = {"in_chans": 1, "mean": [0.5, 0.25], "characters": "a b", "precision": "32-true"}
     typed = "data.in_chans=1 'data.mean=[0.5,0.25]' 'data.source.characters=a b' trainer.precision=32-true"
     assert format_found(found) == typed
+    assert format_found(found, "as they are") == f"{typed}; as they are"
     assert format_found({"characters": "a" * MOST_LETTERS}) == f"data.source.characters={'a' * MOST_LETTERS}"
     assert format_found({"characters": "a" * (MOST_LETTERS + 1)}) == "data.source.characters=…"
     assert format_found({"characters": "a\u202eb"}) == "data.source.characters=…"

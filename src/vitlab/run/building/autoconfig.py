@@ -20,7 +20,7 @@ from vitlab.run.building.parts import build_datamodule
 from vitlab.run.building.trainer import Devices, find_run_precision
 from vitlab.run.checks.preconditions import check_targets
 
-PHOTOGRAPH = 224  # pixels: the largest image_size that is chosen
+PHOTOGRAPH, LEAST = 224, 32  # pixels: the largest image_size that is chosen, and the smallest without patches
 SMALL = 96  # pixels of a side, up to which images are no photographs
 PATCHES = 8  # fewest patches in a row, for images with enough pixels
 IMAGE_OPTIONS = ("image_size", "in_chans", "scale", "flip_rate", "interpolation", "global_batch_size")
@@ -29,12 +29,14 @@ COMPARED, IN_SMALL = 1000, 16  # images that are compared with their mirror imag
 
 class ResolvedRun(NamedTuple):
     """The config of a run with every open value filled in, read-only; its data, opened; the values that were found, by
-    the keys of `OPEN_KEYS`; and one line on the measurement of the precision, if one was made."""
+    the keys of `OPEN_KEYS`; one line on the measurement of the precision, if one was made; and why the images get their
+    size, if it was found."""
 
     cfg: DictConfig
     datamodule: DataModule
     values: dict[str, Any]
     measured: str | None
+    size_reason: str
 
 
 def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
@@ -45,13 +47,12 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
     Raises VitlabError for weights or data that cannot be opened, or do not suit the task.
     """
     source = OpenedSource(build(cfg.data.source, "data.source"))
-    values: dict[str, Any] = {}
     measured = None
 
     def fill() -> DictConfig:
         return fill_in(cfg, values)
 
-    values |= find_image_options(cfg, source, devices.number if devices else 1)
+    values, size_reason = find_image_options(cfg, source, devices.number if devices else 1)
     datamodule = build_datamodule(fill(), source)
     if devices is not None:
         batch_size, _ = divide_batch(datamodule.global_batch_size, datamodule.device_batch_size, devices.number)
@@ -63,25 +64,29 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
             values["precision"], measured = find_run_precision(fill(), datamodule, batch_size, devices.own)
     final = fill()
     OmegaConf.set_readonly(final, True)
-    return ResolvedRun(final, datamodule, values, measured)
+    return ResolvedRun(final, datamodule, values, measured, size_reason)
 
 
-def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) -> dict[str, Any]:
+def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) -> tuple[dict[str, Any], str]:
     """Return what suits the training images, of the options that the config leaves open: image_size, channels and mode,
     scale, flips and interpolation of the training crop, and the global batch; with model.pretrained also mean and std,
-    as the weights expect them. With none open, nothing is opened. Raises VitlabError for weights that cannot be found,
-    and for data that cannot be opened or divided."""
+    as the weights expect them. Beside them, return the reason for image_size, "" if it was given. With none open,
+    nothing is opened. Raises VitlabError for weights that cannot be found, and for data that cannot be opened or
+    divided."""
     wanted = {key for key in IMAGE_OPTIONS if is_open(cfg, key)}
     if not wanted:
-        return {}
-    known = find_preprocessing(cfg)
+        return {}, ""
+    known, size_reason = find_preprocessing(cfg), ""
     if is_open(cfg, "mode") and source.in_chans is None:
         wanted.add("mode")
     divided = build(cfg.data.split, "data.split").divide(source.open(), cfg.seed, source.class_names)
     pool, indices = divided["train"]
     found: dict[str, Any] = {"interpolation": known.get("interpolation", "bicubic")}
     if wanted & {"image_size", "in_chans", "mode", "scale"}:
-        found |= choose_shape(glance(pool, indices), cfg, source.in_chans, known)
+        seen = glance(pool, indices)
+        found |= choose_shape(seen, cfg, source.in_chans, known)
+        if "image_size" in wanted:
+            size_reason = explain_size(seen.side, found["image_size"], cfg.data.patch_size, "image_size" in known)
     if len(known.get("mean", ())) == (found.get("in_chans") or cfg.data.get("in_chans")):
         found |= {key: known[key] for key in ("mean", "std")}
         wanted |= {key for key in ("mean", "std") if is_open(cfg, key)}
@@ -93,7 +98,7 @@ def find_image_options(cfg: DictConfig, source: OpenedSource, num_devices: int) 
         found["flip_rate"] = 0.5 if safe else 0.0
     if "global_batch_size" in wanted:
         found["global_batch_size"] = choose_batch_size(len(indices), cfg.data.device_batch_size, num_devices)
-    return {key: value for key, value in found.items() if key in wanted}
+    return {key: value for key, value in found.items() if key in wanted}, size_reason
 
 
 def find_preprocessing(cfg: DictConfig) -> dict[str, Any]:
@@ -125,5 +130,17 @@ def choose_size(side: int, patch_size: int | None) -> int:
     small image is enlarged to 8 patches in a row if it has 4 pixels for each, and always to at least 4 patches."""
     side = min(side, PHOTOGRAPH)
     if patch_size is None:
-        return max(side, 32)
+        return max(side, LEAST)
     return patch_size * max(round(side / patch_size), min(PATCHES, max(round(side / 4), 4)))
+
+
+def explain_size(side: int, size: int, patch_size: int | None, known: bool) -> str:
+    """Say why images with this shorter side get their size; `known`: it is the size that the weights expect."""
+    if size == side:
+        return "image_size is the shorter side of the images"
+    patches = (
+        f": {size // patch_size} patches of {patch_size} in a row"
+        if patch_size
+        else f": between {LEAST} and {PHOTOGRAPH}"
+    )
+    return f"the shorter side of {side} pixels becomes {size}{', as for the weights' if known else patches}"

@@ -36,7 +36,7 @@ def print_start(found: ResolvedRun, run: Parts) -> None:
         "run": f"{found.cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
         "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, others each time" if tail else ""),
         "classes": classes(datamodule),
-        **({"found": format_found(found.values)} if found.values else {}),
+        **({"found": format_found(found.values, found.size_reason)} if found.values else {}),
         **({"repeated": repeated} if (repeated := getattr(datamodule.source, "repeated", "")) else {}),
         "steps": f"{task.num_steps:,} of {datamodule.global_batch_size} {datamodule.things} "
         f"({datamodule.count_steps_per_epoch()} an epoch{parts})",
@@ -63,15 +63,16 @@ def print_start(found: ResolvedRun, run: Parts) -> None:
     LOG.info("start\n%s", console.export_text().rstrip())
 
 
-def format_found(values: Mapping[str, Any]) -> str:
-    """Write the values that were found as they could be typed. Those that are too long, or cannot be printed, are in
-    config.yaml only."""
-    return " ".join(
+def format_found(values: Mapping[str, Any], size_reason: str = "") -> str:
+    """Write the values that were found as they could be typed, then the reason for the size of the images. Values that
+    are too long, or cannot be printed, are in config.yaml only."""
+    typed = " ".join(
         format_override(OPEN_KEYS[key], value)
         if len(str(value)) <= MOST_LETTERS and str(value).isprintable()
         else f"{OPEN_KEYS[key]}=…"
         for key, value in values.items()
     )
+    return f"{typed}; {size_reason}" if size_reason else typed
 
 
 def classes(datamodule: DataModule) -> str:
