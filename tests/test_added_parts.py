@@ -269,4 +269,6 @@ def test_an_added_column_is_in_both_files_in_the_terminal_and_in_python(cli, mon
     assert f"entropy {float(rows[0]['entropy']):.4g}" in " ".join(said.out.split())
     found = vitlab.load("run", device="cpu").predict("new", top_k=3)
     for row, one in zip(rows, found, strict=True):
-        assert {key: str(value) for key, value in one.columns().items()} == {k: row[k] for k in (*ranks, "novelty", "none_of_these", "entropy")}
+        assert {key: str(value) for key, value in one.columns().items()} == {
+            k: row[k] for k in (*ranks, "novelty", "none_of_these", "entropy")
+        }

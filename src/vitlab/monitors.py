@@ -53,6 +53,14 @@ METRICS: dict[str, Metric] = {
         stages=("test",),
         one_class="vitlab.tasks.label_metrics.calibration_error",
     ),
+    "adaptive_ece": Metric(
+        better="min",
+        unit="percent",
+        stages=("test",),
+        one_class="vitlab.tasks.label_metrics.AdaptiveCalibrationError",
+    ),
+    "brier": Metric(better="min", stages=("test",), one_class="vitlab.tasks.label_metrics.Brier"),
+    "nll": Metric(better="min", stages=("test",), one_class="vitlab.tasks.label_metrics.LogLikelihood"),
     "map": Metric(
         unit="percent",
         leads=True,

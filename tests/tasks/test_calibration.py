@@ -12,6 +12,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 import vitlab
 from vitlab.checkpoints.run_identity import read_checkpoint
 from vitlab.tasks.calibration import fit_temperature, measure_calibration
+from vitlab.tasks.label_metrics import build_metrics
 
 GENERATOR = torch.Generator().manual_seed(0)
 CALIBRATED = 2 * torch.randn(20_000, 5, generator=GENERATOR)
@@ -52,6 +53,15 @@ def test_measures_equal_those_of_other_libraries():
     assert measure_calibration(two, of_first)["brier"] == pytest.approx(expected, abs=1e-6)
     several = measure_calibration(p[:, :1], of_first[:, None])
     assert several == pytest.approx(measure_calibration(two, of_first), abs=1e-9)
+
+
+def test_the_metrics_of_a_test_are_the_same_measures():
+    p = CALIBRATED[:3000].softmax(dim=1)
+    metrics = build_metrics("one_class", "test", 5)
+    for name, expected in measure_calibration(p, CLASSES[:3000]).items():
+        for part, own in zip(p.split(700), CLASSES[:3000].split(700), strict=True):
+            metrics[name].update(part, own)
+        assert float(metrics[name].compute()) == pytest.approx(expected, abs=1e-5), name
 
 
 def test_bins_of_equal_counts():

@@ -91,7 +91,9 @@ def test_a_run_tells_textures_from_digits_in_each_command_and_in_python(cli, dig
     assert "1 of 2 images: probably none of these classes" in said.out
     found = vitlab.load(digits_run, device="cpu").predict("asked")
     assert [one.none_of_these for one in found] == [False, True]
-    assert [one.novelty for one in found] == pytest.approx([float(digit["novelty"]), float(texture["novelty"])], rel=1e-4)
+    assert [one.novelty for one in found] == pytest.approx(
+        [float(digit["novelty"]), float(texture["novelty"])], rel=1e-4
+    )
     again = cli("evaluate", f"run={digits_run}", "output=again")
     assert again.status == 0, again.err
     of_evaluate = list(csv.DictReader(Path("again/test_predictions.csv").read_text().splitlines()))

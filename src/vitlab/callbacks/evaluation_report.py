@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.atomic_files import write_csv
-from vitlab.callbacks.figures import image_grid, save_figure
+from vitlab.callbacks.figures import image_grid, reliability_figure, save_figure
 from vitlab.callbacks.label_tables import ONE_CLASS, SEVERAL_CLASSES, LabelTable, build_text_table
 from vitlab.callbacks.per_class import per_class, write_per_class_table
 from vitlab.data import TextDataModule
@@ -17,12 +17,14 @@ from vitlab.data.targets import SeveralClasses, Texts
 from vitlab.distributed.gathering import gather_from_all_ranks
 from vitlab.ranges import Count
 from vitlab.tasks.predictions import COLUMNS, DIGITS, compute_columns
+from vitlab.tasks.supervised import Predictions
 
 
 class EvaluationReport(Callback):
     """For the split that is tested: <split>_predictions.csv with every sample (and what was asked about it),
     <split>_per_class.csv where there are classes, a figure of the whole split (confusion matrix, the average precision
-    of each class where an image may have several, or how many texts are right), and the `num_worst` samples of the
+    of each class where an image may have several, or how many texts are right), of images with one class how well the
+    probabilities are calibrated, and the `num_worst` samples of the
     highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: Count):
@@ -43,7 +45,7 @@ class EvaluationReport(Callback):
     ) -> None:
         if outputs is None or "predictions" not in outputs:  # no image could be read, or the task names no classes
             return
-        logits, loss, novelty = outputs["predictions"]
+        logits, loss, novelty = Predictions(*outputs["predictions"])
         kind, probabilities = choose_label_table(trainer), pl_module.probabilities(logits)
         further = list(compute_columns(probabilities).values()) if kind.has_classes else []
         further += [] if novelty is None else [novelty]
@@ -77,6 +79,10 @@ class EvaluationReport(Callback):
         if names:
             write_per_class_table(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
+        if kind is ONE_CLASS:
+            right = labels[:, 0] == labels[:, 1]
+            heading = f"{name}: are probabilities as often right as they say?"
+            save_figure(trainer, reliability_figure(labels[:, 2], right, heading), f"{name}_reliability")
         worst = loss.argsort()[::-1][: self.num_worst]
         if not isinstance(datamodule, TextDataModule):
             dataset: Any = datamodule.get_evaluation_split(name)

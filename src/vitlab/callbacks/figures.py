@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitlab.atomic_files import write_atomically
+from vitlab.tasks.calibration import BINS
 from vitlab.views import channels_last
 
 LETTERS = 20  # letters that fit above a picture in a grid
@@ -88,6 +89,27 @@ def confusion_figure(matrix: np.ndarray, class_names: list[str], heading: str) -
         for row, column in np.argwhere(matrix > 0):
             colour = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(int(matrix[row, column])), ha="center", va="center", color=colour, fontsize=7)
+    return figure
+
+
+def reliability_figure(probability: np.ndarray, right: np.ndarray, heading: str) -> Figure:
+    """Draw how often predictions (n,) of like probability are right, above how many there are (Guo et al., 2017,
+    arXiv:1706.04599, figure 1)."""
+    edges = np.linspace(0, 1, BINS + 1)
+    counts, sums, hits = (
+        np.histogram(probability, edges, weights=weights)[0] for weights in (None, probability, right.astype(float))
+    )
+    some = counts > 0
+    figure = Figure(figsize=(5, 6), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=[3, 1], sharex=True)
+    above.plot([0, 1], [0, 1], color="tab:gray", linestyle="--", linewidth=1, label="calibrated")
+    share, mean = hits[some] / counts[some], sums[some] / counts[some]
+    above.bar(edges[:-1][some], share, width=1 / BINS, align="edge", color="tab:blue", alpha=0.4, edgecolor="white")
+    above.plot(mean, share, "o", color="tab:blue", markersize=4, label="share that is right, at the mean probability")
+    above.set(ylim=(0, 1.02), xlim=(0, 1), ylabel="share that is right", title=heading)
+    above.legend(frameon=False, fontsize=9, loc="upper left")
+    below.bar(edges[:-1], counts, width=1 / BINS, align="edge", color="tab:gray", edgecolor="white")
+    below.set(xlabel="probability of the predicted class", ylabel="samples")
     return figure
 
 

@@ -42,14 +42,12 @@ def measure_calibration(p: Tensor, target: Tensor) -> dict[str, float]:
     right = (predicted == target).double()
     edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
     width = torch.bucketize(c, edges[1:-1])
-    counts = torch.argsort(torch.argsort(c)) * BINS // len(c)
     one_hot = F.one_hot(target, p.shape[1])
-    of_true = p.double().gather(1, target[:, None])[:, 0]
     return {
         "ece": calibration_error(c, right, width),
-        "adaptive_ece": calibration_error(c, right, counts),
+        "adaptive_ece": adaptive_calibration_error(c, right),
         "brier": float((p.double() - one_hot).square().sum(dim=1).mean()),
-        "nll": float(-of_true.clamp_min(torch.finfo(torch.float32).tiny).log().mean()),
+        "nll": float(negative_log_likelihood(p, target).mean()),
     }
 
 
@@ -57,3 +55,14 @@ def calibration_error(c: Tensor, right: Tensor, bins: Tensor) -> float:
     """Σ over bins of their share of the samples times |accuracy - mean confidence|: Guo et al., equation 3."""
     difference = torch.zeros(BINS, dtype=torch.float64).index_add(0, bins, right - c)
     return float(difference.abs().sum() / len(c))
+
+
+def adaptive_calibration_error(c: Tensor, right: Tensor) -> float:
+    """As `calibration_error`, in bins of equal counts. (n,), (n,)"""
+    return calibration_error(c, right, torch.argsort(torch.argsort(c)) * BINS // len(c)) if len(c) else math.nan
+
+
+def negative_log_likelihood(p: Tensor, target: Tensor) -> Tensor:
+    """-log of the probability of the true class, in nats. (n, K), (n,) -> (n,)"""
+    of_true = p.double().gather(1, target[:, None].long())[:, 0]
+    return -of_true.clamp_min(torch.finfo(torch.float32).tiny).log().float()

@@ -5,10 +5,14 @@ B batch, K num_classes
 
 from importlib import import_module
 
-from torchmetrics import Metric, MetricCollection
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import MeanMetric, Metric, MetricCollection
 from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassCalibrationError
+from torchmetrics.utilities import dim_zero_cat
 
 from vitlab.monitors import METRICS
+from vitlab.tasks.calibration import adaptive_calibration_error, negative_log_likelihood
 
 
 def list_metrics(labels: str, stage: str, num_classes: int) -> list[str]:
@@ -56,6 +60,53 @@ def top5(num_classes: int) -> Metric:
 def calibration_error(num_classes: int) -> Metric:
     """Measure the expected calibration error (Guo et al., 2017, arXiv:1706.04599, equation 3)."""
     return MulticlassCalibrationError(num_classes, n_bins=15, norm="l1", validate_args=False)
+
+
+class AdaptiveCalibrationError(Metric):
+    """The expected calibration error in bins of equal counts (Nixon et al., 2019, arXiv:1904.01685). It keeps the
+    confidence of each sample."""
+
+    confidence: list[Tensor]
+    right: list[Tensor]
+
+    def __init__(self, num_classes: int):
+        super().__init__()
+        for state in ("confidence", "right"):
+            self.add_state(state, default=[], dist_reduce_fx="cat")
+
+    def update(self, probabilities: Tensor, target: Tensor) -> None:
+        """Add samples. (B, K) and (B,)"""
+        confidence, predicted = probabilities.max(dim=1)
+        self.confidence.append(confidence)
+        self.right.append(predicted == target)
+
+    def compute(self) -> Tensor:
+        """Compute the error of all samples. -> ()"""
+        confidence, right = dim_zero_cat(self.confidence), dim_zero_cat(self.right)
+        return confidence.new_tensor(adaptive_calibration_error(confidence.double(), right.double()))
+
+
+class Brier(MeanMetric):
+    """The mean over samples of Σ over classes of (p - y)², where y is 1 for the true class and else 0 (Brier, 1950)."""
+
+    def __init__(self, num_classes: int):
+        super().__init__(nan_strategy="disable")
+
+    def update(self, probabilities: Tensor, target: Tensor) -> None:  # no weight
+        """Add samples. (B, K) and (B,)"""
+        one_hot = F.one_hot(target, probabilities.shape[1])
+        super().update((probabilities.float() - one_hot).square().sum(dim=1))
+
+
+class LogLikelihood(MeanMetric):
+    """The negative log-likelihood of the calibrated probabilities, in nats a sample."""
+
+    def __init__(self, num_classes: int):
+        super().__init__(nan_strategy="disable")
+
+    def update(self, probabilities: Tensor, target: Tensor) -> None:  # no weight
+        """Add samples. (B, K) and (B,)"""
+        super().update(negative_log_likelihood(probabilities, target))
 
 
 def build_answers_f1(num_classes: int) -> Metric:
