@@ -18,6 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from reading import write_numbers
 
+from vitlab.config.arguments import quote_value
 from vitlab.config.home import CONF, ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -41,7 +42,7 @@ PATHS = sorted({code for code in INLINE if re.fullmatch(r"(?:src|conf|docs|exper
 def overrides_of(words: list[str]) -> list[str]:
     """Without flags and what is left open; of a sweep the first value."""
     words = [word for word in words if not word.startswith("-") and "…" not in word and "=" in word]
-    parsed = OverridesParser.create().parse_overrides(words)
+    parsed = OverridesParser.create().parse_overrides([quote_value(word, "-m" in words) for word in words])
     first = {o.input_line: next(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
     return [f"{o.get_key_element()}={first[o.input_line]}" if o.input_line in first else o.input_line for o in parsed]
 
@@ -108,16 +109,18 @@ HERE = [command for command in COMMANDS if command.startswith("python") and not 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", HERE)
-def test_a_command_runs(command, cli, digits_run, tmp_path, picture):
-    """Trainings take a step or two; a run is the smallest model's on the digits."""
+def test_a_command_runs(command, cli, digits_run, short_run, tmp_path, picture):
+    """Trainings take a step or two; a run is the smallest model's on the digits, and another one a shorter one."""
     shutil.copytree(digits_run, tmp_path / "run")
+    shutil.copytree(short_run, tmp_path / "runs" / "other")
     picture(tmp_path / "photo.png")
     image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
     coloured.draw(tmp_path) if "captions.csv" in command else None
     coloured.ask(tmp_path) if "questions.csv" in command else None
     write_numbers(tmp_path / "pairs.tsv") if "pairs.tsv" in command else None
     coloured.save_pieces(tmp_path) if "tokenizer.json" in command else None
-    entry, words = entry_and_words(command.replace("<run>", "run").replace("<file, folder or glob>", "photo.png"))
+    command = command.replace("<run>,<run>", "<run>,runs/other").replace("<run>", "run")
+    entry, words = entry_and_words(command.replace("<file, folder or glob>", "photo.png"))
     if entry == "train":
         words += ["trainer.fast_dev_run=true", "trainer.max_epochs=1", "global_batch_size=8", "logger=none"]
     done = cli(entry, *words, tiny=False)

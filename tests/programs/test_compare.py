@@ -132,6 +132,14 @@ def test_a_run_that_diverged_is_named(tmp_path, monkeypatch, cli):
     assert "is not finite; leave the run out, or compare another metric" in done.err
 
 
+def test_a_run_without_its_samples_is_compared_by_its_metrics(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.7] * 6), write_recipe(tmp_path, "b", [0.8] * 6, lr=2e-3)
+    (tmp_path / b[2] / "test_predictions.csv").unlink()
+    told, _ = run_compare([*a, *b])
+    assert "b is better than a by 10.00 ± 0.00 points" in told
+    assert f"Samples are not compared: {b[2]} has no test_predictions.csv" in told
+
+
 def test_a_seed_that_one_recipe_lacks_is_said(tmp_path, run_compare):
     a, b = write_recipe(tmp_path, "a", [0.7, 0.71, 0.7]), write_recipe(tmp_path, "b", [0.8, 0.81], lr=2e-3)
     assert "a: seed 2 left out, which b does not have." in run_compare([*a, *b])[0]

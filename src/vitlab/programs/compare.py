@@ -44,7 +44,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     metric = cfg.metric or runs[0].monitor
     metric = metric if "/" in metric else f"test/{metric}"
     pairs = compare_recipes(recipes, metric)
-    notes += [note for pair in pairs for note in notes_on(pair)]
+    notes += dict.fromkeys(note for pair in pairs for note in notes_on(pair))
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
     settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
     tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
@@ -132,9 +132,12 @@ def group_sweep_jobs(name: str, by: str | None) -> tuple[list[Recipe], list[str]
 
 
 def notes_on(pair: Pair) -> list[str]:
-    """Say which seeds of a pair are left out, since the other recipe does not have them."""
+    """Say which seeds of a pair are left out, since the other recipe lacks them, and whose samples are missing."""
     common = pair.first.runs.keys() & pair.second.runs.keys()
-    return [
+    every = [*pair.first.runs.values(), *pair.second.runs.values()]
+    without = [str(run.folder) for run in every if not run.samples]
+    missing = f"Samples are not compared: {', '.join(without)} has no test_predictions.csv with classes."
+    return [missing] * (0 < len(without) < len(every)) + [
         f"{one.label}: seed {', '.join(map(str, sorted(extra)))} left out, which {other.label} does not have."
         for one, other in ((pair.first, pair.second), (pair.second, pair.first))
         if common and (extra := one.runs.keys() - common)

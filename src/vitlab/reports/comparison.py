@@ -193,7 +193,7 @@ def bootstrap_gain(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str
     """Return the bootstrap interval of the gain in accuracy over seeds and samples; None where the metric is another
     one, or seeds were tested on different samples."""
     keys = list(pairs[0][0].samples)
-    if metric != ACCURACY or not keys or any(a.samples.keys() != set(keys) for a, _ in pairs):
+    if metric != ACCURACY or not keys or any(run.samples.keys() != set(keys) for pair in pairs for run in pair):
         return None
     rights = [(is_right(a), is_right(b)) for a, b in pairs]
     return bootstrap_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
