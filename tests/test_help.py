@@ -69,7 +69,8 @@ def examples_of(command):
 
 
 SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
-LONG = {"check", "compare", "sweeps"}  # which measure steps, and train
+SMALLER = ["model=vit_mu4", *FEW, "trainer.precision=32-true"]
+LONG = {"check", "compare", "sweeps", "tune"}  # which measure steps, and train
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_the_examples_of_a_command_run(cli, command, short_run, tmp_path, monkey
     assert 2 <= len(examples) <= 4
     for _, script, *words in examples:
         name = Path(script).stem
-        done = cli(name, *words, *(SHORT if name == "train" else ()))
+        done = cli(name, *words, *(SHORT if name == "train" else SMALLER if name == "tune" else ()))
         assert done.status == 0, (script, words, done.err)
 
 

@@ -16,7 +16,8 @@ from vitlab.config.home import CONF, EXPERIMENTS
 from vitlab.config.keys import COLLECTIONS, OF_A_RUN, WEIGHTS, check_keys, check_nodes
 from vitlab.errors import ConfigError
 
-OPTIONS = [f for f in sorted(CONF.glob("*/*.yaml")) if f.parent.name != "hydra"]
+NO_NODES = ("hydra", "debug")  # groups that build nothing: tests/test_debug.py composes those of debug
+OPTIONS = [f for f in sorted(CONF.glob("*/*.yaml")) if f.parent.name not in NO_NODES]
 EMPTY = {"none", "full"}  # options that choose nothing
 NAMED_BY_THE_USER = {"splits", "images", "labels"}  # mappings whose keys are anything
 OF_HYDRA = {"defaults", "_partial_", "_args_", "hydra"}  # it reads them itself

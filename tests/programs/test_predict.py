@@ -29,7 +29,7 @@ def test_predictions_name_the_classes_of_new_images(cli, tmp_path, digits_run):
         run = cli("predict", f"run={digits_run}", f"images={images}", "top_k=2", "output=out.csv", "overwrite=true")
         assert run.status == 0, run.err
         lines = (tmp_path / "out.csv").read_text().splitlines()
-        assert lines[0] == "image,class_1,probability_1,class_2,probability_2"
+        assert lines[0] == "image,class_1,probability_1,class_2,probability_2,novelty,none_of_these"
         assert len(lines) == 1 + count
     (tmp_path / "new" / "3.png").write_bytes(b"no picture")
     run = cli("predict", f"run={digits_run}", "images=new")

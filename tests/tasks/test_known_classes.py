@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from sklearn.covariance import LedoitWolf
 
 import vitlab
 from vitlab.callbacks.calibration import LEAST_OF_A_CLASS, MOST, choose_places
+from vitlab.callbacks.known_classes_file import FILE, read_known_classes, save_known_classes
 from vitlab.data.targets import OneClass
-from vitlab.tasks.known_classes import FILE, KnownClasses
+from vitlab.tasks.known_classes import KnownClasses
 
 CENTRES = torch.tensor([[0.0, 0, 0], [10, 0, 0], [0, 10, 0]])
 
@@ -63,10 +65,10 @@ def test_images_are_chosen_in_equal_shares():
 
 def test_what_is_written_is_read(tmp_path):
     known = KnownClasses.fit(*draw(0)).accept(draw(1)[0], 0.05)
-    known.save(tmp_path)
-    again = KnownClasses.load(tmp_path)
+    save_known_classes(SimpleNamespace(is_global_zero=True, default_root_dir=tmp_path), known)
+    again = read_known_classes(tmp_path)
     assert torch.equal(again.compute_novelty(draw(2)[0]), known.compute_novelty(draw(2)[0]))
-    assert KnownClasses.load(tmp_path / "nowhere") is None
+    assert read_known_classes(tmp_path / "nowhere") is None
 
 
 def write_texture(path):

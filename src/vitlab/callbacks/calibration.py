@@ -4,7 +4,6 @@ n samples, K classes, D features
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from vitlab.callbacks.known_classes_file import save_known_classes
 from vitlab.data.batches.batch_size import divide_batch
 from vitlab.data.evaluation import evaluation_batches
 from vitlab.data.targets import OneClass
@@ -66,8 +66,7 @@ class Calibration(Callback):
             known = KnownClasses.fit(training.features, training.target)
             task.known = known.accept(validation.features, self.false_alarm_rate)
             self.found["false_alarm_rate"] = self.false_alarm_rate
-            if trainer.is_global_zero:
-                task.known.save(Path(trainer.default_root_dir))
+            save_known_classes(trainer, task.known)
 
 
 class Outputs(NamedTuple):

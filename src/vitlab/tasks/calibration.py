@@ -58,7 +58,7 @@ def calibration_error(c: Tensor, right: Tensor, bins: Tensor) -> float:
 
 
 def adaptive_calibration_error(c: Tensor, right: Tensor) -> float:
-    """As `calibration_error`, in bins of equal counts. (n,), (n,)"""
+    """Compute the calibration error in bins of equal counts. (n,), (n,)"""
     return calibration_error(c, right, torch.argsort(torch.argsort(c)) * BINS // len(c)) if len(c) else math.nan
 
 

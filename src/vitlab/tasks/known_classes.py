@@ -6,18 +6,10 @@ three scores by experiments/study/unknown_inputs.py.
 n samples, K classes, D features
 """
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
-
-from vitlab.atomic_files import write_atomically
-from vitlab.errors import CheckpointError
-
-FILE = "known_classes.safetensors"
 
 
 class KnownClasses(NamedTuple):
@@ -52,27 +44,3 @@ class KnownClasses(NamedTuple):
         the classes. (n, D) -> (n,)"""
         white = features.float() @ self.whitening.to(features.device)
         return torch.cdist(white, self.means.to(features.device)).amin(dim=1) / self.threshold
-
-    def save(self, folder: Path) -> None:
-        """Write the file that `load` reads."""
-        with write_atomically(folder / FILE) as temporary:
-            tensors = {"means": self.means.contiguous(), "whitening": self.whitening.contiguous()}
-            save_file(tensors, temporary, metadata={"threshold": repr(self.threshold)})
-
-    @classmethod
-    def load(cls, folder: Path) -> "KnownClasses | None":
-        """Read the file of a run; None where it has none. Raises CheckpointError for a damaged one."""
-        path = folder / FILE
-        if not path.exists():
-            return None
-        try:
-            with safe_open(path, "pt") as file:
-                found: dict[str, Any] = {key: file.get_tensor(key) for key in ("means", "whitening")}
-                found["threshold"] = float(file.metadata()["threshold"])
-            if found["means"].shape[1:] != found["whitening"].shape[1:] or found["means"].ndim != 2:
-                raise ValueError("the shapes do not fit")
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{path} is damaged ({error}); remove it to predict without 'none of these'"
-            ) from error
-        return cls(**found)

@@ -7,6 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from vitlab.callbacks.known_classes_file import read_known_classes
 from vitlab.checkpoints.run_folder import CONFIG, find_model, run_folder
 from vitlab.checkpoints.run_identity import is_edited, read_checkpoint
 from vitlab.config.build import build
@@ -16,7 +17,6 @@ from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
 from vitlab.run.inference.calibration import read_temperature
-from vitlab.tasks.known_classes import KnownClasses
 from vitlab.vocabulary import Vocabulary, restore_vocabulary
 
 
@@ -75,5 +75,5 @@ class SavedRun:
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         if self.temperature is not None:
-            task.temperature, task.known = self.temperature, KnownClasses.load(self.folder)
+            task.temperature, task.known = self.temperature, read_known_classes(self.folder)
         return task
