@@ -40,12 +40,12 @@ def draw_photo(digit):
 
 
 def ask(cli, words):
-    """The most probable class, by a command of the page."""
+    """The most probable class, and whether the image is told to be none of them, by a command of the page."""
     done = cli("predict", *shlex.split(words), "output=said.csv", "overwrite=true")
     assert done.status == 0, done.err
     with open("said.csv", newline="") as file:
         (row,) = csv.DictReader(file)
-    return int(row["class_1"])
+    return int(row["class_1"]), row["none_of_these"], "probably none of these classes" in done.out
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,9 @@ def test_a_photo_is_recognised_once_it_is_prepared(cli, own):
         before.append(ask(cli, BEFORE))
         exec(compile(PREPARE, "prepare.py", "exec"), {})
         after.append(ask(cli, AFTER))
-    assert len(set(before)) == 1  # whatever is on the photo
-    assert after == list(STROKES)
+    assert len({digit for digit, _, _ in before}) == 1  # whatever is on the photo
+    assert all(unknown == "yes" and warned for _, unknown, warned in before)
+    assert [digit for digit, _, _ in after] == list(STROKES)
 
 
 def test_a_prepared_photo_looks_like_a_training_image(tmp_path, monkeypatch):
