@@ -143,7 +143,7 @@ def test_the_first_process_closes_its_loggers_in_peace(tmp_path, ends_by):
             in_mid_epoch(first, tmp_path)
             first.send_signal(signal.SIGTERM)
         assert status_of(first, tmp_path) == (143 if ends_by == "signal" else 5)
-    assert (tmp_path / "closed").read_text() == "1"
+    assert (tmp_path / "closed").read_text() == ("143" if ends_by == "signal" else "1")
 
 
 EVERYWHERE = [(place, *who) for place in PLACES for who in (("1", "first"), ("0", "other"), ("0", "group"))]

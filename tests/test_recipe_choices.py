@@ -289,7 +289,7 @@ def text_of(recipe):
         ),
         (["recipe=vit_b16_cifar10", "model=vit_mu4"], ["set it to weights of vit_mu4, or to null"]),
         (["-m", "recipe=few_labels_mae", "seed=0,1"], ["model.pretrained has no value"]),
-        (["recipe=[digits,cifar10]"], ["recipe= takes one", "-m recipe=A,B"]),
+        (["recipe=[digits,cifar10]"], ["recipe= takes a single name", "-m recipe=A,B"]),
         (["+model.mean=[0.5,0.5,0.5]"], ["VisionTransformer takes no mean"]),
         (["+optimizer.algorithm.nesterov=true"], ["optimizer.algorithm.nesterov", "AdamW takes no nesterov"]),
         (["model=timm", "model.name=vit_tiny_patch16_224"], ["the model gives no logits for images of 3x32x32", "224"]),

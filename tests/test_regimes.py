@@ -96,7 +96,7 @@ def test_a_masked_autoencoder_predicts_and_what_it_has_learned_helps(cli, tested
 
     found = []
     for source in (["run=run_0"], [*model, "data=digits"]):
-        run = cli("probe", *source, "shots=[]", "output=probe.json")
+        run = cli("probe", *source, "shots=[]", "output=probe.json", "overwrite=true")
         assert run.status == 0, run.err
         found.append(json.loads(Path("probe.json").read_text())["probes"][0]["test/acc1"])
     assert found[0] > found[1] + 0.02  # neighbours by random features are not bad on digits

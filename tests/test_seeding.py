@@ -26,9 +26,7 @@ def test_the_numbers_never_change():
 
 @pytest.mark.slow
 def test_another_process_gets_the_same():
-    code = (
-        "import numpy as np; from vitlab.seeding import *; print(counted_numbers('x', np.array([[5, 6]]), 4).tolist())"
-    )
+    code = "import numpy as np; from vitlab.seeding import *; print(draw_numbers('x', np.array([[5, 6]]), 4).tolist())"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == str(draw_numbers("x", np.array([[5, 6]]), 4).tolist())
 

@@ -62,8 +62,8 @@ def test_a_sweep_without_a_name_goes_to_a_folder_of_its_own_each_time(cli, tmp_p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-m", "sweep=a/b", "seed=0,1"], "no name of a folder"),
-        (["-m", "sweep=..", "seed=0,1"], "no name of a folder"),
+        (["-m", "sweep=a/b", "seed=0,1"], "is not a valid folder name"),
+        (["-m", "sweep=..", "seed=0,1"], "is not a valid folder name"),
         (["sweep=a"], "add -m"),
         (["-m", "engine.slots=0", "seed=0,1"], "slots 0 is not a whole number of at least 1"),
         (["-m", "engine.threads=0", "seed=0,1"], "threads 0 is not a whole number of at least 1"),
@@ -339,7 +339,7 @@ def test_a_search_knows_whole_numbers(cli, tmp_path, not_begun, words, axis):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("model.depth=interval(0,0.5)", "model.depth holds a whole number"),
+        ("model.depth=interval(0,0.5)", "model.depth is an integer in the config"),
         ("model=interval(1,3)", "whose options have names"),
         ("seed=range(3,1)", "gives no value"),
         ("seed=1,1", "gives 1 twice"),
@@ -365,7 +365,7 @@ def test_a_search_is_refused_in_a_sentence(cli, tmp_path, words, said):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "is not what this search has written"),
+        (None, "belongs to another search"),
         (b"garbage\n", "study.journal is damaged in line 1"),
         (b"[]\n", "study.journal is damaged in line 1"),
     ],

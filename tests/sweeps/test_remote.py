@@ -82,7 +82,7 @@ def test_a_job_of_an_earlier_start_keeps_its_slot_of_the_same_engine(tmp_path, e
     """SLURM and Ray go on with jobs whose sweeper was killed; the next start runs no more at once than it has slots.
     Here one whose jobs are local, which stand for those of any engine."""
     sweep = frozen(tmp_path / "sweep", ["a_sleep-3", "b"])
-    sweep.note_engine("a_sleep-3", engine.__name__)
+    sweep.write_engine("a_sleep-3", engine.__name__)
     supervisor = supervised(sweep, "a_sleep-3")
     until(lambda: lines(sweep.path / "a_sleep-3" / "starts"))
     assert {state.status for state in run_jobs(sweep, slots=1).values()} == {"done"}

@@ -97,7 +97,7 @@ def test_a_run_trains_is_tested_and_looked_at_and_its_encoder_goes_on(cli, run):
         ([*MODEL, *QUIET], "task: the model is a MaskedAutoencoder, which has no head"),
         ([*MAE, "task.mask_ratio=1.0"], "mask_ratio 1.0 is not a number of at least 0 and below 1"),
         ([*MAE, "model.patch_size=8"], "model: patch_size is 8, but the encoder's is 4"),
-        ([*MAE, "model.encoder.pretrained=mae"], "model.encoder.pretrained is not read"),
+        ([*MAE, "model.encoder.pretrained=mae"], "model.encoder.pretrained is not used"),
         ([*MAE, "model.encoder.image_size=16"], "model.encoder.image_size is 16, but data.image_size is 32"),
         ([*MAE, "monitor=val/acc1"], "monitor 'val/acc1'"),
         ([*MAE, "optimizer.trained=head"], "needs a model with a head"),

@@ -137,7 +137,9 @@ class Supervised(Task):
         gather another shape."""
         if self.trainer.world_size > 1 and not all(metric.update_called for metric in self.metrics[stage].values()):
             nothing = torch.empty(0, self.num_classes, device=self.device)
-            self.count(stage, nothing, nothing)
+            for metric in self.metrics[stage].values():
+                if any(isinstance(state, list) for state in metric.metric_state.values()):
+                    metric.update(nothing, self.learns_from.hard_labels(nothing))
         return super().scores(stage)
 
     def plan(self, num_steps: int, datamodule: TrainingData, record: dict[str, Any]) -> None:
