@@ -41,6 +41,8 @@ WORDS += ["seed=$SLURM_ARRAY_TASK_ID"]
 SLOWER = """
 import os, sys, time
 sys.path.insert(0, {src!r})
+from vitlab.distributed.environment import begin_process
+begin_process()  # as train does before torch is loaded, which the next line does
 from vitlab.tasks import Classification
 step = Classification.training_step
 def slower(self, batch, batch_idx):
