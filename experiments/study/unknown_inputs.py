@@ -6,7 +6,7 @@ Method    Each finished run scores its own test images (known) and unknown ones,
           letters    18 capitals that resemble no digit, drawn by code in Pillow's font, turned, moved and blurred
           tones      spectrograms of chords (data=synthetic_tones)
           textures   stripes, checkerboards and noise
-          held out   with held_out=DIR, a folder of images of other classes, such as two classes of CIFAR-10
+          held out   with held_out:NAME=DIR, a folder of images of other classes, such as two classes of CIFAR-10
           Scores, all larger for known images:
           energy     log Σ exp z          Liu et al., 2020, arXiv:2010.03759
           max_logit  max z                Hendrycks et al., 2022, arXiv:1911.11132
