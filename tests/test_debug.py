@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+from conftest import refuses
 
 from vitlab.config.composition import compose, initialize_hydra
 
@@ -49,6 +50,10 @@ def test_the_table_of_a_profiler_of_lightning_is_in_the_log(cli):
     run = cli("train", "debug=fast_run", "trainer.profiler=simple", folder="run")
     assert run.status == 0, run.err
     assert "run_training_batch" in (run.folder / "train.log").read_text()
+
+
+def test_one_preset_at_a_time(cli):
+    assert refuses(cli("train", "debug=[fast_run,overfit]"), "debug= takes a single name, not a list")
 
 
 def read_metrics(folder):

@@ -44,15 +44,21 @@ def test_batches_are_measured_until_the_data_has_no_more(cli):
     run = cli("tune", *FEWER, "output=out")
     assert run.status == 0, run.err
     rows = [line.split("│")[1].strip() for line in run.out.splitlines() if "MiB" in line and "│" in line]
-    assert rows == ["2", "4", "8", "16", "32"]
+    assert rows == ["2", "4", "8", "16", "32"][: len(rows)]
+    assert len(rows) >= 3  # a CPU is asked for no more after two that are no faster
     assert int(run.out.rpartition("data.device_batch_size=")[2]) in map(int, rows)
+
+
+def test_two_batches_that_are_no_faster_are_past_the_fastest():
+    assert not any(map(tune.is_past_fastest, ([], [5], [5, 4], [5, 4, 6], [1, 5, 4, 5.1])))
+    assert all(map(tune.is_past_fastest, ([5, 4, 5], [1, 5, 4, 3])))
 
 
 def test_batches_that_do_not_fit_are_not_tried(cli):
     run = cli("tune", *FEWER, "memory_gib=0.0025", "output=out")
     assert run.status == 0, run.err
     assert "│ 32" not in run.out
-    assert refuses(cli("tune", *FEWER, "memory_gib=0.0001"), "not even a batch of 2 images fits")
+    assert refuses(cli("tune", *FEWER, "memory_gib=0.0001"), "not even a batch of 2 samples fits")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +69,7 @@ def test_batches_that_do_not_fit_are_not_tried(cli):
         (["lowest=1", "highest=0.1"], ["lowest=1 is not below highest=0.1"]),
         (["lowest=0"], ["lowest 0"]),
         (["output=there"], ["there"]),
+        (["task=linear_probe"], ["task.lr_grid"]),
     ],
 )
 def test_what_cannot_be_found_is_refused_in_a_sentence(cli, tmp_path, words, told):

@@ -48,6 +48,13 @@ def test_the_stated_share_of_known_images_is_taken_for_unknown(rate):
     assert (known.compute_novelty(torch.tensor([[5.0, 5, 0], [100, 0, 0]])) > 1).all()
 
 
+def test_autocast_does_not_round_distances():
+    known = KnownClasses.fit(*draw(0)).accept(draw(1)[0], 0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = known.compute_novelty(draw(2)[0])
+    assert torch.equal(found, known.compute_novelty(draw(2)[0]))
+
+
 def test_fewer_images_than_features_and_features_that_never_change_give_numbers():
     features = torch.cat([torch.randn(12, 30, generator=torch.Generator().manual_seed(0)), torch.ones(12, 2)], dim=1)
     known = KnownClasses.fit(features, torch.arange(12) % 4).accept(features, 0.05)
@@ -100,6 +107,14 @@ def test_a_run_tells_textures_from_digits_in_each_command_and_in_python(cli, dig
     assert again.status == 0, again.err
     of_evaluate = list(csv.DictReader(Path("again/test_predictions.csv").read_text().splitlines()))
     assert [row["novelty"] for row in of_evaluate] == pytest.approx([row["novelty"] for row in rows])
+
+
+def test_a_file_of_an_earlier_test_is_not_taken_for_that_of_a_test_without_one(cli, tmp_path, short_run):
+    run = shutil.copytree(short_run, tmp_path / "run")
+    again = cli("train", "resume=run", "trainer.max_epochs=3", "callbacks.calibration.false_alarm_rate=null")
+    assert again.status == 0, again.err
+    assert (run / FILE).exists()
+    assert vitlab.load(run, device="cpu").predict(np.zeros((8, 8), np.uint8))[0].novelty is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "other tensors", "a folder"])

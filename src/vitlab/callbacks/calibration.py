@@ -4,6 +4,7 @@ n samples, K classes, D features
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from vitlab.tasks.task import is_below_all
 MOST, LEAST_OF_A_CLASS = 10_000, 20  # training images that the classes are learned from: so many, or of each class
 
 
+@dataclass(kw_only=True, eq=False)
 class Calibration(Callback):
     """Fits one temperature on the logits of the validation split, before the first batch of the test, and lets the task
     use it. For images with one class each, it also fits `KnownClasses` to training images, takes `false_alarm_rate` of
@@ -36,16 +38,14 @@ class Calibration(Callback):
     `found` holds the temperature, the number of samples, and what was measured on them before and after; None for tasks
     without classes, and where the trainer leaves validation batches out."""
 
-    found: dict[str, Any] | None = None
-
-    def __init__(self, *, false_alarm_rate: Rate | None):
-        self.false_alarm_rate = false_alarm_rate
+    false_alarm_rate: Rate | None
+    found: dict[str, Any] | None = field(default=None, init=False)
 
     def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         task = pl_module
         if not isinstance(task, Supervised) or trainer.fast_dev_run or is_below_all(trainer.limit_val_batches):
             return
-        task.temperature, task.known = 1.0, None  # of earlier weights, where this is a second test
+        self.found, task.temperature, task.known = None, 1.0, None  # of earlier weights, where this is a second test
         validation = read_split(trainer, task, "val")
         if validation is None:
             return

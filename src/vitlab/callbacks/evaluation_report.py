@@ -22,10 +22,9 @@ from vitlab.tasks.supervised import Predictions
 
 class EvaluationReport(Callback):
     """For the split that is tested: <split>_predictions.csv with every sample (and what was asked about it),
-    <split>_per_class.csv where there are classes, a figure of the whole split (confusion matrix, the average precision
-    of each class where an image may have several, or how many texts are right), of images with one class how well the
-    probabilities are calibrated, and the `num_worst` samples of the
-    highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
+    <split>_per_class.csv where there are classes, a figure of the whole split (confusion matrix and reliability, the
+    average precision of each class where an image may have several, or how many texts are right), and the `num_worst`
+    samples of the highest loss as a picture and a table. Indices are exact up to 2^24 samples."""
 
     def __init__(self, *, num_worst: Count):
         self.num_worst = num_worst
@@ -81,7 +80,7 @@ class EvaluationReport(Callback):
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         if kind is ONE_CLASS:
             right = labels[:, 0] == labels[:, 1]
-            heading = f"{name}: are probabilities as often right as they say?"
+            heading = f"{name}: how often predictions are right, by their probability"
             save_figure(trainer, reliability_figure(labels[:, 2], right, heading), f"{name}_reliability")
         worst = loss.argsort()[::-1][: self.num_worst]
         if not isinstance(datamodule, TextDataModule):

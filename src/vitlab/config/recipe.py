@@ -36,7 +36,8 @@ def fit(cfg: DictConfig, words: Iterable[str], loader: ConfigLoader) -> str:
     keys = {one.key_or_group: str(one.input_line) for one in given if "." in one.key_or_group}
     chosen = choices(cfg)
     layers = {layer: chosen[layer] for layer in LAYERS if chosen.get(layer)}
-    for layer in (one.key_or_group for one in given if one.key_or_group in LAYERS and isinstance(one.value(), list)):
+    single = (*LAYERS, "debug")
+    for layer in (one.key_or_group for one in given if one.key_or_group in single and isinstance(one.value(), list)):
         raise ConfigError(f"{layer}= takes a single name, not a list; to run several, type -m {layer}=A,B")
     groups = {group.partition("@")[0] for group in (*chosen, "callbacks")} - layers.keys()
     usual = (CONF / f"{cfg.hydra.job.config_name}.yaml").is_file() and len(layers) < 2

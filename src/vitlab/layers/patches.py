@@ -40,10 +40,3 @@ def unpatchify(patches: Tensor, patch_size: int, grid: Grid) -> Tensor:
         raise ValueError(f"{N} patches do not fill a grid of {h}x{w}")
     x = patches.reshape(B, h, w, size // patch_size**2, patch_size, patch_size)
     return x.permute(0, 3, 1, 4, 2, 5).reshape(B, -1, h * patch_size, w * patch_size)
-
-
-def channels_last(image: Tensor) -> Tensor:
-    """Arrange channels for drawing: (C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown,
-    of 4 the first three."""
-    image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
-    return image.permute(1, 2, 0)

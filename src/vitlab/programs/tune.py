@@ -31,6 +31,7 @@ from vitlab.run.checks.memory_estimate import estimate_training_memory
 from vitlab.run.hardware.step_timing import bare_trainer, measure_steps
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.run.storage.start import RunPlace, Start, start_or_resume
+from vitlab.tasks import LinearProbe
 
 SMOOTHING = 3.0  # of the loss: standard deviation, in steps
 DIVERGED = 4.0  # times the least loss
@@ -89,10 +90,12 @@ def find_lr(start: Start, source: Any, cfg: DictConfig) -> Found:
     if lowest >= highest:
         raise ConfigError(f"lowest={lowest:g} is not below highest={highest:g}; make it smaller")
     task, datamodule = build_trainable(start, source, start.cfg.global_batch_size)
+    if isinstance(task, LinearProbe):
+        raise ConfigError("task=linear_probe tries several learning rates at once; set task.lr_grid")
     rates = np.geomspace(lowest, highest, steps)
     task.schedule = lambda num_steps: lambda step: float(rates[min(step, steps - 1)]) / start.cfg.optimizer.lr
     test = RangeTest()
-    trainer = build_trainer(start.cfg.trainer, start.folder, False, [])
+    trainer = build_trainer(start.cfg.trainer, start.folder, False, [], to_run=False)
     alone = bare_trainer(trainer, [test], max_steps=steps)
     datamodule.attach(alone)
     task.plan(datamodule.plan(), datamodule, {})
@@ -132,23 +135,22 @@ def smooth_losses(losses: Any) -> Any:
 
 
 def find_batch_size(start: Start, source: Any, cfg: DictConfig) -> Found:
-    """Measure batches of 1, 2, 4, … images on one device, until one does not fit or the data has no more; take the
-    fastest."""
-    trainer = build_trainer(start.cfg.trainer, start.folder, False, [])
+    """Measure batches of 2, 4, 8, … samples on one device, until one does not fit or the data has no more; take the
+    fastest. On a CPU, where the process ends when memory runs out, stop after two that are no faster."""
+    trainer = build_trainer(start.cfg.trainer, start.folder, False, [], to_run=False)
     memory = int(cfg.memory_gib * GIB) if cfg.memory_gib else count_device_memory(trainer)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    table = Table("data.device_batch_size", "images/s", "memory")
     speeds: dict[int, float] = {}
-    largest, size = None, 2  # batch normalisation takes no fewer
-    while True:
+    table, largest, size = None, None, 2  # batch normalisation takes no fewer
+    while not (trainer.strategy.root_device.type == "cpu" and is_past_fastest(list(speeds.values()))):
         try:
             task, datamodule = build_trainable(start, source, size)
         except ConfigError:
             if not speeds:
                 raise
-            break  # the data has fewer images
+            break  # the data has no more
+        table = table or Table("data.device_batch_size", f"{datamodule.things}/s", "memory")
         counted = estimate_training_memory(task, datamodule, trainer)
-        largest = counted.largest_batch(memory) if counted is not None else None
+        largest = None if counted is None else counted.largest_batch(memory)
         if largest is not None and size > largest:
             break
         try:
@@ -158,23 +160,31 @@ def find_batch_size(start: Start, source: Any, cfg: DictConfig) -> Found:
                 raise
             break
         speeds[size] = size / (speed.learning * size + speed.updating)
-        needed = format_bytes(counted.fixed + size * counted.per_image) if counted is not None else "not counted"
-        table.add_row(str(size), f"{speeds[size]:,.0f}", needed)
+        needed = "not counted" if counted is None else format_bytes(counted.fixed + size * counted.per_image)
+        table.add_row(f"{size:,}", f"{speeds[size]:,.0f}", needed)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         size *= 2
     if not speeds:
-        raise ConfigError(f"not even a batch of 2 images fits in {format_bytes(memory)}; take a smaller model")
+        raise ConfigError(f"not even a batch of 2 samples fits in {format_bytes(memory)}; take a smaller model")
+    fits = f"at least {max(speeds):,} {datamodule.things} fit"
+    if largest is not None:
+        fits = f"about {largest:,} {datamodule.things} fit in {format_bytes(memory)}, of which a tenth stays free"
+    console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(table)
-    fits = f"about {largest:,}" if largest is not None else f"at least {max(speeds)}"
-    console.print(f"{'largest':<9}{fits} images fit in {format_bytes(memory)}, of which a tenth stays free")
+    console.print(f"{'largest':<9}{fits}")
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.plot(list(speeds), list(speeds.values()), marker="o")
-    axes.set(xlabel="data.device_batch_size", ylabel="images/s", ylim=(0, None))
+    axes.set(xlabel="data.device_batch_size", ylabel=f"{datamodule.things}/s", ylim=(0, None))
     axes.set_xscale("log", base=2)
     axes.grid(alpha=0.3)
     return Found("data.device_batch_size", max(speeds, key=lambda size: speeds[size]), figure)
+
+
+def is_past_fastest(speeds: list[float]) -> bool:
+    """Whether the last two are no faster than those before."""
+    return len(speeds) > 2 and max(speeds[-2:]) <= max(speeds[:-2])
 
 
 FINDERS: dict[str, Callable[[Start, Any, DictConfig], Found]] = {"lr": find_lr, "batch_size": find_batch_size}

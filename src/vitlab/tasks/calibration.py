@@ -47,7 +47,7 @@ def measure_calibration(p: Tensor, target: Tensor) -> dict[str, float]:
         "ece": calibration_error(c, right, width),
         "adaptive_ece": adaptive_calibration_error(c, right),
         "brier": float((p.double() - one_hot).square().sum(dim=1).mean()),
-        "nll": float(negative_log_likelihood(p, target).mean()),
+        "nll": float(negative_log_likelihood(p, target).double().mean()),
     }
 
 
@@ -64,5 +64,5 @@ def adaptive_calibration_error(c: Tensor, right: Tensor) -> float:
 
 def negative_log_likelihood(p: Tensor, target: Tensor) -> Tensor:
     """-log of the probability of the true class, in nats. (n, K), (n,) -> (n,)"""
-    of_true = p.double().gather(1, target[:, None].long())[:, 0]
-    return -of_true.clamp_min(torch.finfo(torch.float32).tiny).log().float()
+    of_true = p.float().gather(1, target[:, None])[:, 0]
+    return -of_true.clamp_min(torch.finfo(torch.float32).tiny).log()

@@ -41,6 +41,10 @@ class KnownClasses(NamedTuple):
 
     def compute_novelty(self, features: Tensor) -> Tensor:
         """Compute the distance to the nearest class as a multiple of the threshold: above 1, the image is of none of
-        the classes. (n, D) -> (n,)"""
-        white = features.float() @ self.whitening.to(features.device)
-        return torch.cdist(white, self.means.to(features.device)).amin(dim=1) / self.threshold
+        the classes. (n, D) -> (n,), in float32 also under autocast"""
+        with torch.autocast(features.device.type, enabled=False):
+            return torch.cdist(features.float() @ self.whitening, self.means).amin(dim=1) / self.threshold
+
+    def to(self, device: torch.device) -> "KnownClasses":
+        """Return the same on another device."""
+        return self._replace(means=self.means.to(device), whitening=self.whitening.to(device))

@@ -5,6 +5,7 @@ B batch, K num_classes
 
 from importlib import import_module
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import MeanMetric, Metric, MetricCollection
@@ -82,8 +83,8 @@ class AdaptiveCalibrationError(Metric):
 
     def compute(self) -> Tensor:
         """Compute the error of all samples. -> ()"""
-        confidence, right = dim_zero_cat(self.confidence), dim_zero_cat(self.right)
-        return confidence.new_tensor(adaptive_calibration_error(confidence.double(), right.double()))
+        confidence, right = (dim_zero_cat(kept).cpu().double() for kept in (self.confidence, self.right))
+        return torch.tensor(adaptive_calibration_error(confidence, right), device=self.device)
 
 
 class Brier(MeanMetric):

@@ -41,7 +41,7 @@ class Prediction:
         for rank, (name, probability) in enumerate(self.top, start=1):
             row |= {f"class_{rank}": name, f"probability_{rank}": round(probability, DIGITS)}
         if self.novelty is not None:
-            row |= {"novelty": round(self.novelty, DIGITS), "none_of_these": format_unknown(self.none_of_these)}
+            row |= {"novelty": round(self.novelty, DIGITS), "none_of_these": "yes" if self.none_of_these else "no"}
         return row | {name: round(value, DIGITS) for name, value in self.more.items()}
 
     def __str__(self) -> str:
@@ -76,10 +76,6 @@ class WrittenText:
 def compute_columns(probabilities: Tensor) -> dict[str, Tensor]:
     """Compute the further columns of a batch, by their names. (B, K) -> (B,) each"""
     return {name: column(probabilities) for name, column in COLUMNS.items()}
-
-
-def format_unknown(none_of_these: bool) -> str:
-    return "yes" if none_of_these else "no"
 
 
 def rank_classes(

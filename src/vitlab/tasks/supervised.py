@@ -161,10 +161,11 @@ class Supervised(Task):
         return self.model(*inputs)
 
     def classify(self, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Compute logits (B, K) of the same inputs, and, where classes are `known`, the novelty of each image (B,)."""
+        """Compute logits (B, K) as `forward`, and, where classes are `known`, the novelty of each image (B,)."""
         if self.known is None:
             return self(*inputs), None
         logits, features = classify_and_represent(self.model, *inputs)
+        self.known = self.known.to(features.device)
         return logits, self.known.compute_novelty(features)
 
     def training_losses(self, batch: Batch) -> Tensor:

@@ -14,11 +14,11 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from vitlab.layers import Grid
-from vitlab.layers.patches import channels_last
 from vitlab.views.distance import patch_distances
 from vitlab.views.mosaic import (
     HEAT,
     Scale,
+    channels_last,
     draw_mosaic,
     format_count,
     mosaic_figure,

@@ -41,6 +41,13 @@ def scale_attention(values: Tensor) -> Scale:
     return Scale(PowerNorm(0.7, 0, highest, clip=True), HEAT, "times even attention", extend)
 
 
+def channels_last(image: Tensor) -> Tensor:
+    """Arrange channels for drawing: (C, H, W) in [0, 1] -> (H, W, 3). Of 2 or more than 4 channels the first is shown,
+    of 4 the first three."""
+    image = image[:3] if len(image) in (3, 4) else image[:1].expand(3, -1, -1)
+    return image.permute(1, 2, 0)
+
+
 def pick(count: int, most: int) -> list[int]:
     """Pick up to `most` of the numbers 0 to count-1, evenly spaced, with the first and the last."""
     return [round(number) for number in np.linspace(0, count - 1, min(count, most))]

@@ -108,7 +108,9 @@ def test_loggers_are_told_how_the_run_ended_once_no_other_process_is_waited_for(
         raise KeyboardInterrupt
     with pytest.raises(Interrupted), close_loggers(trainer_of(other, ours)):
         raise Interrupted(138)  # by SIGUSR1
-    assert ours.ended == ["alone", 0, "alone", 1, "alone", 138]
+    with pytest.raises(SystemExit), close_loggers(trainer_of(other, ours)):
+        raise SystemExit("code of a user's own says why")
+    assert ours.ended == ["alone", 0, "alone", 1, "alone", 138, "alone", 1]
 
 
 def test_commands_that_send_are_given_as_one(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vitlab.run.inference.calibration import read_temperature
+from vitlab.run.inference.calibration import read_calibration
 
 RESULT = {"score": 0.5, "best_step": 20, "calibration": {"temperature": 2}}
 
@@ -22,4 +22,4 @@ RESULT = {"score": 0.5, "best_step": 20, "calibration": {"temperature": 2}}
 def test_a_temperature_is_that_of_the_best_weights(tmp_path, result, step, temperature):
     if result is not None:
         (tmp_path / "result.json").write_text(json.dumps(result))
-    assert read_temperature(tmp_path, {"global_step": step}) == temperature
+    assert read_calibration(tmp_path, {"global_step": step}).get("temperature") == temperature

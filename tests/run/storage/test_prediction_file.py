@@ -5,6 +5,7 @@ import json
 from contextlib import suppress
 
 import pytest
+from pyarrow import parquet
 
 from vitlab.errors import ConfigError, DataError, StorageError
 from vitlab.run.storage.output import Output
@@ -37,7 +38,7 @@ def test_rows_and_failures_are_written_apart(tmp_path, ending):
     if ending == "jsonl":
         rows = [json.loads(line) for line in path.read_text().splitlines()]
     elif ending == "parquet":
-        rows = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+        rows = parquet.read_table(path).to_pylist()
     else:
         with open(path, newline="") as file:
             rows = [{**row, "probability_1": float(row["probability_1"])} for row in csv.DictReader(file)]

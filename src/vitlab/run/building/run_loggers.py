@@ -49,7 +49,7 @@ def close_loggers(trainer: pl.Trainer) -> Iterator[None]:
         yield
         exit_code = 0
     except SystemExit as stop:  # by a signal
-        exit_code = int(stop.code or 0)
+        exit_code = stop.code if isinstance(stop.code, int) else 1
         raise
     finally:
         stop_waiting_for_others(trainer)

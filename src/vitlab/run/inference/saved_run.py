@@ -1,5 +1,6 @@
 """Rebuild a finished run from what it saved."""
 
+import functools
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from vitlab.config.stored_config import read_saved_config
 from vitlab.run.building.model import build_model
 from vitlab.run.building.parts import build_task
 from vitlab.run.checks.continuation import check_weights
-from vitlab.run.inference.calibration import read_temperature
+from vitlab.run.inference.calibration import read_calibration
 from vitlab.vocabulary import Vocabulary, restore_vocabulary
 
 
@@ -58,22 +59,28 @@ class SavedRun:
         state = self.checkpoint["run"].get("input_vocabulary")
         return None if state is None else restore_vocabulary(state)
 
+    @functools.cached_property
+    def calibration(self) -> dict[str, Any]:
+        """What was fitted to the model before its test; {} for a model that was not calibrated."""
+        return read_calibration(self.folder, self.checkpoint)
+
     @property
     def temperature(self) -> float | None:
         """Give the temperature of calibrated probabilities; None for a model that was not calibrated."""
-        return read_temperature(self.folder, self.checkpoint)
+        return self.calibration.get("temperature")
 
     def datamodule(self) -> Any:
         """Build the data as the run had it, without mixing; nothing is opened yet."""
         return build(self.config.data, "data")
 
     def task(self) -> Any:
-        """Build the task with the checkpoint's weights, and the temperature and known classes that were
-        fitted to them. Raises
-        CheckpointError when they do not fit."""
+        """Build the task with the checkpoint's weights, and the temperature and known classes that were fitted to them.
+        Raises CheckpointError when they do not fit."""
         task = build_task(self.config, build_model(self.config.model), vocabulary=self.vocabulary)
         check_weights(self.checkpoint["state_dict"], task)
         task.load_state_dict(self.checkpoint["state_dict"])
         if self.temperature is not None:
-            task.temperature, task.known = self.temperature, read_known_classes(self.folder)
+            task.temperature = self.temperature
+        if "false_alarm_rate" in self.calibration:
+            task.known = read_known_classes(self.folder)
         return task
