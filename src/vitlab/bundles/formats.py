@@ -1,0 +1,110 @@
+"""Write a graph in the form of a runtime, and run it there."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+from vitlab.bundles.graph import Graph
+from vitlab.errors import ConfigError
+
+Arrays = dict[str, Tensor]
+Runner = Callable[[Arrays], Arrays]
+NEEDED_BY_ONNX = ("onnx", "onnxscript", "onnxruntime")
+
+
+def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a graph as an ONNX file, with texts about it. Raises ConfigError for one that ONNX cannot express, or
+    without the libraries."""
+    missing = [name for name in NEEDED_BY_ONNX if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"ONNX needs {' and '.join(missing)}; install vitlab[onnx], or choose another format")
+    try:
+        with quiet():
+            program = torch.onnx.export(
+                graph.module.eval(),
+                tuple(graph.inputs.values()),
+                input_names=list(graph.inputs),
+                output_names=list(graph.outputs),
+                dynamic_shapes=name_axes(graph),
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None
+            program.model.metadata_props.update(metadata or {})
+            program.save(path)
+    except Exception as error:  # torch has a dozen classes for what it cannot export
+        raise make_refusal(graph, "ONNX", error) from error
+
+
+def open_onnx(path: Path, threads: int = 0) -> Runner:
+    """Open an ONNX file in ONNX Runtime, on the CPU; threads 0: as many as it chooses."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Arrays) -> Arrays:
+        found = session.run(names, {name: value.numpy() for name, value in inputs.items()})
+        return dict(zip(names, map(torch.from_numpy, found), strict=True))
+
+    return run
+
+
+def write_torch_export(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a graph as a program of torch.export, which torch runs without this package. Raises ConfigError for one
+    that cannot be expressed."""
+    try:
+        with quiet():
+            program = torch.export.export(
+                graph.module.eval(), tuple(graph.inputs.values()), dynamic_shapes=name_axes(graph)
+            )
+            torch.export.save(program, path, extra_files=metadata)
+    except Exception as error:
+        raise make_refusal(graph, "torch.export", error) from error
+
+
+def open_torch_export(path: Path, names: list[str] | None = None) -> Runner:
+    """Open a program of torch.export; `names` are those of its outputs."""
+    module = torch.export.load(path).module()
+
+    def run(inputs: Arrays) -> Arrays:
+        with torch.no_grad():
+            found = module(*inputs.values())
+        return dict(zip(names or map(str, range(len(found))), found, strict=True))
+
+    return run
+
+
+def name_axes(graph: Graph) -> tuple[Any, ...]:
+    """Name the axes that vary, as torch.export takes them."""
+    dims = {name: Dim(name) for axes in graph.axes.values() for name in axes.values()}
+    return tuple({axis: dims[name] for axis, name in graph.axes.get(key, {}).items()} for key in graph.inputs)
+
+
+def make_refusal(graph: Graph, form: str, error: Exception) -> ConfigError:
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return ConfigError(f"{graph.name} cannot be written as {form}: {reason}")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out what torch logs and warns of while it exports."""
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

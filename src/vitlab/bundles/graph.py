@@ -1,0 +1,74 @@
+"""What is exported of a model: modules whose inputs and outputs are tensors, with names.
+
+B batch, C channels, H W image height and width, K classes, D features
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from vitlab.bundles.resizing import Resize
+from vitlab.models.representation import classify_and_represent
+from vitlab.tasks.known_classes import KnownClasses
+
+Probabilities = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A module, its inputs by name, with an example of each, the names of its outputs, and the axes that vary: for each
+    input, axis -> name."""
+
+    name: str
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    outputs: Sequence[str]
+    axes: dict[str, dict[int, str]]
+
+    @torch.no_grad()
+    def compute(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Compute the outputs by torch, by name."""
+        found = self.module(*inputs.values())
+        return dict(zip(self.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+
+
+class Scorer(nn.Module):
+    """Normalised images (B, C, H, W) -> logits (B, K), calibrated probabilities (B, K), and, where classes are `known`,
+    the novelty of each image (B,): above 1, it is of none of the classes."""
+
+    def __init__(self, model: nn.Module, probabilities: Probabilities, known: KnownClasses | None):
+        super().__init__()
+        self.model, self.probabilities = model, probabilities
+        self.threshold = None if known is None else known.threshold
+        if known is not None:
+            self.register_buffer("means", known.means)
+            self.register_buffer("whitening", known.whitening)
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        if self.threshold is None:
+            logits = self.model(pixels)
+            return logits, self.probabilities(logits)
+        logits, features = classify_and_represent(self.model, pixels)
+        apart = (features @ self.whitening)[:, None] - self.means  # (B, K, D); torch.cdist has no ONNX form
+        return logits, self.probabilities(logits), apart.square().sum(dim=2).amin(dim=1).sqrt() / self.threshold
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["logits", "probabilities"] + ([] if self.threshold is None else ["novelty"])
+
+
+class ImageClassifier(nn.Module):
+    """Images (B, H, W, C) in uint8, of any size -> what the `scorer` gives of them but the logits."""
+
+    def __init__(self, scorer: Scorer, resize: Resize, mean: Sequence[float], std: Sequence[float]):
+        super().__init__()
+        self.scorer, self.resize = scorer, resize
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        pixels = (self.resize(image) / 255 - self.mean) / self.std
+        _, *found = self.scorer(pixels)
+        return tuple(found)
