@@ -20,12 +20,15 @@ Runner = Callable[[Arrays], Arrays]
 NEEDED_BY_ONNX = ("onnx", "onnxscript", "onnxruntime")
 
 
-def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a graph as an ONNX file, with texts about it. Raises ConfigError for one that ONNX cannot express, or
-    without the libraries."""
+def check_libraries() -> None:
+    """Raise ConfigError without the libraries that write and run ONNX."""
     missing = [name for name in NEEDED_BY_ONNX if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"ONNX needs {' and '.join(missing)}; install vitlab[onnx], or choose another format")
+        raise ConfigError(f"ONNX needs {', '.join(missing)}; pip install 'vitlab[onnx]', or choose format=torch_export")
+
+
+def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a graph as an ONNX file, with texts about it. Raises ConfigError for one that ONNX cannot express."""
     try:
         with quiet():
             program = torch.onnx.export(

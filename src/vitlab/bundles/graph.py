@@ -38,6 +38,9 @@ class Scorer(nn.Module):
     """Normalised images (B, C, H, W) -> logits (B, K), calibrated probabilities (B, K), and, where classes are `known`,
     the novelty of each image (B,): above 1, it is of none of the classes."""
 
+    means: Tensor
+    whitening: Tensor
+
     def __init__(self, model: nn.Module, probabilities: Probabilities, known: KnownClasses | None):
         super().__init__()
         self.model, self.probabilities = model, probabilities

@@ -32,11 +32,11 @@ KERNELS: dict[str, Kernel] = {  # of distances, at least 0
 
 
 class Resize(nn.Module):
-    """Resize images (B, H, W, C) in uint8, of any size, as `WholeImage` and `CenterCrop` do in evaluation: whole, or the
-    shorter side to `resize_size` and then the centre. -> (B, C, image_size, image_size), whole numbers in float32.
+    """Resize images (B, H, W, C) in uint8 and of any size as evaluation does: whole (`WholeImage`), or the shorter side
+    to `resize_size` before the centre is cut out (`CenterCrop`). -> (B, C, image_size, image_size), whole numbers.
 
-    Pillow rounds after each direction, and so does this; a value differs by 1 where its fixed-point weights round to
-    the other side.
+    Pillow rounds after each direction, and so does this. Some values differ by 1: Pillow's weights have fixed points,
+    and since version 13 it begins with the height of tall images.
     """
 
     def __init__(self, *, image_size: int, resize_size: int | None, interpolation: str):

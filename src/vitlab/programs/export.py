@@ -1,4 +1,4 @@
-"""Export a finished run as a folder that timm or Hugging Face's transformers open."""
+"""Export a finished run: as a bundle that needs no vitlab, or for timm or Hugging Face's transformers."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,8 @@ from PIL import Image
 from rich.console import Console
 
 from vitlab.atomic_files import write_folder_atomically, write_json
+from vitlab.bundles.formats import check_libraries
+from vitlab.bundles.writing import FORMS, write_bundle
 from vitlab.config.nodes import resolve_config
 from vitlab.errors import ConfigError
 from vitlab.run.building.model import build_model
@@ -20,10 +22,11 @@ from vitlab.weights.exporting import Export, ExportedPreprocessing, require_vit
 from vitlab.weights.huggingface_export import export_huggingface, open_huggingface
 from vitlab.weights.timm_export import export_timm, open_timm
 
-FORMATS = {  # what writes it, what opens it there, and how a user does
+LIBRARIES = {  # what writes it, what opens it there, and how a user does
     "timm": (export_timm, open_timm, 'timm.create_model("local-dir:{}", pretrained=True)'),
     "huggingface": (export_huggingface, open_huggingface, 'transformers.{architecture}.from_pretrained("{}")'),
 }
+FORMATS = ("bundle", *FORMS, *LIBRARIES)
 
 
 def export(cfg: DictConfig) -> Path:
@@ -31,31 +34,44 @@ def export(cfg: DictConfig) -> Path:
     ConfigError unless what is written computes the same as the model."""
     if cfg.format not in FORMATS:
         raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
+    if cfg.format in ("bundle", "onnx"):
+        check_libraries()
     place = output_folder(cfg.output, "export", RUNS, overwrite=cfg.overwrite)
-    saved = SavedRun.open(cfg.run)
+    saved = SavedRun.open(cfg.run, {"data": resolve_config(cfg.data)})
     check_images(saved.config.data)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    with place.make_folder() as output, write_folder_atomically(output) as temporary:
+        if cfg.format in LIBRARIES:
+            opened, notes = export_for_library(cfg.format, saved, temporary)
+            opened = f"for {opened}"
+        else:
+            forms = tuple(FORMS) if cfg.format == "bundle" else (cfg.format,)
+            notes = write_bundle(saved, temporary, forms=forms, whole=cfg.format == "bundle").lines()
+            opened = "for ONNX Runtime or torch; README.md shows how" if len(forms) > 1 else "with its labels"
+    console.print(f"{saved.path}\nis in {output}, {opened.format(output)}")
+    for line in notes:
+        console.print(line)
+    return output
+
+
+def export_for_library(name: str, saved: SavedRun, folder: Path) -> tuple[str, list[str]]:
+    """Write the model as a folder of another library. Returns how it is opened there, with {} for the folder, and what
+    there is to note."""
     names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
     if len(set(names)) < len(names):
         names = [f"{number} {name}" for number, name in enumerate(names)]
     task = saved.task()
     data = resolve_config(saved.config)["data"]
     preprocessing = ExportedPreprocessing(data["mean"], data["std"], *find_resize_size(data["images"]["eval_crop"]))
-    several_labels = isinstance(task, MultilabelClassification)
-    exported, open_there, opened_by = FORMATS[cfg.format]
+    exported, open_there, opened = LIBRARIES[name]
     model = require_vit(task.model).eval()
-    made = exported(model, names, preprocessing, several_labels)
+    made = exported(model, names, preprocessing, isinstance(task, MultilabelClassification))
     twin = build_model(saved.change_config({"model": made.options}).config.model)
-    with place.make_folder() as output, write_folder_atomically(output) as temporary:
-        write(temporary, made)
-        note = check_export(temporary, made, model, twin, open_there)
-    console = Console(soft_wrap=True, highlight=False)
+    write(folder, made)
+    note = check_export(folder, made, model, twin, open_there)
     (architecture,) = made.files["config.json"].get("architectures", [""])
-    opened = opened_by.format(output, architecture=architecture)
-    console.print(f"{saved.path}\nis in {output}, for {opened}", markup=False)
     headless = "" if made.has_head else "the head is left out: Hugging Face's model of this kind gives features"
-    for line in filter(None, (headless, note)):
-        console.print(line)
-    return output
+    return opened.replace("{architecture}", architecture), [line for line in (headless, note) if line]
 
 
 def find_resize_size(crop: dict[str, Any]) -> tuple[int | None, Image.Resampling]:

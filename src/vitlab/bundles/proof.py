@@ -1,0 +1,92 @@
+"""Prove that what is exported answers as the run does, by its own runtime, before anybody is given it.
+
+B batch, K classes, p probabilities
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from vitlab.bundles.formats import Runner
+from vitlab.bundles.graph import Scorer
+from vitlab.bundles.parts import Part
+from vitlab.bundles.preprocessing import TestImages
+from vitlab.errors import ConfigError
+
+BATCHES = (1, 3, 7)
+TOLERANCE = 1e-4  # of the largest output, at least of 1
+MOST_FLIPS = 0.002  # share of images whose first class may differ from `predict`'s, from the stored image on
+MOST_IMAGES = 500
+
+
+def check_graph(part: Part, run: Runner, form: str) -> float:
+    """Compare a graph with torch on test images, in batches of 1, 3 and 7; return the largest difference of an output.
+    Raises ConfigError where one differs by more than TOLERANCE, or a first class does."""
+    largest = 0.0
+    for count in BATCHES:
+        inputs = part.draw(count)
+        expected, found = part.graph.compute(inputs), run(inputs)
+        for name, value in expected.items():
+            largest = max(largest, compare(form, name, found[name], value))
+    return largest
+
+
+def compare(form: str, name: str, found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of two outputs. Raises ConfigError for more than TOLERANCE."""
+    if found.shape != expected.shape:
+        raise ConfigError(
+            f"{form} gives {name} of shape {tuple(found.shape)}, but the model {tuple(expected.shape)}; nothing was "
+            "written"
+        )
+    apart = float((found.double() - expected.double()).abs().max()) if found.numel() else 0.0
+    scale = max(1.0, float(expected.abs().max()) if expected.numel() else 0.0)
+    flipped = name == "logits" and not torch.equal(found.argmax(dim=-1), expected.argmax(dim=-1))
+    if not apart <= TOLERANCE * scale or (flipped and apart):
+        raise ConfigError(
+            f"{form} gives {name} that differ from the model's by {apart:.2g}, more than {TOLERANCE * scale:.2g}; "
+            "nothing was written"
+        )
+    return apart
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a graph that takes stored images answers beside `predict`: the number of test images, how many first classes
+    differ, and the mean and largest difference of a probability."""
+
+    images: int
+    other_classes: int
+    mean_difference: float
+    largest_difference: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.other_classes} of {self.images} first classes differ from predict's, probabilities by at most "
+            f"{self.largest_difference:.2g}"
+        )
+
+
+@torch.no_grad()
+def compare_with_predict(run: Runner, scorer: Scorer, images: TestImages, form: str) -> Agreement:
+    """Give a graph test images as they are stored, of any size, and compare it with what `predict` says of them. Raises
+    ConfigError where more than MOST_FLIPS of the first classes differ."""
+    normalize = images.datamodule.preprocessing.normalize
+    apart, other = [], 0
+    for image in track(images, description=f"comparing {form} with predict", total=len(images.places), transient=True):
+        expected = scorer(normalize(image.pixels))[1]
+        found = run({"image": image.decoded})["probabilities"]
+        apart.append((found - expected).abs().max())
+        other += int(found.argmax() != expected.argmax())
+    if other > MOST_FLIPS * len(apart):
+        raise ConfigError(
+            f"{form} gives another first class than predict on {other} of {len(apart)} test images, more than "
+            f"{MOST_FLIPS:.1%}; nothing was written"
+        )
+    differences = torch.stack(apart)
+    return Agreement(len(apart), other, float(differences.mean()), float(differences.max()))
