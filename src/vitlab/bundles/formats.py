@@ -2,15 +2,15 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.export import Dim
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitlab.bundles.graph import Graph
 from vitlab.errors import ConfigError
@@ -30,7 +30,7 @@ def check_libraries() -> None:
 def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a graph as an ONNX file, with texts about it. Raises ConfigError for one that ONNX cannot express."""
     try:
-        with quiet():
+        with quiet(), sdpa_kernel(SDPBackend.MATH):  # the strides of fused kernels outlive their decomposition
             program = torch.onnx.export(
                 graph.module.eval(),
                 tuple(graph.inputs.values()),
@@ -69,33 +69,34 @@ def write_torch_export(graph: Graph, path: Path, metadata: dict[str, str] | None
     that cannot be expressed."""
     try:
         with quiet():
-            program = torch.export.export(
-                graph.module.eval(), tuple(graph.inputs.values()), dynamic_shapes=name_axes(graph)
-            )
+            axes = tuple(dict.fromkeys(named, Dim.DYNAMIC) for named in name_axes(graph))
+            program = torch.export.export(graph.module.eval(), tuple(graph.inputs.values()), dynamic_shapes=axes)
             torch.export.save(program, path, extra_files=metadata)
     except Exception as error:
         raise make_refusal(graph, "torch.export", error) from error
 
 
-def open_torch_export(path: Path, names: list[str] | None = None) -> Runner:
+def open_torch_export(path: Path, names: Sequence[str]) -> Runner:
     """Open a program of torch.export; `names` are those of its outputs."""
     module = torch.export.load(path).module()
 
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
             found = module(*inputs.values())
-        return dict(zip(names or map(str, range(len(found))), found, strict=True))
+        return dict(zip(names, found if isinstance(found, tuple) else (found,), strict=True))
 
     return run
 
 
-def name_axes(graph: Graph) -> tuple[Any, ...]:
-    """Name the axes that vary, as torch.export takes them."""
-    dims = {name: Dim(name) for axes in graph.axes.values() for name in axes.values()}
-    return tuple({axis: dims[name] for axis, name in graph.axes.get(key, {}).items()} for key in graph.inputs)
+def name_axes(graph: Graph) -> tuple[dict[int, str], ...]:
+    """Name the axes that vary, for each input."""
+    return tuple(graph.axes.get(key, {}) for key in graph.inputs)
 
 
-def make_refusal(graph: Graph, form: str, error: Exception) -> ConfigError:
+def make_refusal(graph: Graph, form: str, error: BaseException) -> ConfigError:
+    """Say in one sentence why a graph cannot be written: what the first of a chain of errors says."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return ConfigError(f"{graph.name} cannot be written as {form}: {reason}")
 

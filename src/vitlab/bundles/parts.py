@@ -3,35 +3,45 @@
 B batch, C channels, S image_size, K classes, D features
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitlab.bundles.graph import Graph, ImageClassifier, Scorer
 from vitlab.bundles.preprocessing import Preprocessing
+from vitlab.bundles.text_graphs import reader_graphs, stream_graphs, tower_graphs
+from vitlab.models import EncoderDecoder, ImageTextModel, SingleStream
+from vitlab.models.representation import represent
 from vitlab.tasks import Task
 from vitlab.tasks.supervised import Supervised
 
-Inputs = dict[str, Tensor]
+
+class Features(nn.Module):
+    """Normalised images (B, C, S, S) -> the features that a head would read (B, D)."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return represent(self.model, pixels)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A graph, and how it is given its inputs for a number of test images."""
-
-    graph: Graph
-    draw: Callable[[int], Inputs]
-
-
-def list_parts(task: Task, preprocessing: Preprocessing, pixels: Callable[[int], Tensor]) -> list[Part]:
-    """List the graphs of a task; `pixels` gives the first test images, normalised (B, C, S, S)."""
-    example = pixels(2)
-    assert isinstance(task, Supervised)
-    scorer = Scorer(task.model, task.probabilities, task.known)
-    model = Graph("model", scorer, {"pixels": example}, scorer.outputs, {"pixels": {0: "batch"}})
-    return [Part(model, lambda count: {"pixels": pixels(count)})]
+def list_graphs(task: Task, pixels: Tensor) -> list[Graph]:
+    """List the graphs of a task, with normalised images (B, C, S, S) as examples: of those with classes the graph that
+    scores them, of those that write or compare texts their halves, of others the features."""
+    model = task.model
+    if isinstance(task, Supervised):
+        scorer = Scorer(model, task.probabilities, task.known)
+        return [Graph("model", scorer, {"pixels": pixels}, scorer.outputs, {"pixels": {0: "batch"}})]
+    if isinstance(model, EncoderDecoder):
+        return reader_graphs(model, pixels)
+    if isinstance(model, SingleStream):
+        return stream_graphs(model, pixels)
+    if isinstance(model, ImageTextModel):
+        return tower_graphs(model, pixels)
+    return [Graph("model", Features(model), {"pixels": pixels}, ["features"], {"pixels": {0: "batch"}})]
 
 
 def classifier_graph(scorer: Scorer, preprocessing: Preprocessing) -> Graph:
@@ -43,6 +53,6 @@ def classifier_graph(scorer: Scorer, preprocessing: Preprocessing) -> Graph:
     return Graph("classifier", module, {"image": example}, scorer.outputs[1:], axes)
 
 
-def find_scorer(parts: Sequence[Part]) -> Scorer | None:
+def find_scorer(graphs: Sequence[Graph]) -> Scorer | None:
     """Find the graph that gives probabilities of classes; None for a run without classes."""
-    return next((part.graph.module for part in parts if isinstance(part.graph.module, Scorer)), None)
+    return next((graph.module for graph in graphs if isinstance(graph.module, Scorer)), None)

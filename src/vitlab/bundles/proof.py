@@ -3,6 +3,7 @@
 B batch, K classes, p probabilities
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,8 +12,7 @@ from rich.progress import track
 from torch import Tensor
 
 from vitlab.bundles.formats import Runner
-from vitlab.bundles.graph import Scorer
-from vitlab.bundles.parts import Part
+from vitlab.bundles.graph import Graph, Scorer
 from vitlab.bundles.preprocessing import TestImages
 from vitlab.errors import ConfigError
 
@@ -22,13 +22,12 @@ MOST_FLIPS = 0.002  # share of images whose first class may differ from `predict
 MOST_IMAGES = 500
 
 
-def check_graph(part: Part, run: Runner, form: str) -> float:
-    """Compare a graph with torch on test images, in batches of 1, 3 and 7; return the largest difference of an output.
-    Raises ConfigError where one differs by more than TOLERANCE, or a first class does."""
+def check_graph(graph: Graph, batches: Iterable[dict[str, Tensor]], run: Runner, form: str) -> float:
+    """Compare a graph with torch on batches of inputs; return the largest difference of an output. Raises ConfigError
+    where one differs by more than TOLERANCE, or a first class does."""
     largest = 0.0
-    for count in BATCHES:
-        inputs = part.draw(count)
-        expected, found = part.graph.compute(inputs), run(inputs)
+    for inputs in batches:
+        expected, found = graph.compute(inputs), run(inputs)
         for name, value in expected.items():
             largest = max(largest, compare(form, name, found[name], value))
     return largest

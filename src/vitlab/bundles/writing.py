@@ -17,9 +17,9 @@ from vitlab.bundles import layout
 from vitlab.bundles.formats import Runner, open_onnx, open_torch_export, write_onnx, write_torch_export
 from vitlab.bundles.graph import Graph
 from vitlab.bundles.model_card import ModelCard
-from vitlab.bundles.parts import Part, classifier_graph, find_scorer, list_parts
+from vitlab.bundles.parts import classifier_graph, find_scorer, list_graphs
 from vitlab.bundles.preprocessing import Preprocessing, TestImages
-from vitlab.bundles.proof import MOST_IMAGES, Agreement, check_graph, compare_with_predict
+from vitlab.bundles.proof import BATCHES, MOST_IMAGES, Agreement, check_graph, compare_with_predict
 from vitlab.config.nodes import resolve_config
 from vitlab.errors import ConfigError
 from vitlab.run.inference.saved_run import SavedRun
@@ -28,7 +28,7 @@ from vitlab.tasks import Task
 Write = Callable[[Graph, Path, dict[str, str]], None]
 FORMS: dict[str, tuple[str, Write, Callable[[Path, Graph], Runner]]] = {  # suffix, what writes it, what runs it
     "onnx": (".onnx", write_onnx, lambda path, graph: open_onnx(path)),
-    "torch_export": (".pt2", write_torch_export, lambda path, graph: open_torch_export(path, list(graph.outputs))),
+    "torch_export": (".pt2", write_torch_export, lambda path, graph: open_torch_export(path, graph.outputs)),
 }
 
 
@@ -53,16 +53,18 @@ def write_bundle(saved: SavedRun, folder: Path, *, forms: Sequence[str], whole: 
     preprocessing = Preprocessing.of_data(datamodule)
     images = TestImages(datamodule, MOST_IMAGES)
     names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
-    parts = list_parts(task, preprocessing, images.stack)
+    batches = [list_graphs(task, images.stack(count)) for count in (2, *BATCHES)]
+    graphs = batches[0]
     metadata = {"labels": json.dumps(names, ensure_ascii=False), "preprocessing": json.dumps(preprocessing.to_json())}
     differences, agreements = {}, {}
     for form in track(forms, description="exporting", transient=True):
         suffix, write, open_there = FORMS[form]
-        for part in parts:
-            path = folder / f"{part.graph.name}{suffix}"
-            write(part.graph, path, metadata)
-            differences[path.name] = check_graph(part, open_there(path, part.graph), path.name)
-        if (scorer := find_scorer(parts)) is not None:
+        for graph, *others in zip(*batches, strict=True):
+            path = folder / f"{graph.name}{suffix}"
+            write(graph, path, metadata)
+            inputs = [other.inputs for other in others]
+            differences[path.name] = check_graph(graph, inputs, open_there(path, graph), path.name)
+        if (scorer := find_scorer(graphs)) is not None:
             graph = classifier_graph(scorer, preprocessing)
             path = folder / f"{graph.name}{suffix}"
             write(graph, path, metadata)
@@ -76,15 +78,12 @@ def write_bundle(saved: SavedRun, folder: Path, *, forms: Sequence[str], whole: 
         write_weights(saved, task, folder)
         card = ModelCard.of_run(saved, task, names, preprocessing, bundle.lines())
         write_whole(folder / layout.CARD, card.text().encode())
-        layout.write_index(folder, describe(saved, task, parts, bundle))
+        layout.write_index(folder, describe(saved, task, graphs, bundle))
     return bundle
 
 
-def describe(saved: SavedRun, task: Task, parts: Sequence[Part], bundle: Bundle) -> dict[str, Any]:
+def describe(saved: SavedRun, task: Task, graphs: Sequence[Graph], bundle: Bundle) -> dict[str, Any]:
     """Describe a bundle in plain values."""
-    graphs = {
-        part.graph.name: {"inputs": list(part.graph.inputs), "outputs": list(part.graph.outputs)} for part in parts
-    }
     proved = {name: {"largest_difference": value} for name, value in bundle.differences.items()}
     proved |= {name: agreement.to_json() for name, agreement in bundle.agreements.items()}
     return {
@@ -92,7 +91,7 @@ def describe(saved: SavedRun, task: Task, parts: Sequence[Part], bundle: Bundle)
         "name": str(saved.config.name),
         "task": type(task).__name__.lower(),
         "step": int(saved.checkpoint.get("global_step", 0)),
-        "graphs": graphs,
+        "graphs": {graph.name: {"inputs": list(graph.inputs), "outputs": list(graph.outputs)} for graph in graphs},
         "proved": proved,
     }
 

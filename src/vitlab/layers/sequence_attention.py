@@ -44,7 +44,7 @@ class SequenceAttention(Attention):
         q, k, v = self.project_heads(x, sequence)
         k, v = sequence.extend(k, v)  # (R, h, T, d)
         dropout_p = self.attn_drop_rate if self.training else 0.0
-        is_causal = self.is_causal and k.shape[2] == q.shape[2]
+        is_causal = self.is_causal and q.shape[2] > 1  # a single token is the last: nothing is to be hidden
         x = self.product(q, k, v, self.mask(sequence), dropout_p, is_causal)
         return self.proj_drop(self.proj(x.transpose(1, 2).flatten(2)))
 
