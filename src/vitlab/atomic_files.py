@@ -79,8 +79,10 @@ def write_folder_atomically(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        readable = temporary.stat().st_mode & 0o666  # a library may write a file for its owner alone
         for file in temporary.rglob("*"):
             if file.is_file():
+                file.chmod(readable)
                 with open(file, "rb+") as written:
                     os.fsync(written.fileno())
         if path.is_dir() and any(path.iterdir()):

@@ -54,7 +54,7 @@ def test_an_exported_run_opens_in_transformers_with_its_preprocessing(cli, digit
 @pytest.mark.parametrize(
     ("overrides", "status", "words"),
     [
-        (["format=onnx"], 2, "format 'onnx' is not one of: timm, huggingface"),
+        (["format=tflite"], 2, "format 'tflite' is not one of: bundle, onnx, torch_export, timm, huggingface"),
         (["output=."], 2, "output=. is not empty"),
         (["run=nothing"], 4, "nothing"),
     ],

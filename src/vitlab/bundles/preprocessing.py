@@ -35,7 +35,7 @@ class Preprocessing:
     std: list[float]
 
     @classmethod
-    def of_data(cls, datamodule: ImageDataModule) -> "Preprocessing":
+    def read_data(cls, datamodule: ImageDataModule) -> "Preprocessing":
         """Read it off the data of a run. Raises ConfigError for images that keep their own shape."""
         crop: Crop = datamodule.images.eval_crop
         if not isinstance(crop, CenterCrop | WholeImage):

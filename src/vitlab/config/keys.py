@@ -26,7 +26,7 @@ Exponent = Annotated[float, Range(least=-100, most=100)]
 KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is the value in the command's YAML
     **dict.fromkeys(("name", "monitor", "split", "precision", "format", "on_bad_image"), str),
     **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
-    **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into"), str),
+    **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into", "push"), str),
     **dict.fromkeys(("root", "where", "sort", "archive"), str),
     **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures", "rm"), bool),

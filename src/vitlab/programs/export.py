@@ -1,5 +1,7 @@
 """Export a finished run: as a bundle that needs no vitlab, or for timm or Hugging Face's transformers."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +9,25 @@ from omegaconf import DictConfig
 from PIL import Image
 from rich.console import Console
 
-from vitlab.atomic_files import write_folder_atomically, write_json
+import vitlab
+from vitlab.atomic_files import write_folder_atomically, write_json, write_whole
+from vitlab.bundles import layout
 from vitlab.bundles.formats import check_libraries
-from vitlab.bundles.writing import FORMS, write_bundle
+from vitlab.bundles.writing import FORMS, Bundle, write_graphs, write_weights
 from vitlab.config.nodes import resolve_config
+from vitlab.counting import costs, total
 from vitlab.errors import ConfigError
+from vitlab.reports.finished import read_samples
+from vitlab.reports.model_card import ModelCard
+from vitlab.reports.run import read_result
 from vitlab.run.building.model import build_model
 from vitlab.run.checks.preconditions import check_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, output_folder
-from vitlab.tasks import MultilabelClassification
+from vitlab.tasks import MultilabelClassification, Task
 from vitlab.weights.export_proof import check_export
 from vitlab.weights.exporting import Export, ExportedPreprocessing, require_vit
+from vitlab.weights.hub import check_upload, upload
 from vitlab.weights.huggingface_export import export_huggingface, open_huggingface
 from vitlab.weights.timm_export import export_timm, open_timm
 
@@ -36,6 +45,8 @@ def export(cfg: DictConfig) -> Path:
         raise ConfigError(f"format '{cfg.format}' is not one of: {', '.join(FORMATS)}")
     if cfg.format in ("bundle", "onnx"):
         check_libraries()
+    if cfg.push is not None:
+        check_upload(cfg.push)
     place = output_folder(cfg.output, "export", RUNS, overwrite=cfg.overwrite)
     saved = SavedRun.open(cfg.run, {"data": resolve_config(cfg.data)})
     check_images(saved.config.data)
@@ -45,13 +56,57 @@ def export(cfg: DictConfig) -> Path:
             opened, notes = export_for_library(cfg.format, saved, temporary)
             opened = f"for {opened}"
         else:
-            forms = tuple(FORMS) if cfg.format == "bundle" else (cfg.format,)
-            notes = write_bundle(saved, temporary, forms=forms, whole=cfg.format == "bundle").lines()
-            opened = "for ONNX Runtime or torch; README.md shows how" if len(forms) > 1 else "with its labels"
+            whole = cfg.format == "bundle"
+            notes = export_graphs(saved, temporary, tuple(FORMS) if whole else (cfg.format,), whole)
+            opened = "README.md in it shows how to use it" if whole else "with labels, preprocessing and calibration"
     console.print(f"{saved.path}\nis in {output}, {opened.format(output)}")
     for line in notes:
         console.print(line)
+    if cfg.push is not None:
+        console.print(f"uploaded to {upload(output, cfg.push)}")
     return output
+
+
+def export_graphs(saved: SavedRun, folder: Path, forms: Sequence[str], whole: bool) -> list[str]:
+    """Write graphs that need no vitlab, with labels, preprocessing and calibration; `whole`: also weights, model card
+    and index. Returns what was proved."""
+    task, run = saved.task().eval(), saved.checkpoint["run"]
+    names = [str(name) for name in run["class_names"]]
+    bundle = write_graphs(folder, task, saved.datamodule(), names, forms)
+    calibration = {key: saved.calibration.get(key) for key in ("temperature", "false_alarm_rate", "samples")}
+    write_json(folder / layout.CALIBRATION, calibration)
+    if whole:
+        write_weights(folder, task.model, resolve_config(saved.config)["model"])
+        card = describe_model(saved, task, names, bundle)
+        write_whole(folder / layout.CARD, card.text().encode())
+        kind = type(task).__name__.lower()
+        facts = {"vitlab": vitlab.__version__, "name": saved.config.name, "task": kind, "step": card.step}
+        layout.write_index(folder, facts | bundle.to_json())
+    return bundle.lines()
+
+
+def describe_model(saved: SavedRun, task: Task, names: Sequence[str], bundle: Bundle) -> ModelCard:
+    """Collect what the card says of a run. Its result counts only where it is of these weights."""
+    step = int(saved.checkpoint.get("global_step", 0))
+    result = read_result(saved.folder) or {}
+    result = result if result.get("best_step") == step else {}
+    starts = saved.folder / "provenance.json"
+    preprocessing = bundle.preprocessing.to_json()
+    size = preprocessing["image_size"]
+    counted = total(costs(task.model, (preprocessing["channels"], size, size)))
+    cost = f"{counted.parameters:,} parameters, {(counted.weights + counted.attention) / 1e9:.3g} billion multiply-"
+    return ModelCard(
+        name=str(saved.config.name),
+        step=step,
+        config=resolve_config(saved.config),
+        names=names,
+        preprocessing=preprocessing,
+        result=result,
+        samples=read_samples(saved.folder) if result else {},
+        start=json.loads(starts.read_bytes())[0] if starts.is_file() else {},
+        cost=f"{cost}accumulates an image",
+        proved=bundle.lines(),
+    )
 
 
 def export_for_library(name: str, saved: SavedRun, folder: Path) -> tuple[str, list[str]]:

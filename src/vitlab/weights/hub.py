@@ -1,11 +1,12 @@
-"""Fetch files of the Hugging Face hub: from its cache, else over the network, with a clear word where there is none."""
+"""Fetch files of the Hugging Face hub, from its cache or over the network, and upload folders to it."""
 
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from vitlab.errors import CheckpointError
+from vitlab.errors import CheckpointError, ConfigError, StorageError
 
 WAIT = 2  # seconds, for a first answer of a server
 
@@ -64,6 +65,30 @@ def download(repository: str, name: str, revision: str | None) -> Path | None:
     except Exception as error:  # no such repository, no permission, a connection that breaks
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"cannot get {name} of {repository} from the Hugging Face hub: {reason}") from error
+
+
+def check_upload(repository: str) -> None:
+    """Raise ConfigError unless the name is ORG/NAME and this machine has a token of the hub."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ConfigError(f"push={repository} is no name on the hub; give ORG/NAME")
+    try:
+        token = import_library().get_token()
+    except CheckpointError as error:
+        raise ConfigError("push= needs huggingface_hub: pip install huggingface_hub") from error
+    if token is None:
+        raise ConfigError("push= needs a token of the hub; type hf auth login, or set HF_TOKEN")
+
+
+def upload(folder: Path, repository: str) -> str:
+    """Upload a folder as a model of the hub, and return its address. Raises StorageError."""
+    library = import_library()
+    try:
+        library.create_repo(repository, exist_ok=True)
+        library.upload_folder(repo_id=repository, folder_path=folder)
+    except Exception as error:  # no permission, a connection that breaks
+        reason = str(error).strip().split("\n")[0]
+        raise StorageError(f"{folder} is written, but not uploaded to {repository}: {reason}") from error
+    return f"{library.constants.ENDPOINT}/{repository}"
 
 
 def reach(url: str, what: str) -> None:

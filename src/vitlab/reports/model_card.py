@@ -3,7 +3,6 @@
 Mitchell et al., 2019, arXiv:1810.03993: data, factors, metrics, limits. The header is Hugging Face's.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +10,9 @@ from typing import Any
 
 import yaml
 
-from vitlab.bundles.preprocessing import Preprocessing
-from vitlab.config.nodes import resolve_config
-from vitlab.counting import costs, total
 from vitlab.monitors import format_metric
-from vitlab.reports.finished import read_samples
 from vitlab.reports.intervals import wilson_interval
-from vitlab.reports.run import read_result
 from vitlab.reports.tables import format_markdown
-from vitlab.run.inference.saved_run import SavedRun
-from vitlab.tasks import Task
 
 FEW = 30  # test images of a class, below which its accuracy says little
 MOST_CLASSES = 50  # in the table, those of the lowest accuracy
@@ -35,41 +27,19 @@ print(onnxruntime.InferenceSession("classifier.onnx").run(["probabilities"], {{"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What is known of a run, as values; `result` is {} for weights that the run did not test."""
+    """What is known of a run, its folder apart: `result` is {} for weights that it did not test, `samples` are the true
+    and the predicted class of each test sample, `start` its first in provenance.json, `preprocessing` plain values."""
 
     name: str
+    step: int
     config: dict[str, Any]
     names: Sequence[str]
-    preprocessing: Preprocessing
+    preprocessing: dict[str, Any]
     result: dict[str, Any]
     samples: dict[tuple[str, ...], tuple[str, str]]
     start: dict[str, Any]
     cost: str
     proved: Sequence[str]
-
-    @classmethod
-    def of_run(
-        cls, saved: SavedRun, task: Task, names: Sequence[str], preprocessing: Preprocessing, proved: Sequence[str]
-    ) -> "ModelCard":
-        """Read it from a run's folder."""
-        result = read_result(saved.folder) or {}
-        if result.get("best_step") != saved.checkpoint.get("global_step"):
-            result = {}
-        starts = saved.folder / "provenance.json"
-        size = preprocessing.image_size
-        counted = total(costs(task.model, (preprocessing.channels, size, size)))
-        cost = f"{counted.parameters:,} parameters, {(counted.weights + counted.attention) / 1e9:.3g} billion multiply-"
-        return cls(
-            name=str(saved.config.name),
-            config=resolve_config(saved.config),
-            names=names,
-            preprocessing=preprocessing,
-            result=result,
-            samples=read_samples(saved.folder) if result else {},
-            start=json.loads(starts.read_bytes())[0] if starts.is_file() else {},
-            cost=f"{cost}accumulates an image",
-            proved=proved,
-        )
 
     def text(self) -> str:
         """Write the card: a header in YAML, then sections in Markdown."""
@@ -113,10 +83,10 @@ class ModelCard:
     def describe_use(self) -> str:
         if not self.names:
             return ""
-        mode = self.preprocessing.mode or "RGB"
-        code = LOAD.format(mode=mode, channels=self.preprocessing.channels)
+        mode = self.preprocessing["mode"] or "RGB"
+        code = LOAD.format(mode=mode, channels=self.preprocessing["channels"])
         return (
-            f"`classifier.onnx` takes images (batch, height, width, {self.preprocessing.channels}) in uint8, of any "
+            f"`classifier.onnx` takes images (batch, height, width, {self.preprocessing['channels']}) in uint8, of any "
             "size, and gives calibrated probabilities of the classes of `labels.json`, in its order. `model.onnx` and "
             "`model.pt2` take normalised pixels; `preprocessing.json` says how to get them.\n\n"
             f"```python\n{code}\n```\n\n"
@@ -126,9 +96,9 @@ class ModelCard:
 
     def describe_data(self) -> str:
         told = f"{self.data_name}: {len(self.names)} classes" if self.names else self.data_name
-        size = self.preprocessing.image_size
+        size = self.preprocessing["image_size"]
         tested = f", {len(self.samples):,} test images" if self.samples else ""
-        return f"{told}{tested}. Images are brought to {size}x{size} pixels ({self.preprocessing.interpolation})."
+        return f"{told}{tested}. Images are brought to {size}x{size} pixels ({self.preprocessing['interpolation']})."
 
     def describe_recipe(self) -> str:
         config, told = self.config, {}
