@@ -1,5 +1,7 @@
 """Every family of models is exported, and its own runtime gives what torch gives, for any batch."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import vit_options
@@ -17,6 +19,7 @@ from vitlab.models import (
     DistilledVisionTransformer,
     ImageTextModel,
     MaskedAutoencoder,
+    SelfDistilled,
     SingleStream,
     TextEncoder,
     VisionTransformer,
@@ -26,6 +29,7 @@ from vitlab.tasks.known_classes import KnownClasses
 
 SMALL = {"image_size": 16, "depth": 2}
 QUICK = ("plain", "rotary")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def images(count):
@@ -77,10 +81,15 @@ def test_a_residual_network(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_encoder_of_a_masked_autoencoder(tmp_path):
+@pytest.mark.parametrize("kind", ["masked", "self_distilled"])
+def test_models_without_classes(kind, tmp_path):
     encoder = VisionTransformer(**vit_options(**SMALL))
-    sizes = {"patch_size": 4, "decoder_dim": 24, "decoder_depth": 1, "decoder_heads": 2}
-    check(features(randomized(MaskedAutoencoder(encoder=encoder, **sizes))), tmp_path)
+    if kind == "masked":
+        sizes = {"patch_size": 4, "decoder_dim": 24, "decoder_depth": 1, "decoder_heads": 2}
+        model = MaskedAutoencoder(encoder=encoder, **sizes)
+    else:
+        model = SelfDistilled(encoder=encoder, patch_size=4, hidden_dim=24, bottleneck_dim=8, num_prototypes=12)
+    check(features(randomized(model)), tmp_path)
 
 
 @pytest.mark.slow
@@ -130,3 +139,21 @@ def test_both_towers_of_a_contrastive_model(text_pool, tmp_path):
     bias = None if text_pool == "end" else -1.0
     model = ImageTextModel(encoder=encoder, text=text, text_pool=text_pool, bias=bias, **sizes)
     check(lambda pixels: tower_graphs(randomized(model), pixels), tmp_path)
+
+
+ROWS = {  # of the table in docs/product.md: what stands there, and the tests that prove it
+    "Vision Transformer: all positions, poolings, norms, MLPs and stems": test_a_vision_transformer,
+    "distilled Vision Transformer": test_a_distilled_vision_transformer,
+    "ResNet": test_a_residual_network,
+    "masked autoencoder, self-distilled model": test_models_without_classes,
+    "reader of images: encoder and cached decoder": test_an_encoder_that_reads_and_a_decoder_that_writes,
+    "reader that is asked a question": test_models_that_are_asked,
+    "single stream of image, question and answer": test_models_that_are_asked,
+    "contrastive model of images and texts": test_both_towers_of_a_contrastive_model,
+}
+
+
+def test_the_documented_table_names_the_models_that_are_tested():
+    text = (DOCS / "product.md").read_text(encoding="utf-8")
+    table = text.split("| model | graphs |")[1].split("\n\n")[0].splitlines()[2:]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in table] == list(ROWS)
