@@ -10,6 +10,7 @@ FORMAT = 1
 INDEX = "bundle.json"
 CARD = "README.md"
 LABELS, PREPROCESSING, CALIBRATION = "labels.json", "preprocessing.json", "calibration.json"
+VOCABULARY = "vocabulary.json"  # the tokens of a model of texts
 WEIGHTS, MODEL_CONFIG = "model.safetensors", "model.json"
 
 

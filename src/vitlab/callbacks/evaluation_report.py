@@ -75,7 +75,7 @@ class EvaluationReport(Callback):
         path = Path(trainer.default_root_dir) / f"{name}_predictions.csv"
         write_csv(path, heads, rows)
         answers = kind.answers(labels, len(names))
-        if names:
+        if names and kind.has_classes:  # texts about images of named classes are no classes
             write_per_class_table(per_class(*answers), names, path.with_name(f"{name}_per_class.csv"))
         save_figure(trainer, kind.figure(labels, names, name), f"{name}_{kind.figure_name}")
         if kind is ONE_CLASS:

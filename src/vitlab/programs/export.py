@@ -25,6 +25,7 @@ from vitlab.run.checks.preconditions import check_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.tasks import MultilabelClassification, Task
+from vitlab.tasks.supervised import Supervised
 from vitlab.weights.export_proof import check_export
 from vitlab.weights.exporting import Export, ExportedPreprocessing, require_vit
 from vitlab.weights.hub import check_upload, upload
@@ -75,6 +76,8 @@ def export_graphs(saved: SavedRun, folder: Path, forms: Sequence[str], whole: bo
     bundle = write_graphs(folder, task, saved.datamodule(), names, forms)
     calibration = {key: saved.calibration.get(key) for key in ("temperature", "false_alarm_rate", "samples")}
     write_json(folder / layout.CALIBRATION, calibration)
+    if (vocabulary := saved.vocabulary) is not None:
+        write_json(folder / layout.VOCABULARY, {**vocabulary.state(), "tokens": vocabulary.special._asdict()})
     if whole:
         write_weights(folder, task.model, resolve_config(saved.config)["model"])
         card = describe_model(saved, task, names, bundle)
@@ -93,8 +96,10 @@ def describe_model(saved: SavedRun, task: Task, names: Sequence[str], bundle: Bu
     starts = saved.folder / "provenance.json"
     preprocessing = bundle.preprocessing.to_json()
     size = preprocessing["image_size"]
-    counted = total(costs(task.model, (preprocessing["channels"], size, size)))
-    cost = f"{counted.parameters:,} parameters, {(counted.weights + counted.attention) / 1e9:.3g} billion multiply-"
+    cost = f"{sum(parameter.numel() for parameter in task.model.parameters()):,} parameters"
+    if isinstance(task, Supervised):
+        counted = total(costs(task.model, (preprocessing["channels"], size, size)))
+        cost += f", {(counted.weights + counted.attention) / 1e9:.3g} billion multiply-accumulates an image"
     return ModelCard(
         name=str(saved.config.name),
         step=step,
@@ -104,7 +109,7 @@ def describe_model(saved: SavedRun, task: Task, names: Sequence[str], bundle: Bu
         result=result,
         samples=read_samples(saved.folder) if result else {},
         start=json.loads(starts.read_bytes())[0] if starts.is_file() else {},
-        cost=f"{cost}accumulates an image",
+        cost=cost,
         proved=bundle.lines(),
     )
 

@@ -63,7 +63,7 @@ class ModelCard:
         accuracy = self.result.get("test", {}).get("test/acc1")
         header: dict[str, Any] = {
             "library_name": "vitlab",
-            "pipeline_tag": "image-classification" if self.names else "image-feature-extraction",
+            "pipeline_tag": "image-classification" if self.scores_classes else "image-feature-extraction",
             "tags": ["vision-transformer", "onnx", "vitlab"],
             "license": "other",
         }
@@ -80,9 +80,17 @@ class ModelCard:
         """Name the data by its source, without the folder that it lay in."""
         return str(self.config["data"]["source"]["_target_"]).rpartition(".")[2].lower()
 
+    @property
+    def scores_classes(self) -> bool:
+        return any(line.startswith("classifier") for line in self.proved)
+
     def describe_use(self) -> str:
-        if not self.names:
-            return ""
+        if not self.scores_classes:
+            return (
+                "The `.onnx` and `.pt2` files take normalised pixels, for which `preprocessing.json` says what to do, "
+                "and tokens of `vocabulary.json` where the model knows texts; `bundle.json` names their inputs and "
+                "outputs."
+            )
         mode = self.preprocessing["mode"] or "RGB"
         code = LOAD.format(mode=mode, channels=self.preprocessing["channels"])
         return (
@@ -95,7 +103,7 @@ class ModelCard:
         )
 
     def describe_data(self) -> str:
-        told = f"{self.data_name}: {len(self.names)} classes" if self.names else self.data_name
+        told = f"{self.data_name}: {len(self.names)} classes" if self.scores_classes else self.data_name
         size = self.preprocessing["image_size"]
         tested = f", {len(self.samples):,} test images" if self.samples else ""
         return f"{told}{tested}. Images are brought to {size}x{size} pixels ({self.preprocessing['interpolation']})."
@@ -115,7 +123,7 @@ class ModelCard:
         return format_markdown([{"setting": key, "value": value} for key, value in told.items() if value is not None])
 
     def describe_results(self) -> str:
-        if not self.result:
+        if not self.result.get("test"):
             return "These weights were not tested by their run."
         rows = []
         for name, value in self.result["test"].items():
@@ -149,6 +157,8 @@ class ModelCard:
 
     def describe_calibration(self) -> str:
         found = self.result.get("calibration")
+        if not self.scores_classes:
+            return ""
         if not found:
             return "The probabilities are not calibrated."
         before, after = found["before"]["ece"], found["after"]["ece"]
@@ -169,7 +179,7 @@ class ModelCard:
         few = [row["class"] for row in self.count_classes() if row["images"] < FEW]
         if few:
             told.append(f"Fewer than {FEW} test images: {', '.join(few[:10])}{' and others' if len(few) > 10 else ''}.")
-        return "\n".join(f"- {line}" for line in told) if self.names else ""
+        return "\n".join(f"- {line}" for line in told) if self.scores_classes else ""
 
     def describe_cost(self) -> str:
         told = [f"{self.cost}."]
