@@ -32,8 +32,9 @@ def main() -> int:
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help="classes to tell of each image (5)")
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="images that are scored at once (32)")
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="0, the default: one for each core")
+    options = parser.parse_args()
     try:
-        predict(parser.parse_args())
+        predict(options)
         return 0
     except KeyboardInterrupt:
         return 130
@@ -41,7 +42,7 @@ def main() -> int:
         print(f"vitlab-predict: {error}", file=sys.stderr)
         return error.status
     except OSError as error:
-        print(f"vitlab-predict: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+        print(f"vitlab-predict: cannot write {options.output or 'the table'}: {error.strerror}", file=sys.stderr)
         return 6
 
 

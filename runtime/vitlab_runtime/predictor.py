@@ -16,8 +16,6 @@ from PIL import Image
 from vitlab_runtime.bundle import open_bundle, read_manifest
 from vitlab_runtime.errors import ImageError, Refusal
 
-Columns = dict[str, np.ndarray]
-
 
 @dataclass(frozen=True)
 class Predictor:
@@ -30,7 +28,7 @@ class Predictor:
     top_k: int
     batch_size: int
 
-    def __call__(self, batch: Mapping[str, Sequence[Any]] | Sequence[Any]) -> Columns:
+    def __call__(self, batch: Mapping[str, Sequence[Any]] | Sequence[Any]) -> dict[str, np.ndarray]:
         """Predict the classes of a batch: a sequence of images, or columns with the images in "image". An image is a
         path, the bytes of a file, a Pillow image, or a uint8 array (H, W) or (H, W, C).
 
@@ -46,7 +44,7 @@ class Predictor:
             columns["image"] = [os.fspath(image) for image in images]
         return {name: np.asarray(column) for name, column in columns.items()} | self.classify(list(images))
 
-    def classify(self, images: list[Any]) -> Columns:
+    def classify(self, images: list[Any]) -> dict[str, np.ndarray]:
         """Predict the classes of images, `batch_size` at a time."""
         bundle, B = open_bundle(self.folder, self.digest, self.threads, os.getpid()), len(images)
         K, k = len(bundle.labels), min(self.top_k, len(bundle.labels))
@@ -80,8 +78,8 @@ class Predictor:
 def load(bundle: str | os.PathLike[str], threads: int = 0, *, top_k: int = 5, batch_size: int = 32) -> Predictor:
     """Check a bundle and return its predictor, which tells the `top_k` best classes and scores `batch_size` images at
     once, by as many `threads` in each process (0: one for each core). Raises BundleError."""
-    if threads < 0 or top_k < 1 or batch_size < 1:
-        raise Refusal(f"threads={threads} must be at least 0, and top_k={top_k} and batch_size={batch_size} at least 1")
+    if not 0 <= threads <= 1024 or top_k < 1 or batch_size < 1:
+        raise Refusal(f"threads={threads} must be 0 to 1024, and top_k={top_k} and batch_size={batch_size} at least 1")
     folder = Path(os.path.abspath(bundle))
     digest = read_manifest(folder)[1]
     open_bundle(folder, digest, threads, os.getpid())

@@ -126,8 +126,8 @@ def test_a_batch_without_an_image_that_can_be_read(run, tmp_path):
         (["none"], 3, "none names no image file"),
         (["none/*.png"], 3, "names no image file"),
         (["empty"], 3, "empty names no image file"),
-        (["photos", "--output", "there.csv/out.csv"], 6, "cannot write there.csv"),
-        (["photos", "--output", "/proc/out.csv"], 6, "cannot write /proc"),
+        (["photos", "--output", "there.csv/out.csv"], 6, "cannot write there.csv/out.csv"),
+        (["photos", "--output", "/proc/out.csv"], 6, "cannot write /proc/out.csv"),
         (["photos", "--output", "x" * 300 + ".csv"], 6, "File name too long"),
     ],
 )
@@ -178,7 +178,7 @@ def test_the_files_of_a_full_disk_are_not_half_there(bundle, photos, tmp_path):
     done = start(words, tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
     _, err = done.communicate()
     assert done.returncode == 6, err
-    assert err.startswith("vitlab-predict: cannot write ")
+    assert err.startswith("vitlab-predict: cannot write out.csv: ")
     assert "File too large" in err
     assert len(err.splitlines()) == 1
     assert (tmp_path / "out.csv").read_text() == "before"

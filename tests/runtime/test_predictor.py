@@ -115,9 +115,9 @@ def test_what_is_no_batch_is_refused(predictor, batch):
         predictor(batch)
 
 
-@pytest.mark.parametrize("options", [{"threads": -1}, {"top_k": 0}, {"batch_size": 0}])
+@pytest.mark.parametrize("options", [{"threads": -1}, {"threads": 1025}, {"top_k": 0}, {"batch_size": 0}])
 def test_options_out_of_range_are_refused(bundle, options):
-    with pytest.raises(ValueError, match="must be at least"):
+    with pytest.raises(ValueError, match="must be 0 to 1024, and"):
         load(bundle.folder, **options)
 
 
