@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(cli, reader, entry, words, s
 @pytest.mark.slow
 def test_texts_about_images_of_named_classes_are_no_classes(cli, tmp_path):
     words = ["task=captioning", "model=reader_xs8", "data=digit_scenes", "trainer.max_epochs=1", "trainer.max_steps=2"]
-    run = cli("train", *words, "logger=none", f"hydra.run.dir={tmp_path}/run")
+    run = cli("train", *words, "logger=none", f"hydra.run.dir={tmp_path}/run", tiny=False)
     assert run.status == 0, run.err
     assert (tmp_path / "run" / "test_predictions.csv").is_file()
     assert not (tmp_path / "run" / "test_per_class.csv").exists()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnxruntime
@@ -15,6 +16,7 @@ from PIL import Image
 import vitlab
 from vitlab.bundles import writing
 from vitlab.bundles.formats import open_onnx, open_torch_export
+from vitlab.config.home import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,7 @@ def test_its_index_names_each_file_with_its_digest(bundle):
         content = (bundle / name).read_bytes()
         assert facts == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         assert (bundle / name).stat().st_mode & 0o044, "others may read it"
+        assert str(ROOT).encode() not in content, "it names no folder of this machine"
 
 
 @pytest.mark.slow
@@ -90,13 +93,13 @@ def test_a_model_is_known_without_its_run(bundle, digits_run):
 
 @pytest.mark.slow
 def test_nothing_is_written_that_answers_otherwise(cli, digits_run, tmp_path, monkeypatch):
-    suffix, write, open_there = writing.FORMS["onnx"]
+    form = writing.FORMS["onnx"]
 
     def open_another(path, graph):
-        run = open_there(path, graph)
+        run = form.open(path, graph)
         return lambda inputs: {name: value + 1e-3 for name, value in run(inputs).items()}
 
-    monkeypatch.setitem(writing.FORMS, "onnx", (suffix, write, open_another))
+    monkeypatch.setitem(writing.FORMS, "onnx", replace(form, open=open_another))
     run = cli("export", f"run={digits_run}", "format=onnx", "output=out")
     assert run.status == 2
     assert "model.onnx gives logits that differ from the model's by 0.001" in run.err

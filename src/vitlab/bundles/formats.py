@@ -17,6 +17,7 @@ from vitlab.errors import ConfigError
 
 Arrays = dict[str, Tensor]
 Runner = Callable[[Arrays], Arrays]
+SCOPES = "pkg.torch.onnx.name_scopes"  # the modules that a node is of
 NEEDED_BY_ONNX = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -42,6 +43,11 @@ def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None)
             )
             assert program is not None
             program.model.metadata_props.update(metadata or {})
+            for node in program.model.graph:  # torch notes lines of code and their folders at each
+                scopes = node.metadata_props.get(SCOPES)
+                node.metadata_props.clear()
+                if scopes is not None:
+                    node.metadata_props[SCOPES] = scopes
             program.save(path)
     except Exception as error:  # torch has a dozen classes for what it cannot export
         raise make_refusal(graph, "ONNX", error) from error
@@ -71,6 +77,8 @@ def write_torch_export(graph: Graph, path: Path, metadata: dict[str, str] | None
         with quiet():
             axes = tuple(dict.fromkeys(named, Dim.DYNAMIC) for named in name_axes(graph))
             program = torch.export.export(graph.module.eval(), tuple(graph.inputs.values()), dynamic_shapes=axes)
+            for node in program.graph.nodes:
+                node.meta.pop("stack_trace", None)  # lines of code and their folders
             torch.export.save(program, path, extra_files=metadata)
     except Exception as error:
         raise make_refusal(graph, "torch.export", error) from error

@@ -3,8 +3,6 @@
 B batch, C channels, S image_size, K classes, D features
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -28,12 +26,11 @@ class Features(nn.Module):
         return represent(self.model, pixels)
 
 
-def list_graphs(task: Task, pixels: Tensor) -> list[Graph]:
-    """List the graphs of a task, with normalised images (B, C, S, S) as examples: of those with classes the graph that
-    scores them, of those that write or compare texts their halves, of others the features."""
-    model = task.model
+def list_graphs(task: Task, pixels: Tensor, model: nn.Module) -> list[Graph]:
+    """List the graphs of a task and its model, with normalised images (B, C, S, S) as examples: a graph that scores
+    classes, the parts of a model that writes or compares texts, or else the features."""
     if isinstance(task, Supervised):
-        scorer = Scorer(model, task.probabilities, task.known)
+        scorer = build_scorer(task, model)
         return [Graph("model", scorer, {"pixels": pixels}, scorer.outputs, {"pixels": {0: "batch"}})]
     if isinstance(model, EncoderDecoder):
         return reader_graphs(model, pixels)
@@ -53,6 +50,6 @@ def classifier_graph(scorer: Scorer, preprocessing: Preprocessing) -> Graph:
     return Graph("classifier", module, {"image": example}, scorer.outputs[1:], axes)
 
 
-def find_scorer(graphs: Sequence[Graph]) -> Scorer | None:
-    """Find the graph that gives probabilities of classes; None for a run without classes."""
-    return next((graph.module for graph in graphs if isinstance(graph.module, Scorer)), None)
+def build_scorer(task: Supervised, model: nn.Module) -> Scorer:
+    """Give a model the task's probabilities and known classes."""
+    return Scorer(model, task.probabilities, task.known)

@@ -15,17 +15,28 @@ from vitlab.atomic_files import write_json
 from vitlab.bundles import layout
 from vitlab.bundles.formats import Runner, open_onnx, open_torch_export, write_onnx, write_torch_export
 from vitlab.bundles.graph import Graph
-from vitlab.bundles.parts import classifier_graph, find_scorer, list_graphs
+from vitlab.bundles.parts import build_scorer, classifier_graph, list_graphs
 from vitlab.bundles.preprocessing import Preprocessing, TestImages
-from vitlab.bundles.proof import BATCHES, MOST_IMAGES, Agreement, check_graph, compare_with_predict
+from vitlab.bundles.proof import BATCHES, FLOAT32, MOST_IMAGES, Agreement, Bounds, check_graph, compare_with_predict
 from vitlab.data import ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.tasks import Task
+from vitlab.tasks.supervised import Supervised
 
-Write = Callable[[Graph, Path, dict[str, str]], None]
-FORMS: dict[str, tuple[str, Write, Callable[[Path, Graph], Runner]]] = {  # suffix, what writes it, what runs it
-    "onnx": (".onnx", write_onnx, lambda path, graph: open_onnx(path)),
-    "torch_export": (".pt2", write_torch_export, lambda path, graph: open_torch_export(path, graph.outputs)),
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of file: its suffix, what writes a graph as one, what opens it, and how far it may be from the model."""
+
+    suffix: str
+    write: Callable[[Graph, Path, dict[str, str]], None]
+    open: Callable[[Path, Graph], Runner]
+    bounds: Bounds = FLOAT32
+
+
+FORMS = {
+    "onnx": Form(".onnx", write_onnx, lambda path, graph: open_onnx(path)),
+    "torch_export": Form(".pt2", write_torch_export, lambda path, graph: open_torch_export(path, graph.outputs)),
 }
 
 
@@ -51,28 +62,33 @@ class Bundle:
 
 
 def write_graphs(
-    folder: Path, task: Task, datamodule: ImageDataModule, names: Sequence[str], forms: Sequence[str]
+    folder: Path,
+    task: Task,
+    datamodule: ImageDataModule,
+    names: Sequence[str],
+    forms: Sequence[Form],
+    model: nn.Module | None = None,
 ) -> Bundle:
-    """Write a task's graphs in `forms`, each proved on test images, beside labels and preprocessing. Raises ConfigError
-    where a file would answer otherwise than the model, DataError without a test image that can be read."""
+    """Write a task's graphs in `forms`, each proved on test images, beside labels and preprocessing; a `model` may take
+    the place of the task's, with which its answers are compared. Raises ConfigError where a file is out of bounds,
+    DataError without a test image that can be read."""
     preprocessing = Preprocessing.read_data(datamodule)
     images = TestImages(datamodule, MOST_IMAGES)
-    batches = [list_graphs(task, images.stack(count)) for count in (2, *BATCHES)]
-    scorer = find_scorer(batches[0])
+    batches = [list_graphs(task, images.stack(count), model or task.model) for count in (2, *BATCHES)]
     metadata = {"labels": json.dumps(names, ensure_ascii=False), "preprocessing": json.dumps(preprocessing.to_json())}
     differences, agreements = {}, {}
     for form in track(forms, description="exporting", transient=True):
-        suffix, write, open_there = FORMS[form]
         for graph, *others in zip(*batches, strict=True):
-            path = folder / f"{graph.name}{suffix}"
-            write(graph, path, metadata)
+            path = folder / f"{graph.name}{form.suffix}"
+            form.write(graph, path, metadata)
             inputs = [other.inputs for other in others]
-            differences[path.name] = check_graph(graph, inputs, open_there(path, graph), path.name)
-        if scorer is not None:
-            graph = classifier_graph(scorer, preprocessing)
-            path = folder / f"{graph.name}{suffix}"
-            write(graph, path, metadata)
-            agreements[path.name] = compare_with_predict(open_there(path, graph), scorer, images, path.name)
+            differences[path.name] = check_graph(graph, inputs, form.open(path, graph), path.name, form.bounds)
+        if isinstance(task, Supervised):
+            graph = classifier_graph(build_scorer(task, model or task.model), preprocessing)
+            path = folder / f"{graph.name}{form.suffix}"
+            form.write(graph, path, metadata)
+            run, own = form.open(path, graph), build_scorer(task, task.model)
+            agreements[path.name] = compare_with_predict(run, own, images, path.name, form.bounds)
     write_json(folder / layout.LABELS, list(names))
     write_json(folder / layout.PREPROCESSING, preprocessing.to_json())
     graphs = {graph.name: {"inputs": list(graph.inputs), "outputs": list(graph.outputs)} for graph in batches[0]}

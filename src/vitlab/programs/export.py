@@ -13,7 +13,7 @@ import vitlab
 from vitlab.atomic_files import write_folder_atomically, write_json, write_whole
 from vitlab.bundles import layout
 from vitlab.bundles.formats import check_libraries
-from vitlab.bundles.writing import FORMS, Bundle, write_graphs, write_weights
+from vitlab.bundles.writing import FORMS, Bundle, Form, write_graphs, write_weights
 from vitlab.config.nodes import resolve_config
 from vitlab.counting import costs, total
 from vitlab.errors import ConfigError
@@ -58,7 +58,8 @@ def export(cfg: DictConfig) -> Path:
             opened = f"for {opened}"
         else:
             whole = cfg.format == "bundle"
-            notes = export_graphs(saved, temporary, tuple(FORMS) if whole else (cfg.format,), whole)
+            forms = list(FORMS.values()) if whole else [FORMS[cfg.format]]
+            notes = export_graphs(saved, temporary, forms, whole)
             opened = "README.md in it shows how to use it" if whole else "with labels, preprocessing and calibration"
     console.print(f"{saved.path}\nis in {output}, {opened.format(output)}")
     for line in notes:
@@ -68,7 +69,7 @@ def export(cfg: DictConfig) -> Path:
     return output
 
 
-def export_graphs(saved: SavedRun, folder: Path, forms: Sequence[str], whole: bool) -> list[str]:
+def export_graphs(saved: SavedRun, folder: Path, forms: Sequence[Form], whole: bool) -> list[str]:
     """Write graphs that need no vitlab, with labels, preprocessing and calibration; `whole`: also weights, model card
     and index. Returns what was proved."""
     task, run = saved.task().eval(), saved.checkpoint["run"]
