@@ -70,6 +70,7 @@ NEEDED = {
     "recipe=text_pairs": ["data.source.file=numbers.tsv", *TOKENS],
     **dict.fromkeys(("study=attention_scale", "study=causal_mask", "study=text_positions"), TOKENS),
     "recipe=digits_distilled": ["teacher.pretrained=RUN"],
+    "recipe=digits_small": ["teacher.pretrained=RUN"],
 }
 GROUPS = sorted(path for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 OPTIONS = {g.name: [f"{g.name}={file.stem}" for file in sorted(g.glob("[!_]*.yaml"))] for g in GROUPS}

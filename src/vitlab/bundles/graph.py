@@ -65,6 +65,9 @@ class Scorer(nn.Module):
 class ImageClassifier(nn.Module):
     """Images (B, H, W, C) in uint8, of any size -> what the `scorer` gives of them but the logits."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, scorer: Scorer, resize: Resize, mean: Sequence[float], std: Sequence[float]):
         super().__init__()
         self.scorer, self.resize = scorer, resize
@@ -75,3 +78,7 @@ class ImageClassifier(nn.Module):
         pixels = (self.resize(image) / 255 - self.mean) / self.std
         _, *found = self.scorer(pixels)
         return tuple(found)
+
+    def denormalize(self, pixels: Tensor) -> Tensor:
+        """Give images whose pixels these are, (B, C, S, S) -> (B, S, S, C) in uint8."""
+        return ((pixels * self.std + self.mean) * 255).round().clamp(0, 255).byte().permute(0, 2, 3, 1).contiguous()

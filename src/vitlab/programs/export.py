@@ -8,12 +8,13 @@ from typing import Any
 from omegaconf import DictConfig
 from PIL import Image
 from rich.console import Console
+from torch import nn
 
 import vitlab
 from vitlab.atomic_files import write_folder_atomically, write_json, write_whole
 from vitlab.bundles import layout
 from vitlab.bundles.formats import check_libraries
-from vitlab.bundles.writing import FORMS, Bundle, Form, write_graphs, write_weights
+from vitlab.bundles.writing import FORMS, Form, write_graphs, write_weights
 from vitlab.config.nodes import resolve_config
 from vitlab.counting import costs, total
 from vitlab.errors import ConfigError
@@ -69,33 +70,43 @@ def export(cfg: DictConfig) -> Path:
     return output
 
 
-def export_graphs(saved: SavedRun, folder: Path, forms: Sequence[Form], whole: bool) -> list[str]:
-    """Write graphs that need no vitlab, with labels, preprocessing and calibration; `whole`: also weights, model card
-    and index. Returns what was proved."""
-    task, run = saved.task().eval(), saved.checkpoint["run"]
-    names = [str(name) for name in run["class_names"]]
-    bundle = write_graphs(folder, task, saved.datamodule(), names, forms)
+def export_graphs(
+    saved: SavedRun,
+    folder: Path,
+    forms: Sequence[Form],
+    whole: bool,
+    model: nn.Module | None = None,
+    notes: Sequence[str] = (),
+) -> list[str]:
+    """Write graphs that need no vitlab, with labels, preprocessing and calibration; `whole`: also model card, index,
+    and weights, unless a `model` takes the place of the run's. Returns what was proved, behind the `notes`."""
+    task = saved.task().eval()
+    names = [str(name) for name in saved.checkpoint["run"]["class_names"]]
+    bundle = write_graphs(folder, task, saved.datamodule(), names, forms, model)
     calibration = {key: saved.calibration.get(key) for key in ("temperature", "false_alarm_rate", "samples")}
     write_json(folder / layout.CALIBRATION, calibration)
     if (vocabulary := saved.vocabulary) is not None:
         write_json(folder / layout.VOCABULARY, {**vocabulary.state(), "tokens": vocabulary.special._asdict()})
+    proved = [*notes, *bundle.lines()]
     if whole:
-        write_weights(folder, task.model, resolve_config(saved.config)["model"])
-        card = describe_model(saved, task, names, bundle)
+        if model is None:
+            write_weights(folder, task.model, resolve_config(saved.config)["model"])
+        card = describe_model(saved, task, names, bundle.preprocessing.to_json(), proved)
         write_whole(folder / layout.CARD, card.text().encode())
         kind = type(task).__name__.lower()
         facts = {"vitlab": vitlab.__version__, "name": saved.config.name, "task": kind, "step": card.step}
         layout.write_index(folder, facts | bundle.to_json())
-    return bundle.lines()
+    return proved
 
 
-def describe_model(saved: SavedRun, task: Task, names: Sequence[str], bundle: Bundle) -> ModelCard:
+def describe_model(
+    saved: SavedRun, task: Task, names: Sequence[str], preprocessing: dict[str, Any], proved: Sequence[str]
+) -> ModelCard:
     """Collect what the card says of a run. Its result counts only where it is of these weights."""
     step = int(saved.checkpoint.get("global_step", 0))
     result = read_result(saved.folder) or {}
     result = result if result.get("best_step") == step else {}
     starts = saved.folder / "provenance.json"
-    preprocessing = bundle.preprocessing.to_json()
     size = preprocessing["image_size"]
     cost = f"{sum(parameter.numel() for parameter in task.model.parameters()):,} parameters"
     if isinstance(task, Supervised):
@@ -111,7 +122,7 @@ def describe_model(saved: SavedRun, task: Task, names: Sequence[str], bundle: Bu
         samples=read_samples(saved.folder) if result else {},
         start=json.loads(starts.read_bytes())[0] if starts.is_file() else {},
         cost=cost,
-        proved=bundle.lines(),
+        proved=proved,
     )
 
 
