@@ -62,6 +62,12 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     return told
 
 
+def describe_complete(start: Start) -> str:
+    """Say that nothing is left to do for a run, and what would train it on."""
+    longer = suggest_longer(start.cfg.trainer)
+    return f"{shorten_path(start.folder)} is complete; to train it for longer, add {longer}"
+
+
 def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[str]:
     """Name a sample of the test; an image that is no file becomes one, in the run's folder."""
     split = datamodule.splits["test"]
