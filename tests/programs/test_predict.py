@@ -1,6 +1,7 @@
 """python src/predict.py, as a user runs it."""
 
 import csv
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -99,11 +100,21 @@ def test_the_first_rows_are_shown_as_they_are():
     shown = Shown("image")
     for k in range(MOST_ROWS + 2):
         shown.add(f"[{k}].png", CAT)
-    assert [column.header for column in shown.table().columns] == ["image", "top classes"]
+    assert (shown.kind, shown.head) == ("image", "top classes")
     assert shown.rows == [(f"[{k}].png", "cat 75.0%  dog 25.0%") for k in range(MOST_ROWS)]
     texts = Shown("read")
     texts.add("a", WrittenText("b", (("b", 0.5),)))
-    assert [column.header for column in texts.table().columns] == ["read", "text"]
+    assert (texts.kind, texts.head) == ("read", "text")
+
+
+def test_images_of_none_of_the_classes_are_always_counted():
+    shown = Shown("image")
+    for k in range(10):
+        shown.add(f"{k}.png", replace(CAT, novelty=2.0 if k == 9 else 0.5))
+    assert shown.warn_of_unknown() == ["1 of 10 images: probably none of these classes"]
+    shown.add("10.png", replace(CAT, novelty=2.0))
+    shown.add("11.png", replace(CAT, novelty=2.0))
+    assert "compare size" in shown.warn_of_unknown()[0]
 
 
 def test_a_text_has_the_tokens_that_are_there_and_their_probabilities():

@@ -32,6 +32,7 @@ from vitlab.run.checks.preconditions import check_images
 from vitlab.run.printing.console import write_json
 from vitlab.run.printing.hints import name_images
 from vitlab.run.storage.output import RUNS, output_folder
+from vitlab.spelling import format_count
 from vitlab.views import channels_last
 
 AT_ONCE = 64  # images that a worker reads for one answer
@@ -139,7 +140,7 @@ def tell(
         if some:
             odd = sum(len({splits[s].words(i, names) for s, i in group}) > 1 for group in some)
             labels = f", {odd:,} of them with different labels" if odd else ""
-            what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
+            what = f"{format_count(len(some), 'group')} of images {title} splits{labels}, in {output / 'identical.csv'}"
             console.print(f"{'identical':<12}{what}")
             tell_some(console, [name_images(group, splits) for group in some])
     for pair, count in report["overlap"].items():
