@@ -36,7 +36,7 @@ from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
 from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
-from vitlab.run.printing.next_steps import describe_complete, next_steps
+from vitlab.run.printing.next_steps import describe_complete, next_steps, suggest_skip
 from vitlab.run.storage.folder_guide import write_guide
 from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
@@ -69,7 +69,7 @@ def train(cfg: DictConfig) -> Path:
         transfer = load_weights(start, parts)
         with write_log(start, parts.trainer.is_global_zero):
             begin(start, found, parts, transfer)
-            with supervise(parts):
+            with supervise(start, parts):
                 fitted = fit(start, parts)
                 result = test(parts, fitted)
             finish(start, parts, result)
@@ -146,11 +146,11 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
 
 
 @contextmanager
-def supervise(parts: Parts) -> Iterator[None]:
-    """While the run computes, watch its other processes, and say which batch fits if memory runs out; then close its
-    loggers, however it ended."""
+def supervise(start: Start, parts: Parts) -> Iterator[None]:
+    """While the run computes, watch its other processes, and say which batch fits if memory runs out, and how to go on
+    without a file that cannot be read; then close its loggers, however it ended."""
     advice = refuse_out_of_memory(lambda: advise_batch_size(parts.datamodule, parts.trainer, parts.task))
-    with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice:
+    with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice, suggest_skip(start):
         yield
 
 
