@@ -1,6 +1,7 @@
 """python src/predict.py, as a user runs it."""
 
 import csv
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -61,6 +62,23 @@ def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run)
 def test_an_unknown_answer_to_bad_images_is_refused_before_anything_is_opened():
     with pytest.raises(ConfigError, match="on_bad_image 'ignore' is not one of: report, skip, error"):
         predict(OmegaConf.create({"run": "nowhere", "on_bad_image": "ignore"}))
+
+
+def test_the_run_that_latest_names_is_printed(cli, tmp_path, short_run):
+    Image.new("L", (8, 8)).save(tmp_path / "0.png")
+    shutil.copytree(short_run, tmp_path / "runs" / "a" / "b")
+    run = cli("predict", "run=latest", "images=0.png", "output=out.csv")
+    assert run.out.splitlines()[0] == "run=latest is runs/a/b", run.err
+    assert "1 image, 0 unreadable" in run.out
+    assert cli("train", "resume=latest", tiny=False).out.startswith("resume=latest is runs/a/b\n")
+
+
+def test_without_a_test_the_missing_check_is_named(cli, tmp_path, short_run):
+    Image.new("L", (8, 8)).save(tmp_path / "0.png")
+    shutil.copytree(short_run, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    run = cli("predict", "run=run", "images=0.png", "output=out.csv")
+    assert "images of none of the classes are not found: these weights were not tested by their run" in run.out
 
 
 # -- which files
