@@ -139,7 +139,7 @@ def explain_omegaconf_error(error: OmegaConfBaseException) -> str:
     """Say what OmegaConf refuses: a key without a value, a reference that cannot be resolved, a wrong type."""
     missing = MISSING.search(str(error))
     if missing or isinstance(error, MissingMandatoryValue):
-        key = error.full_key if isinstance(error, MissingMandatoryValue) else missing[1]
+        key = missing[1] if missing and not isinstance(error, MissingMandatoryValue) else error.full_key
         return f"{key} has no value; set {'run=latest, or run=FOLDER' if key == 'run' else f'{key}=...'}"
     if isinstance(error, InterpolationResolutionError):
         return f"{error.full_key or 'a key'} refers to a value that does not exist: {get_first_line(error)}"

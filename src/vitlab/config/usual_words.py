@@ -79,7 +79,7 @@ def correct_word(command: str, word: str, key: str, value: str, known: Mapping[s
         if command == "compare":
             return [f"runs=[{value}]"]
         return ["--help"] if word == "help" else []
-    name = own_name(key)
+    name = format_key(key)
     if name == "data" and "data" in known and os.path.isdir(value) and not (CONF / "data" / f"{value}.yaml").exists():
         return ["data=folder", f"data.source.root={value}"]
     if name.partition(".")[0] in known:
@@ -87,8 +87,8 @@ def correct_word(command: str, word: str, key: str, value: str, known: Mapping[s
     return translate_word(key, value, known)
 
 
-def own_name(key: str) -> str:
-    """Return how a key that is typed as a flag is written here: global_batch_size for --global-batch-size."""
+def format_key(key: str) -> str:
+    """Return a key as it is written here, without the dashes of a flag: global_batch_size for --global-batch-size."""
     return key[2:].replace("-", "_") if key.startswith("--") else key
 
 
@@ -108,7 +108,7 @@ def iterate_pairs(words: list[str], known: Container[str]) -> Iterator[tuple[str
             not equals
             and not following.startswith("-")
             and "=" not in following
-            and (plain_word(key) in {*MEANT, *SPECIAL} or own_name(key).partition(".")[0] in known)
+            and (plain_word(key) in {*MEANT, *SPECIAL} or format_key(key).partition(".")[0] in known)
         ):
             next(rest)
             yield f"{word} {following}", key, following

@@ -71,7 +71,7 @@ def describe_complete(start: Start) -> str:
 
 @contextmanager
 def suggest_skip(start: Start) -> Iterator[None]:
-    """Where a file cannot be read, raise DataError with the command that goes on without it: a run whose files have
+    """Where a file cannot be read, raise DataError with the command that continues without it: a run whose files have
     changed cannot be resumed."""
     try:
         yield
@@ -81,7 +81,7 @@ def suggest_skip(start: Start) -> Iterator[None]:
             raise
         run = format_override("resume", str(shorten_path(start.folder)))
         command = f"{format_command('train')} {run} data.loading.on_bad_image=skip"
-        raise DataError(f"{found}; repair the file, or go on without it: {command}") from error
+        raise DataError(f"{found}; repair the file, or continue without it: {command}") from error
 
 
 def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[str]:
