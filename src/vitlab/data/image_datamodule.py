@@ -137,7 +137,7 @@ class ImageDataModule(DataModule):
         for name, split in self.splits.items() if self.loading.on_bad_image == "error" else ():
             read = name == "train" and "mean" in self.found  # which was measured on them
             if isinstance(split.pool, FilePool) and not read:
-                read_spaced(self.get_evaluation_split(name), CHECKED, f"reading some of {name}", workers, "error")
+                read_spaced(self.get_evaluation_split(name), CHECKED, f"checking {name}", workers, "error")
 
     def _shares(self, target: Any) -> Tensor:
         assert self.num_classes is not None or not isinstance(self.targets, Classes)
