@@ -113,6 +113,15 @@ def test_an_unreadable_image_is_named_before_the_first_step(cli, tmp_path, split
     assert refuses(cli("check", *TINY, *words), f"{split}/cat/3.png")
 
 
+def test_a_list_that_names_a_missing_image_is_refused_by_check_too(cli, tmp_path):
+    images = sorted(image_folder(tmp_path / "images").rglob("*.png"))
+    rows = [f"{image.relative_to(tmp_path)},{image.parent.name}" for image in images]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "gone.png,cat"]))
+    words = ["data=listing", "data.source.file=list.csv", "global_batch_size=4"]
+    assert refuses(cli("check", *TINY, *words), "gone.png: [Errno 2] No such file")
+    refused(cli("train", *words, folder="run"), 3, "gone.png", "No such file")
+
+
 def test_a_run_that_meets_an_unreadable_image_names_the_command_that_goes_on(cli, tmp_path, monkeypatch):
     image_folder(tmp_path / "images", splits=("train", "val", "test"))
     (tmp_path / "images" / "test" / "cat" / "3.png").write_bytes(b"not a picture")

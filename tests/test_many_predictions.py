@@ -89,7 +89,7 @@ def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
     [
         ("share=4/3", "share=4/3 is not a part of several"),
         ("share=half", "share=half is not a part of several"),
-        ("device=gpu9", "set device=cpu, a GPU with device=cuda"),
+        ("device=gpu9", "leave it out, set device=cpu, or device=cuda for a GPU"),
         ("device=mps", "device=mps cannot be used here (Could not run 'aten::empty.memory_format' with arguments from"),
         ("device=cuda:7", "device=cuda:7 cannot be used here"),
         ("sort_into=new", "sort_into=new holds images that the command reads"),

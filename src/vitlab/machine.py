@@ -57,10 +57,8 @@ def choose_device(name: str | None) -> Any:
         torch.empty(1, device=device)
     except Exception as error:  # torch raises another class for each kind of device
         reason = re.split(r"\. |\n", str(error).strip())[0]  # the first sentence: torch may list all its backends
-        gpu = ", a GPU with device=cuda" if name.startswith("gpu") else ""
-        raise ConfigError(
-            f"device={name} cannot be used here ({reason}); leave it out, or set device=cpu{gpu}"
-        ) from error
+        advice = "set device=cpu, or device=cuda for a GPU" if name.startswith("gpu") else "or set device=cpu"
+        raise ConfigError(f"device={name} cannot be used here ({reason}); leave it out, {advice}") from error
     return device
 
 
