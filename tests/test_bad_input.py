@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from conftest import SRC, TINY, chosen, image_folder
+from conftest import SRC, TINY, chosen, image_folder, refuses
 from PIL import Image
 
 from vitlab.config.build import import_target
@@ -103,13 +103,36 @@ def test_an_empty_class_folder_is_refused(cli, tmp_path):
     refused(run, 3, "emu", "holds no image")
 
 
-def test_an_unreadable_image_is_named(cli, tmp_path):
-    image_folder(tmp_path / "images")
-    (tmp_path / "images" / "train" / "cat" / "3.png").write_bytes(b"not a picture")
-    run = cli("train", *FOLDER, "trainer.max_epochs=3", folder="run")
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+@pytest.mark.parametrize("known", [[], ["data.mean=[0.5,0.5,0.5]", "data.std=[0.2,0.2,0.2]"]])
+def test_an_unreadable_image_is_named_before_the_first_step(cli, tmp_path, split, known):
+    image_folder(tmp_path / "images", splits=("train", "val", "test"))
+    (tmp_path / "images" / split / "cat" / "3.png").write_bytes(b"not a picture")
+    words = [*FOLDER, *known, "trainer.max_epochs=3"]
+    refused(cli("train", *words, folder="run"), 3, f"{split}/cat/3.png", "data.loading.on_bad_image=skip")
+    assert refuses(cli("check", *TINY, *words), f"{split}/cat/3.png")
+
+
+def test_a_list_that_names_a_missing_image_is_refused_by_check_too(cli, tmp_path):
+    images = sorted(image_folder(tmp_path / "images").rglob("*.png"))
+    rows = [f"{image.relative_to(tmp_path)},{image.parent.name}" for image in images]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "gone.png,cat"]))
+    words = ["data=listing", "data.source.file=list.csv", "global_batch_size=4"]
+    assert refuses(cli("check", *TINY, *words), "gone.png: [Errno 2] No such file")
+    refused(cli("train", *words, folder="run"), 3, "gone.png", "No such file")
+
+
+def test_a_run_that_meets_an_unreadable_image_names_the_command_that_goes_on(cli, tmp_path, monkeypatch):
+    image_folder(tmp_path / "images", splits=("train", "val", "test"))
+    (tmp_path / "images" / "test" / "cat" / "3.png").write_bytes(b"not a picture")
+    monkeypatch.setattr("vitlab.data.image_datamodule.CHECKED", 1)
+    run = cli("train", *FOLDER, "trainer.max_epochs=1", folder="run")
     assert run.status == 3
+    command = "train.py resume=run data.loading.on_bad_image=skip"
+    assert run.err.strip().endswith(command)
     assert "3.png" in run.err
-    assert "data.loading.on_bad_image=skip" in run.err
+    assert "remove" not in run.err  # the data would be another, and the run could not be resumed
+    assert cli("train", *command.split()[1:], tiny=False).status == 0
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

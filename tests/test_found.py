@@ -125,7 +125,7 @@ def test_measure_colours_are_those_of_the_pixels():
     )
     expected = [(pixels / 255).mean(axis=(0, 1, 2)), (pixels / 255).std(axis=(0, 1, 2))]
     for workers in (0, 1):
-        np.testing.assert_allclose(measure_colours(split, workers), expected, atol=1e-4)
+        np.testing.assert_allclose(measure_colours(split, workers, "error"), expected, atol=1e-4)
     one = split[0, 0].image
     np.testing.assert_allclose(mean_and_std(compute_moments(one))[0], one.double().mean(dim=(1, 2)) / 255)
 

@@ -126,7 +126,7 @@ def test_the_status_is_that_of_the_process_that_refuses(tmp_path):
     sorted((root / "val").rglob("*.png"))[1].write_bytes(b"nothing")
     data = ["data=folder", f"data.source.root={root}", "data.num_classes=2", "data.image_size=8", "crop=whole"]
     data += ["data.cache.root=cache", "global_batch_size=4", "trainer.max_epochs=1"]
-    with two_processes(tmp_path, *data) as first:
+    with two_processes(tmp_path, *data, patch="import vitlab.data.image_datamodule as m; m.CHECKED = 1") as first:
         assert status_of(first, tmp_path) == 3
     refused, lost = sorted(sentences(tmp_path))
     assert "DataError: cannot read" in refused

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,8 +77,10 @@ def test_parts_of_several_processes_are_the_whole(cli, images, digits_run):
 def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
     said = cli("predict", f"run={digits_run}", "images=new", "output=said.jsonl", "sort_into=sorted")
     assert said.status == 0, said.err
+    assert "copies of the images by class are in sorted" in said.out
     for row in map(json.loads, Path("said.jsonl").read_text().splitlines()):
-        copied = Path("sorted", row["class_1"], Path(row["image"]).relative_to("new"))
+        kind = "none_of_these" if row["none_of_these"] == "yes" else row["class_1"]
+        copied = Path("sorted", kind, Path(row["image"]).relative_to("new"))
         assert copied.read_bytes() == Path(row["image"]).read_bytes()
 
 
@@ -86,7 +89,8 @@ def test_images_are_sorted_by_class_and_rows_are_json(cli, images, digits_run):
     [
         ("share=4/3", "share=4/3 is not a part of several"),
         ("share=half", "share=half is not a part of several"),
-        ("device=gpu9", "device=gpu9 cannot be used here"),
+        ("device=gpu9", "leave it out, set device=cpu, or device=cuda for a GPU"),
+        ("device=mps", "device=mps cannot be used here (Could not run 'aten::empty.memory_format' with arguments from"),
         ("device=cuda:7", "device=cuda:7 cannot be used here"),
         ("sort_into=new", "sort_into=new holds images that the command reads"),
         ("on_bad_image=ignore", "is not one of: report, skip, error"),
@@ -126,6 +130,7 @@ def test_killed_and_started_again_the_file_is_the_same(images, digits_run, tmp_p
     out, err = done.communicate()
     assert done.returncode == 0, err
     assert b"3000 images" in out
+    assert re.match(rb"continued after \d+ of 3000", out)
     names = [row["image"] for row in rows("said.csv")]
     assert names == [f"many/{i:04}.png" for i in range(3000)]
     assert len({(row["class_1"], row["probability_1"]) for row in rows("said.csv")}) == 1

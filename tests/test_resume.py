@@ -297,10 +297,11 @@ def test_another_choice_of_a_resumed_run_refers_to_the_runs_own_values(cli, tmp_
 def test_on_other_devices_a_run_keeps_its_length_and_its_clipping(cli, tmp_path):
     options = [*BARE, "trainer.max_epochs=1", "trainer.gradient_clip_val=null", "global_batch_size=256"]
     assert cli("train", *options, folder="run").status == 0
-    run = cli("train", "resume=run", "trainer=auto", "trainer.accelerator=cpu", "schedule.final_ratio=0.1", tiny=False)
+    more = ["trainer=auto", "trainer.accelerator=cpu", "schedule.final_ratio=0.1", "trainer.max_epochs=2"]
+    run = cli("train", "resume=run", *more, tiny=False)
     assert run.status == 0, run.err
     trainer = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
-    assert (trainer["devices"], trainer["max_epochs"], trainer["gradient_clip_val"]) == ("auto", 1, None)
+    assert (trainer["devices"], trainer["max_epochs"], trainer["gradient_clip_val"]) == ("auto", 2, None)
 
 
 @pytest.mark.slow

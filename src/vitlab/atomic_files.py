@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vitlab.errors import StorageError
 
@@ -63,10 +63,21 @@ def write_json(path: Path, content: Any) -> None:
     write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
+class LineFeeds:
+    """Lets rows of `csv.writer` end with a line feed. With its own `lineterminator`, it would leave a carriage return
+    in a value without quotes."""
+
+    def __init__(self, file: IO[str]):
+        self.file = file
+
+    def write(self, row: str) -> int:
+        return self.file.write(row.removesuffix("\r\n") + "\n")
+
+
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table as CSV, atomically."""
     with write_atomically(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(LineFeeds(file))
         writer.writerow(header)
         writer.writerows(rows)
 

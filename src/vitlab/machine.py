@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -55,8 +56,9 @@ def choose_device(name: str | None) -> Any:
         device = torch.device(name)
         torch.empty(1, device=device)
     except Exception as error:  # torch raises another class for each kind of device
-        reason = str(error).strip().split("\n")[0]
-        raise ConfigError(f"device={name} cannot be used here ({reason}); leave it out, or set device=cpu") from error
+        reason = re.split(r"\. |\n", str(error).strip())[0]  # the first sentence: torch may list all its backends
+        advice = "set device=cpu, or device=cuda for a GPU" if name.startswith("gpu") else "or set device=cpu"
+        raise ConfigError(f"device={name} cannot be used here ({reason}); leave it out, {advice}") from error
     return device
 
 

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from vitlab.config import resolvers
+from vitlab.config.home import CHECKOUT
 from vitlab.config.resolvers import LONGEST_NAME, better, data_folder, folder_name
 from vitlab.reports.sweep import write_table
 
@@ -57,11 +59,14 @@ def test_all_else_is_better_when_it_rises(monitor):
     assert better(monitor) == "max"
 
 
-def test_downloads_go_where_the_user_says(monkeypatch):
+def test_downloads_go_where_the_user_says(monkeypatch, tmp_path):
     monkeypatch.setenv("VITLAB_DATA", "/elsewhere")
     assert data_folder("mnist") == "/elsewhere/mnist"
     monkeypatch.delenv("VITLAB_DATA")
-    assert data_folder("mnist").endswith("data/mnist")
+    assert data_folder("mnist") == str(CHECKOUT / "data" / "mnist")
+    monkeypatch.setattr(resolvers, "ROOT", CHECKOUT / "site-packages" / "vitlab")  # of an installed wheel
+    monkeypatch.chdir(tmp_path)
+    assert data_folder("mnist") == str(tmp_path / "data" / "mnist")
 
 
 def test_configs_can_call_them():

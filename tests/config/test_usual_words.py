@@ -31,6 +31,26 @@ TYPED = {
     "data_dir=photos": "data=folder data.source.root=photos",
     "checkpoint=run": "resume=run",
     "output_dir=here": "hydra.run.dir=here",
+    "--model vit_ti4": "model=vit_ti4",
+    "--data cifar10 --optimizer adamw": "data=cifar10 optimizer=adamw",
+    "--global-batch-size=64": "global_batch_size=64",
+    "--trainer.max_epochs 3": "trainer.max_epochs=3",
+    "--compile": "compile=true",
+    "data=.": "data=folder data.source.root=.",
+    "--data .": "data=folder data.source.root=.",
+    "data=folder root=photos": "data=folder data.source.root=photos",
+    "wandb=false": "logger=none",
+    "wandb=true": "logger=wandb",
+    "ema=no": "callbacks=[default]",
+    "mixup=0": "mixing=none",
+    "mixup=0.4": "mixing=mixup mixing.mixup_alpha=0.4",
+    "cutmix=false": "mixing=none",
+    "gpu=false": "trainer=cpu",
+    "amp=false": "trainer.precision=32-true",
+    "pretrained=false": "model.pretrained=null",
+    "patience=3": "callbacks=[default,early_stopping] callbacks.early_stopping.patience=3",
+    "class_weights=true": "task.class_weights=balanced",
+    "run=latest": "resume=latest",
 }
 
 
@@ -42,11 +62,11 @@ def corrected(command, words):
 
 @pytest.mark.parametrize(("word", "own"), TYPED.items())
 def test_the_command_that_is_meant_composes(word, own):
-    typed = shlex.split(corrected("train", ["model=vit_mu4", *word.split()]))
+    typed = shlex.split(corrected("train", ["seed=3", *word.split()]))
     assert typed[-len(own.split()) :] == own.split()
-    assert "model=vit_mu4" in typed
+    assert "seed=3" in typed
     with initialize_hydra("train"):
-        compose("train", [one for one in typed[typed.index("model=vit_mu4") :] if not one.startswith("resume")])
+        compose("train", [one for one in typed[typed.index("seed=3") :] if not one.startswith("resume")])
 
 
 def test_all_words_are_corrected_at_once_and_others_are_kept():
@@ -67,6 +87,16 @@ def test_predict_has_words_of_its_own():
     assert corrected("predict", ["checkpoint=run", "device=cpu", "input=a.png"]).endswith(
         "run=run device=cpu images=a.png"
     )
+
+
+def test_a_command_that_is_proposed_lacks_nothing():
+    assert corrected("predict", ["--image", "a.png"]).endswith("predict run=latest images=a.png")
+    assert corrected("predict", ["--image", "a.png", "format=csv"]).endswith(
+        "run=latest images=a.png output=predictions.csv"
+    )
+    assert corrected("evaluate", ["run=here", "--split", "val"]).endswith("run=here split=val")
+    assert corrected("compare", ["a", "b", "--cfg", "job"]).endswith("'runs=[a,b]' --cfg job")
+    assert corrected("train", ["help"]).endswith(" --help")
 
 
 def test_no_word_means_two_keys():

@@ -78,8 +78,14 @@ def test_three_seeds_name_the_assumption(tmp_path, run_compare):
 def test_a_difference_that_is_not_shown_says_what_could_have_been(tmp_path, run_compare):
     a, b = write_recipe(tmp_path, "a", [0.70, 0.75, 0.7]), write_recipe(tmp_path, "b", [0.72, 0.7, 0.73], lr=2e-3)
     told, _ = run_compare([*a, *b])
-    assert "No difference between a and b is shown in test/acc1: +0.00 ± 10.83 points" in told
-    assert "three seeds could not have shown less than 10.83 points" in told
+    assert "is shown in test/acc1: the mean difference is +0.00 points, and its 95 % interval, ± 10.83, inc" in told
+
+
+def test_the_interval_of_a_share_ends_at_one(tmp_path, run_compare):
+    a, b = write_recipe(tmp_path, "a", [0.99, 0.6]), write_recipe(tmp_path, "b", [0.1, 0.02], lr=2e-3)
+    _, out = run_compare([*a, *b])
+    rows = [row for row in csv.DictReader((out / "means.csv").open()) if row["metric"] == "test/acc1"]
+    assert (rows[0]["student_high"], rows[1]["student_low"]) == ("1.0", "0.0")
 
 
 def test_two_runs_are_two_models(tmp_path, run_compare):

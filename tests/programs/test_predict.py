@@ -1,6 +1,8 @@
 """python src/predict.py, as a user runs it."""
 
 import csv
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +64,23 @@ def test_an_unknown_answer_to_bad_images_is_refused_before_anything_is_opened():
         predict(OmegaConf.create({"run": "nowhere", "on_bad_image": "ignore"}))
 
 
+def test_the_run_that_latest_names_is_printed(cli, tmp_path, short_run):
+    Image.new("L", (8, 8)).save(tmp_path / "0.png")
+    shutil.copytree(short_run, tmp_path / "runs" / "a" / "b")
+    run = cli("predict", "run=latest", "images=0.png", "output=out.csv")
+    assert run.out.splitlines()[0] == "run=latest is runs/a/b", run.err
+    assert "1 image, 0 unreadable" in run.out
+    assert cli("train", "resume=latest", tiny=False).out.startswith("resume=latest is runs/a/b\n")
+
+
+def test_without_a_test_the_missing_check_is_named(cli, tmp_path, short_run):
+    Image.new("L", (8, 8)).save(tmp_path / "0.png")
+    shutil.copytree(short_run, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    run = cli("predict", "run=run", "images=0.png", "output=out.csv")
+    assert "images of none of the classes are not found: these weights were not tested by their run" in run.out
+
+
 # -- which files
 
 
@@ -99,11 +118,21 @@ def test_the_first_rows_are_shown_as_they_are():
     shown = Shown("image")
     for k in range(MOST_ROWS + 2):
         shown.add(f"[{k}].png", CAT)
-    assert [column.header for column in shown.table().columns] == ["image", "top classes"]
+    assert (shown.kind, shown.head) == ("image", "top classes")
     assert shown.rows == [(f"[{k}].png", "cat 75.0%  dog 25.0%") for k in range(MOST_ROWS)]
     texts = Shown("read")
     texts.add("a", WrittenText("b", (("b", 0.5),)))
-    assert [column.header for column in texts.table().columns] == ["read", "text"]
+    assert (texts.kind, texts.head) == ("read", "text")
+
+
+def test_images_of_none_of_the_classes_are_always_counted():
+    shown = Shown("image")
+    for k in range(10):
+        shown.add(f"{k}.png", replace(CAT, novelty=2.0 if k == 9 else 0.5))
+    assert shown.warn_of_unknown() == ["1 of 10 images: probably none of these classes"]
+    shown.add("10.png", replace(CAT, novelty=2.0))
+    shown.add("11.png", replace(CAT, novelty=2.0))
+    assert "compare size" in shown.warn_of_unknown()[0]
 
 
 def test_a_text_has_the_tokens_that_are_there_and_their_probabilities():

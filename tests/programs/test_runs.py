@@ -1,11 +1,13 @@
 """`runs` lists, moves and removes what was asked for, and nothing that is in use."""
 
 import csv
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import refuses
 from reports.test_index import write_run
 
 from vitlab.checkpoints.run_lock import leave, take
@@ -39,6 +41,28 @@ def test_the_table_shows_what_was_asked_for_best_first(cli):
     shown = cli("runs", "runs", exact=True)
     assert "3 runs below runs" in shown.out
     assert "stopped" in shown.out
+
+
+def test_a_job_of_a_sweep_and_the_config_of_a_logger_are_no_runs(cli, tmp_path):
+    run = write_run(tmp_path / "runs", "lr/seed-0", acc1=0.5)
+    for other in (run.parent / "jobs" / "seed-0", run / "wandb" / "files"):
+        other.mkdir(parents=True)
+        shutil.copy(run / "config.yaml", other)
+    for root in ("runs", "runs/lr", "runs/lr/seed-0"):
+        assert "jobs" not in (shown := cli("runs", root, exact=True)).out, root
+        assert "wandb" not in shown.out
+    assert cli("runs", "root=runs", "where=seed=0", "rm=true", exact=True).out == "runs/lr/seed-0 removed\n"
+    assert (run.parent / "jobs" / "seed-0" / "config.yaml").is_file()
+
+
+@pytest.mark.usefixtures("two")
+def test_each_printed_column_can_be_asked_for_and_a_path_is_never_broken(cli, tmp_path):
+    folder = write_run(tmp_path / "runs", f"{'a_long_name_' * 9}/1", note="a note of many words " * 9)
+    shown = cli("runs", "where=state=stopped,run~long", exact=True)
+    assert str(folder.relative_to(tmp_path)) in shown.out, shown.err
+    assert "1 run below runs" in shown.out
+    assert "2 runs below runs" in cli("runs", "where=state=ended", "sort=run", exact=True).out
+    assert refuses(cli("runs", "output=table.xlsx", exact=True), "output=table.xlsx ends in none of .csv")
 
 
 @pytest.mark.usefixtures("two")

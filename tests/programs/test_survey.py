@@ -53,6 +53,7 @@ def test_a_data_set_with_faults(cli, photos, tmp_path, num_workers):
     assert report["images"]["test"] == 13
     assert sum(sum(numbers) for numbers in report["classes"].values()) == 45
     assert report["modes"] == {"RGB": 37, "L": 6}
+    assert "repair or remove them, or train with data.loading.on_bad_image=skip" in run.out
     assert sum(report["unreadable"].values()) == 2
     assert {row["image"].removeprefix(str(photos)) for row in rows(tmp_path / "here" / "unreadable.csv")} == {
         "/train/ant/text.png",
@@ -148,7 +149,7 @@ def test_copies_of_an_image_with_several_classes(cli, tmp_path):
     options = [f"data.source.images.train={tmp_path / 'data.npz'}", "data.image_size=8", "data.num_classes=3"]
     run = cli("survey", "data=arrays", *options, "data.loading.num_workers=0", "output=here")
     assert run.status == 0, run.err
-    assert "1 group(s) of images within splits, 1 of them with different labels" in run.out
+    assert "1 group of images within splits, 1 of them with different labels" in run.out
     found = rows(tmp_path / "here" / "identical.csv")
     assert [row["class"] for row in found if row["image"].endswith((" 0", " 1"))][:3] == ["0, 1"] * 3
     assert "none" in {row["class"] for row in found}

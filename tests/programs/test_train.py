@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ReadonlyConfigError
 from own_images import colour, pngs
 
+from vitlab.checkpoints import run_lock
 from vitlab.data import Folder
 from vitlab.programs import train
 
@@ -107,3 +110,26 @@ def test_callbacks_that_cannot_be_built_are_refused_before_the_data_is_opened(cl
     assert run.status == 2, run.err
     assert "every_n_steps" in run.err
     assert opened == []
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_record(cli, short_run, tmp_path):
+    shutil.copytree(short_run, tmp_path / "run")
+    before = {path: path.read_bytes() for path in sorted((tmp_path / "run").rglob("*")) if path.is_file()}
+    again = cli("train", "resume=run", "logger=wandb", tiny=False)
+    assert again.status == 0, again.err
+    assert again.out.splitlines()[-1] == "run is complete; to train it for longer, add trainer.max_epochs=4"
+    run_lock.leave_all()
+    checked = cli("check", "resume=run", "seconds=0.05")
+    assert "is complete; to train it for longer" in checked.out
+    after = {path: path.read_bytes() for path in sorted((tmp_path / "run").rglob("*")) if path.is_file()}
+    assert {path for path in after if after[path] != before.get(path)} <= {tmp_path / "run" / ".lock"}
+    (tmp_path / "run" / "result.json").unlink()  # as of a run whose test failed
+    tested = cli("train", "resume=run", tiny=False)
+    assert tested.status == 0, tested.err
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["steps_of_this_start"], result["images_per_second"]) == (0, None)
+    guide = (tmp_path / "run" / "README.md").read_text()
+    for command in ("evaluate", "predict", "go on"):
+        (printed,) = [line for line in tested.out.splitlines() if line.startswith(command)]
+        assert printed.removeprefix(command).strip() in guide.splitlines()
+    assert "| `test_image.*` |" in guide

@@ -17,6 +17,7 @@ def write_run(root, name, depth=1, acc1=None, **settings):
     folder.mkdir(parents=True)
     config = {"name": "a", "seed": 0, "monitor": "val/acc1", "model": {"depth": depth}, **settings}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "provenance.json").write_text("[]")
     if acc1 is not None:
         result = {"score": acc1, "steps": 3, "seconds": 1.0, "test": {"test/acc1": acc1, "test/loss": None}}
         (folder / "result.json").write_text(json.dumps(result))
@@ -64,6 +65,7 @@ def test_ten_thousand_runs_take_a_second_or_two(tmp_path):
         folder = tmp_path / f"name{number % 100}" / str(number)
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(config)
+        (folder / "provenance.json").touch()
     assert len(index_runs(tmp_path)) == 10_000
     before = time.process_time()
     assert len(index_runs(tmp_path)) == 10_000

@@ -1,9 +1,10 @@
 """Colours of heat maps say how much more than an even share a place gets, and which values are clipped."""
 
+import numpy as np
 import pytest
 import torch
 
-from vitlab.views.mosaic import scale_attention
+from vitlab.views.mosaic import mosaic_figure, scale_attention
 
 
 def test_even_attention_is_dark_and_six_times_as_much_bright():
@@ -20,3 +21,9 @@ def test_values_beyond_the_colours_are_shown_at_the_bar(most, extend):
     values = torch.ones(10, 10, 100)
     values[0, 0, 0] = most
     assert scale_attention(values).extend == extend
+
+
+def test_no_label_of_the_colour_bar_lies_beyond_its_end():
+    scale = scale_attention(torch.full((1, 1, 16), 16.2))
+    figure = mosaic_figure(np.zeros((1, 1, 8, 8, 3)), ["1"], ["1"], title="", labels=("", ""), scale=scale)
+    assert max(figure.axes[1].get_yticks()) <= 16.2

@@ -1,5 +1,7 @@
 """model.pretrained=published: the weights that a preset names exist, and are of its architecture."""
 
+import sys
+
 import pytest
 import timm
 from conftest import mostly_slow
@@ -7,7 +9,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from vitlab.config.home import CONF
+from vitlab.errors import CheckpointError
 from vitlab.run.building.model import build_model, find_weights, load_pretrained
+from vitlab.weights.by_timm import load_config
 
 PRESETS = sorted(path.stem for path in (CONF / "model").glob("[!_]*.yaml") if "\npublished: timm:" in path.read_text())
 
@@ -39,3 +43,9 @@ def test_timm_has_them_and_they_fit_but_for_the_head(name, monkeypatch):
     assert len(report.entries) > 10
     wrong = [entry for entry in report.entries if entry.status not in ("copied", "resized")]
     assert [entry for entry in wrong if not entry.tensor.startswith("head")] == []
+
+
+def test_without_timm_the_weights_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(CheckpointError, match="the weights timm:vit_base_patch16_224 need timm: pip install timm"):
+        load_config("vit_base_patch16_224")

@@ -16,7 +16,15 @@ from typing import Any, NoReturn
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from vitlab.checkpoints.run_folder import LATEST, check_name, find_checkpoint, find_model, find_unstarted_job
+from vitlab.checkpoints.run_folder import (
+    LATEST,
+    NEWEST,
+    check_name,
+    find_checkpoint,
+    find_model,
+    find_unstarted_job,
+    resolve_name,
+)
 from vitlab.checkpoints.run_lock import leave_all
 from vitlab.config.arguments import is_group, read_words
 from vitlab.config.build import construct
@@ -153,6 +161,10 @@ def check_start(cfg: DictConfig, name: str) -> None:
     run, resume = cfg.get("run"), cfg.get("resume")
     if run is not None:
         find_model(run)
+    if not is_other_rank():
+        for key, value in (("run", run), ("resume", resume)):
+            if value == NEWEST and (path := resolve_name(value)) != Path(value):
+                print(f"{key}=latest is {path}")
     if resume not in (None, AUTO) and not find_unstarted_job(resume):
         find_checkpoint(resume, *LATEST)
     if resume is None:  # a resumed run is checked with its own config

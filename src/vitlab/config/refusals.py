@@ -30,6 +30,8 @@ STORAGE = {  # what a disk, or somebody else at work on it, does to files
 WHERE = re.compile(r"In '([^']*)': ")  # the file that Hydra was reading
 NOT_THERE = re.compile(r"Could not (?:override|delete)(?: from config\.)? '([^']*)'")
 PARAMS = "hydra.sweeper.params"
+DECIMAL = re.compile(r"[^=]+=-?\d+,\d+")  # a number with a decimal comma
+ELSEWHERE = re.compile(r"(vit|deit3?)[-_]?(tiny|small|base|large|huge|giant|ti|s|b|l|h|g)[-_/]?(?:patch)?(\d+)(?!\d).*")
 ADVICE = re.compile(r"\n(See https|To append|Config search path|Either remove|Did you mean).*", re.DOTALL)
 
 
@@ -69,6 +71,8 @@ def explain_hydra_error(error: HydraException) -> str:
     if isinstance(error, MissingConfigException):
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return place + (explain_option(group, option, error.options) if group else f"there is no config {option}")
+    if isinstance(error, OverrideParseException) and "=" not in str(error.override):
+        return f"cannot read {error.override!r}; an override is KEY=VALUE, and --help lists the keys"
     if isinstance(error, OverrideParseException):
         return (
             f"cannot read {error.override!r} ({format_error(ADVICE.sub('', message))}); an override is KEY=VALUE, and "
@@ -82,7 +86,8 @@ def explain_hydra_error(error: HydraException) -> str:
         return f"{key} is there already; leave out the plus: {key}=VALUE"
     if "Ambiguous value" in message or "requires --multirun" in message:
         word = message.split("'")[1]
-        return f"{word} holds several values; for a sweep add -m, for a list type KEY=[...]"
+        decimal = f", for a decimal number type {word.replace(',', '.')}" if DECIMAL.fullmatch(word) else ""
+        return f"{word} holds several values; for a sweep add -m, for a list type KEY=[...]{decimal}"
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return place + explain_key(str(cause.full_key), cause)
@@ -94,6 +99,12 @@ def explain_hydra_error(error: HydraException) -> str:
 def explain_option(group: str, option: str, known: Iterable[str] | None = None) -> str:
     """Refuse an option that its group does not have."""
     options = [name for name in known or list_group_options(group) if not name.startswith("_")]
+    if group.startswith("model") and (found := ELSEWHERE.fullmatch(option.lower())):
+        family, size, patch = found.groups()
+        own = f"{family}_{'ti' if size == 'tiny' else size if size == 'ti' else size[0]}{patch}"
+        weights = f" with model.pretrained=timm:{option}" if "_patch" in option else ""
+        if own in options:
+            return f"there is no {group}={option}; did you mean {own}{weights}?"
     return f"there is no {group}={option}{suggest_name(option, options)}"
 
 
@@ -128,8 +139,8 @@ def explain_omegaconf_error(error: OmegaConfBaseException) -> str:
     """Say what OmegaConf refuses: a key without a value, a reference that cannot be resolved, a wrong type."""
     missing = MISSING.search(str(error))
     if missing or isinstance(error, MissingMandatoryValue):
-        key = missing[1] if missing else error.full_key
-        return f"{key} has no value; set {key}=..."
+        key = missing[1] if missing and not isinstance(error, MissingMandatoryValue) else error.full_key
+        return f"{key} has no value; set {'run=latest, or run=FOLDER' if key == 'run' else f'{key}=...'}"
     if isinstance(error, InterpolationResolutionError):
         return f"{error.full_key or 'a key'} refers to a value that does not exist: {get_first_line(error)}"
     return f"{error.full_key}: {get_first_line(error)}" if error.full_key else get_first_line(error)

@@ -10,7 +10,7 @@ import omegaconf
 from omegaconf import OmegaConf
 
 from vitlab.config.help_texts import describe_command, options
-from vitlab.config.home import ROOT
+from vitlab.config.home import CHECKOUT, ROOT
 from vitlab.invocation import format_command
 from vitlab.monitors import better
 
@@ -38,8 +38,10 @@ def sweep_folder(name: str | None, study: str | None, time: str) -> str:
 
 
 def data_folder(name: str) -> str:
-    """Give where downloads go: below VITLAB_DATA, else in data/ of the checkout."""
-    return os.path.join(os.environ.get("VITLAB_DATA", str(ROOT / "data")), name)
+    """Give where downloads go: below VITLAB_DATA, else in data/ of the checkout, or of the folder in which an installed
+    command is typed."""
+    home = CHECKOUT if ROOT == CHECKOUT else os.getcwd()
+    return os.path.join(os.environ.get("VITLAB_DATA", os.path.join(home, "data")), name)
 
 
 def before_crop(image_size: int | None, share: float) -> int | None:

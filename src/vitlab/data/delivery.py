@@ -71,6 +71,8 @@ class Loading:
         """Raise DataError for a file of a worker's batch that could not be read, unless such files are to be
         skipped."""
         if batch.unreadable and self.on_bad_image == "error":
-            raise DataError(
-                f"cannot read {batch.unreadable[0]}; repair or remove the file, or set data.loading.on_bad_image=skip"
-            )
+            raise explain_unreadable(batch.unreadable[0])
+
+
+def explain_unreadable(image: Any) -> DataError:
+    return DataError(f"cannot read {image}; repair or remove the file, or set data.loading.on_bad_image=skip")

@@ -15,7 +15,7 @@ from vitlab.data.batches.preprocessing import Preprocessing
 from vitlab.data.batches.resolution import ProgressiveResolution
 from vitlab.data.cache import Cache, CropBatch, DeviceImages
 from vitlab.data.checks import check_image_size, check_memory, check_mixing, check_targets
-from vitlab.data.colours import measure_colours
+from vitlab.data.colours import CHECKED, measure_colours, read_spaced
 from vitlab.data.datamodule import DataModule
 from vitlab.data.delivery import Loading
 from vitlab.data.images.augmentation import check_augmentation
@@ -23,6 +23,7 @@ from vitlab.data.images.images import Images, Transform
 from vitlab.data.loading.dataset import ImageSplit
 from vitlab.data.loading.loader import Loader, choose_num_workers
 from vitlab.data.order.sampler import EvaluationOrder, Order, TrainingOrder, class_shares
+from vitlab.data.pools.file_pool import FilePool
 from vitlab.data.pools.pool import Pool, Source
 from vitlab.data.pools.splits import Splits
 from vitlab.data.targets import Answers, Classes
@@ -126,9 +127,17 @@ class ImageDataModule(DataModule):
             self._find_tokens(questions, self.vocabulary, ("vocab_size", "input_max_length"))
         if not hasattr(self, "preprocessing"):
             workers = choose_num_workers(self.loading.num_workers, processes=1)
-            mean, std = measure_colours(self.get_evaluation_split("train"), workers)
+            mean, std = measure_colours(self.get_evaluation_split("train"), workers, self.loading.on_bad_image)
             self.found |= {"mean": mean, "std": std}
             self._set_preprocessing(mean, std)
+
+    def check_readable(self) -> None:
+        """Read some files of each split. Raises DataError for one that cannot be read, unless such are skipped."""
+        workers = choose_num_workers(self.loading.num_workers, processes=1)
+        for name, split in self.splits.items() if self.loading.on_bad_image == "error" else ():
+            read = name == "train" and "mean" in self.found  # which was measured on them
+            if isinstance(split.pool, FilePool) and not read:
+                read_spaced(self.get_evaluation_split(name), CHECKED, f"checking {name}", workers, "error")
 
     def _shares(self, target: Any) -> Tensor:
         assert self.num_classes is not None or not isinstance(self.targets, Classes)

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.atomic_files import compute_digest, set_aside, write_csv
+from vitlab.atomic_files import LineFeeds, compute_digest, set_aside, write_csv
 from vitlab.errors import CheckpointError
 from vitlab.loggers.run_logger import RunLogger
 
@@ -130,7 +130,7 @@ class MetricsCSV(RunLogger, Callback):
         try:
             with open(self.path, "r+", newline="", encoding="utf-8") as file:
                 file.seek(0, os.SEEK_END)
-                csv.writer(file).writerow([row.get(name) for name in self.columns])
+                csv.writer(LineFeeds(file)).writerow([row.get(name) for name in self.columns])
         except FileNotFoundError:
             self._rewrite()
 

@@ -17,7 +17,7 @@ from vitlab.counting.memory import GIB, MIB, RESERVE, format_bytes
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.errors import ConfigError
 from vitlab.programs import train
-from vitlab.reports.run import read_result
+from vitlab.reports.run import read_end, read_result
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.model import build_model, recompute_activations
 from vitlab.run.building.parts import Parts, build_datamodule, build_task
@@ -29,6 +29,7 @@ from vitlab.run.checks.preconditions import estimate_checkpoint_bytes
 from vitlab.run.hardware.step_timing import measure_steps
 from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
+from vitlab.run.printing.next_steps import describe_complete
 from vitlab.run.storage.start import RunPlace, Start, start_or_resume
 
 FEW = 2  # images of the first step that is measured: batch normalisation takes no fewer
@@ -50,7 +51,7 @@ def check(cfg: DictConfig) -> None:
     if resume is None and job.named:
         check_unused(job.folder)
     folder = job.folder if resume is None else run_folder(resume).absolute()
-    start = start_or_resume(cfg, job, RunPlace(str(folder), resume))
+    start = start_or_resume(cfg, job, RunPlace(str(folder), resume, read_end(folder) if resume else None))
     if "cache" in start.cfg.data:  # the training builds it
         start = replace(start, cfg=change_config(start.cfg, {"data": {"cache": {"kind": "none"}}}))
     try_callbacks_and_loggers(start)
@@ -58,6 +59,9 @@ def check(cfg: DictConfig) -> None:
     start = replace(start, cfg=found.cfg)
     parts = train.build(start, found.datamodule, device="meta")
     train.check(start, parts)
+    if start.is_complete(parts.task.num_steps):
+        show("answer", describe_complete(start))
+        return
     console.print_start(found, parts)
     needed = estimate_checkpoint_bytes(parts.task)
     show("disk", f"{needed / MIB:,.0f} MiB of checkpoints at most, for which there is room")

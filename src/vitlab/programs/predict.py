@@ -13,7 +13,6 @@ import torch
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
-from rich.table import Column, Table
 
 from vitlab.atomic_files import compute_digest, format_json
 from vitlab.config.nodes import resolve_config
@@ -26,6 +25,7 @@ from vitlab.data.sources.named_files import find_image_names
 from vitlab.errors import ConfigError, DataError
 from vitlab.machine import choose_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
+from vitlab.reports.tables import print_table
 from vitlab.run.hardware.precision import speed_up_float32_products
 from vitlab.run.inference.classification import choose_names, classifier
 from vitlab.run.inference.generation_options import apply_generation_options
@@ -33,8 +33,9 @@ from vitlab.run.inference.given_images import GivenFiles, Read, prepare_images
 from vitlab.run.inference.given_texts import ask_question, find_texts, require_input, text_view
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_file
-from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_ending, prediction_file
+from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_form, prediction_file
 from vitlab.run.storage.sorting import Sorting
+from vitlab.spelling import format_count
 from vitlab.tasks import TextGeneration
 from vitlab.tasks.answering import QuestionAnswering
 from vitlab.tasks.contrastive import ZeroShot
@@ -63,7 +64,7 @@ def predict(cfg: DictConfig) -> Path:
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
     saved = apply_generation_options(SavedRun.open(cfg.run), cfg)
     output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
-    check_ending(output.path)
+    check_form(output.path)
     names, device = choose_names(saved, cfg.labels), choose_device(cfg.device)
     speed_up_float32_products(device)
     if saved.input_vocabulary is not None:
@@ -91,6 +92,7 @@ def predict(cfg: DictConfig) -> Path:
             return list(rank_classes(task.probabilities(logits), names, cfg.top_k, paths, novelty))
 
     with prediction_file(output, describe_request(cfg, saved, list_digest(files)), overwrite=cfg.overwrite) as file:
+        tell_continued(file, len(files))
         table = Shown("image")
         for read in read_files(files, datamodule, cfg, file.done, device):
             paths = [Path(files[place]) for place in read.places if place not in read.reasons]
@@ -98,15 +100,24 @@ def predict(cfg: DictConfig) -> Path:
             for path, one in zip(paths, said, strict=True):
                 table.add(format_name(str(path)), one)
                 if sorting is not None and isinstance(one, Prediction):
-                    sorting.copy(path, one.class_name)
+                    sorting.copy(path, None if one.none_of_these else one.class_name)
             file.add(format_lines(read, files, iter(said), cfg.on_bad_image))
         notes = [calibration_note(saved)] if isinstance(task, Supervised) else []
-        return close(file, table, "images", cfg.on_bad_image, notes)
+        notes += [f"copies of the images by class are in {sorting.root}"] if sorting is not None else []
+        return close(file, table, "image", cfg.on_bad_image, notes)
+
+
+def tell_continued(file: PredictionFile, count: int) -> None:
+    if file.done:
+        print(f"continued after {file.done} of {count}, which an earlier start has done")
 
 
 def calibration_note(saved: SavedRun) -> str:
     if saved.temperature is None:
-        return "the probabilities are not calibrated: these weights were not tested by their run"
+        return (
+            "the probabilities are not calibrated, and images of none of the classes are not found: these weights were "
+            "not tested by their run"
+        )
     return f"the probabilities are calibrated on the validation split (temperature {saved.temperature:.3f})"
 
 
@@ -177,6 +188,7 @@ def predict_texts(
     with prediction_file(
         output, describe_request(cfg, saved, compute_digest(format_json(texts))), overwrite=cfg.overwrite
     ) as file:
+        tell_continued(file, len(texts))
         table = Shown("read")
         for start in track(range(file.done, len(texts), cfg.batch_size), description="predicting", transient=True):
             part = texts[start : start + cfg.batch_size]
@@ -185,7 +197,7 @@ def predict_texts(
             for text, one in zip(part, said, strict=True):
                 table.add(text, one)
             file.add((ROW, {"read": text, **one.columns()}) for text, one in zip(part, said, strict=True))
-        return close(file, table, "texts", cfg.on_bad_image)
+        return close(file, table, "text", cfg.on_bad_image)
 
 
 class Shown:
@@ -205,31 +217,28 @@ class Shown:
             self.rows.append((read, str(said)))
 
     def warn_of_unknown(self) -> list[str]:
-        """Warn where many more images are of none of the classes than would be taken for that by mistake."""
-        if self.unknown <= MUCH * self.count:
+        """Count the images of none of the classes, and say what to look at where they are many more than would be taken
+        for that by mistake."""
+        if not self.unknown:
             return []
-        return [
-            f"{self.unknown} of {self.count} images: probably none of these classes, so their probabilities mean "
-            "little; compare size, colours and background with pictures/training_batch.png of the run"
-        ]
-
-    def table(self) -> Table:
-        table = Table(*(Column(name, overflow="fold") for name in (self.kind, self.head)))
-        for row in self.rows:
-            table.add_row(*row)
-        return table
+        told = f"{self.unknown} of {self.count} images: probably none of these classes"
+        much = (
+            ", so their probabilities mean little; compare size, colours and background with "
+            "pictures/training_batch.png of the run"
+        )
+        return [told + much * (self.unknown > MUCH * self.count)]
 
 
-def close(file: PredictionFile, table: Shown, things: str, on_bad_image: str, notes: Sequence[str] = ()) -> Path:
+def close(file: PredictionFile, table: Shown, thing: str, on_bad_image: str, notes: Sequence[str] = ()) -> Path:
     """Finish the file, print the first rows, and say how many there are. Raises DataError for files that could not be
     read, unless they are to be skipped."""
     count, first = file.finish(table.kind)
     failed = file.done - count
     console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
-    console.print(table.table())
+    print_table([table.kind, table.head], table.rows)
     if count > len(table.rows):
         console.print(f"and {count - len(table.rows)} more")
-    console.print(f"{count} {things}, {failed} unreadable; all in {file.path}")
+    console.print(f"{format_count(count, thing)}, {failed} unreadable; all in {file.path}")
     for note in (*notes, *table.warn_of_unknown()):
         console.print(note)
     if first is not None and on_bad_image == "report":

@@ -2,12 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Column, Table
 
 from vitlab.atomic_files import write_csv
 from vitlab.checkpoints.run_lock import LOCK, is_in_use, leave, take
@@ -16,9 +16,11 @@ from vitlab.errors import CheckpointError, ConfigError, StorageError
 from vitlab.monitors import better, format_metric
 from vitlab.reports.index import IndexedRun, index_runs
 from vitlab.reports.selection import differing, full_key, order, select
-from vitlab.run.storage.output import check_place, output_file
+from vitlab.reports.tables import print_table
+from vitlab.run.storage.output import check_ending, check_place, output_file
+from vitlab.spelling import format_count
 
-OF_A_RUN = ("score", "steps", "seconds")  # values that are not settings
+OF_A_RUN = ("run", "state", "score", "steps", "seconds")  # values that are not settings
 NOT_TOLD = ("name", "resume", "break_lock", *(f"found.{key}" for key in OPEN_KEYS))
 MOST_COLUMNS = 4  # of settings in which the runs differ
 
@@ -30,7 +32,9 @@ def runs(cfg: DictConfig) -> list[Path]:
     if (cfg.archive is not None or cfg.rm) and not cfg.where:
         raise ConfigError("rm=true and archive= need where=; say which runs: where=KEY=VALUE")
     conditions = cfg.where.strip("[] ").split(",") if cfg.where else []
-    found = select(index_runs(Path(cfg.root)), conditions)
+    indexed = index_runs(Path(cfg.root))
+    known = [replace(run, values={"run": str(run.folder), "state": state(run), **run.values}) for run in indexed]
+    found = select(known, conditions)
     if cfg.sort is not None and found:
         key = full_key(found, cfg.sort)
         found = order(found, key, best_first="/" in key and better(key) == "max")
@@ -50,21 +54,21 @@ def show(cfg: DictConfig, found: Sequence[IndexedRun]) -> None:
     own = [key for key in differing(found) if is_setting(key)]
     settings = given or own[:MOST_COLUMNS]
     columns = list(dict.fromkeys([*asked, *settings]))
-    rows = [[str(run.folder), state(run), score(run), *(cell(run, key) for key in columns)] for run in found]
+    rows = [[run.values["run"], run.values["state"], score(run), *(cell(run, k) for k in columns)] for run in found]
     header = ["run", "state", "score", *columns]
     console = Console(markup=False, highlight=False, soft_wrap=True)
     if cfg.output is not None:
-        path = output_file(cfg.output, "runs", Path(), "runs.csv", overwrite=cfg.overwrite).make()
+        output = output_file(cfg.output, "runs", Path(), "runs.csv", overwrite=cfg.overwrite)
+        check_ending(output.path, (".csv",))
+        path = output.make()
         write_csv(path, header, rows)
-        console.print(f"{len(rows)} runs in {path}")
+        console.print(f"{format_count(len(rows), 'run')} in {path}")
         return
-    table = Table(*(Column(name, overflow="fold", no_wrap=name in ("state", "score")) for name in header))
-    for row in rows[: cfg.most]:
-        table.add_row(*row)
-    console.print(table)
+    print_table(header, rows[: cfg.most])
     hidden = len(own) - len(settings) if not given else 0
     told = f"; they differ in {hidden} more settings: columns=[…]" if hidden > 0 else ""
-    console.print(f"{len(found)} runs below {cfg.root}{', the first shown' if len(rows) > cfg.most else ''}{told}")
+    cut = ", the first shown" if len(rows) > cfg.most else ""
+    console.print(f"{format_count(len(found), 'run')} below {cfg.root}{cut}{told}")
 
 
 def is_setting(key: str) -> bool:

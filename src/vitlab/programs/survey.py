@@ -16,6 +16,7 @@ from rich.table import Table
 from vitlab.atomic_files import write_csv
 from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.job import Job
+from vitlab.config.nodes import merge_node
 from vitlab.data.batches.batch import Sample
 from vitlab.data.duplicates import Findings, Overlap, Place, examine_images, find_shared, group_equal, join_findings
 from vitlab.data.glance import GRAY
@@ -32,11 +33,13 @@ from vitlab.run.checks.preconditions import check_images
 from vitlab.run.printing.console import write_json
 from vitlab.run.printing.hints import name_images
 from vitlab.run.storage.output import RUNS, output_folder
+from vitlab.spelling import format_count
 from vitlab.views import channels_last
 
 AT_ONCE = 64  # images that a worker reads for one answer
 MOST_LINES = 10  # lines of a list
 POINTS = 20_000  # points drawn in a scatter plot
+ADVICE = "repair or remove them, or train with data.loading.on_bad_image=skip"
 WIDTH = 120  # columns of a table that goes to a file
 
 
@@ -45,7 +48,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     home = RUNS / "survey" / Job.current().choices["data"]
     place = output_folder(cfg.output, "survey", home, overwrite=cfg.overwrite)
     check_images(cfg.data)
-    options = find_values(cfg)
+    options = find_values(merge_node(cfg, {"data": {"loading": {"on_bad_image": "skip"}}}))  # it lists them
     datamodule: Any = options.datamodule
     splits = {name: datamodule.get_evaluation_split(name) for name in datamodule.splits}
     classes = counts(splits, datamodule.class_names)
@@ -124,7 +127,7 @@ def tell(
         "": f"height {smallest[0]} to {largest[0]}, median {median[0]}; "
         f"width {smallest[1]} to {largest[1]}, median {median[1]}",
         "modes": format_counts(report["modes"], len(sizes)),
-        "unreadable": f"{bad:,} images, in {output / 'unreadable.csv'}" if bad else "none",
+        "unreadable": f"{bad:,} images, in {output / 'unreadable.csv'}; {ADVICE}" if bad else "none",
     }
     for name, row in rows.items():
         console.print(f"{name:<12}{row}")
@@ -139,7 +142,7 @@ def tell(
         if some:
             odd = sum(len({splits[s].words(i, names) for s, i in group}) > 1 for group in some)
             labels = f", {odd:,} of them with different labels" if odd else ""
-            what = f"{len(some):,} group(s) of images {title} splits{labels}, in {output / 'identical.csv'}"
+            what = f"{format_count(len(some), 'group')} of images {title} splits{labels}, in {output / 'identical.csv'}"
             console.print(f"{'identical':<12}{what}")
             tell_some(console, [name_images(group, splits) for group in some])
     for pair, count in report["overlap"].items():

@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, Calibration, ChecksRun, StepLog
 from vitlab.checkpoints.run_folder import write_marks
+from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
 from vitlab.data import DataModule, ImageDataModule
@@ -35,7 +36,7 @@ from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
 from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
-from vitlab.run.printing.next_steps import next_steps
+from vitlab.run.printing.next_steps import describe_complete, next_steps, suggest_skip
 from vitlab.run.storage.folder_guide import write_guide
 from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
@@ -52,7 +53,7 @@ def train(cfg: DictConfig) -> Path:
     """
     job = Job.current()
     with claim_folder(cfg, job) as place:
-        if place.ended:
+        if place.ended is not None and cfg.resume == AUTO:
             print(f"{shorten_path(Path(place.folder))} is complete; there is nothing to do")
             return Path(place.folder)
         start = start_or_resume(cfg, job, place)
@@ -62,10 +63,13 @@ def train(cfg: DictConfig) -> Path:
         start = replace(start, cfg=found.cfg)  # final and read-only from here on
         parts = build(start, found.datamodule)
         check(start, parts)
+        if start.is_complete(parts.task.num_steps):
+            print(describe_complete(start))
+            return start.folder
         transfer = load_weights(start, parts)
         with write_log(start, parts.trainer.is_global_zero):
             begin(start, found, parts, transfer)
-            with supervise(parts):
+            with supervise(start, parts):
                 fitted = fit(start, parts)
                 result = test(parts, fitted)
             finish(start, parts, result)
@@ -142,11 +146,11 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
 
 
 @contextmanager
-def supervise(parts: Parts) -> Iterator[None]:
-    """While the run computes, watch its other processes, and say which batch fits if memory runs out; then close its
-    loggers, however it ended."""
+def supervise(start: Start, parts: Parts) -> Iterator[None]:
+    """While the run computes, watch its other processes, and say which batch fits if memory runs out, and how to go on
+    without a file that cannot be read; then close its loggers, however it ended."""
     advice = refuse_out_of_memory(lambda: advise_batch_size(parts.datamodule, parts.trainer, parts.task))
-    with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice:
+    with watch_ranks(parts.trainer), close_loggers(parts.trainer), advice, suggest_skip(start):
         yield
 
 
@@ -185,7 +189,7 @@ def test(parts: Parts, fitted: FitResult) -> Result:
         last=fitted.last,
         calibration=next((c.found for c in trainer.callbacks if isinstance(c, Calibration)), None),
         seconds=fitted.seconds,
-        images_per_second=log.mean_images_per_second if log is not None else None,
+        images_per_second=log.mean_images_per_second if log is not None and fitted.steps else None,
         skipped={split: count for split in datamodule.skipped if (count := task.count_skipped(split))},
         partial=partial_use(trainer),
     )
@@ -196,11 +200,13 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
-    write_guide(start.folder, start.kept.text(str(start.cfg.name)))
     if (start.folder / "pictures").is_dir():
         draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
-    then = next_steps(start, parts) | uploads(parts.trainer.loggers)
+    then = next_steps(start, parts)
+    commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "go on") if key in then]
+    write_guide(start.folder, start.kept.text(str(start.cfg.name)), commands)
+    then |= uploads(parts.trainer.loggers)
     console.print_result(best | result.test, result.facts(parts.datamodule.things), then)
 
 

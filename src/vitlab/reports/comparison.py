@@ -11,7 +11,7 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.monitors import better, find_metric, format_metric
 from vitlab.reports.differences import LEVEL, bootstrap_interval, holm, least_p, mcnemar_p, sign_flip_p
 from vitlab.reports.finished import FinishedRun
-from vitlab.reports.intervals import bca_interval, half_width, spread_of_test_set, student_interval
+from vitlab.reports.intervals import Interval, bca_interval, half_width, spread_of_test_set, student_interval
 
 VERDICT = 6  # seeds from which on the exact test can give p < 0.05
 ACCURACY = "test/acc1"  # the metric of which single samples tell
@@ -97,10 +97,10 @@ class Pair:
                 f"{better_one.label} is better than {other.label} by {size}{self.unit} in {self.metric} "
                 f"({seeds}; {exact})."
             )
-        least = f"{seeds} could not have shown less than {self.amount(self.half)}{self.unit}"
         return (
-            f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: "
-            f"{self.amount(self.gain, sign=True)} ± {self.amount(self.half)}{self.unit} ({exact}); {least}."
+            f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: the mean "
+            f"difference is {self.amount(self.gain, sign=True)}{self.unit}, and its 95 % interval, "
+            f"± {self.amount(self.half)}, includes 0 ({exact})."
         )
 
     def compare_models(self, better_one: Recipe, other: Recipe) -> str:
@@ -231,6 +231,8 @@ def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
             row = {"recipe": recipe.label, "metric": metric, "seeds": len(values), "mean": fmean(values)}
             if len(values) > 1 and all(map(isfinite, values)):
                 student, bca = student_interval(values), bca_interval(values)
+                if find_metric(metric).unit == "percent":  # which no share can exceed
+                    student = Interval(max(student.low, 0.0), min(student.high, 1.0))
                 row |= {
                     "student_low": student.low,
                     "student_high": student.high,

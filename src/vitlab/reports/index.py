@@ -52,8 +52,11 @@ def index_runs(root: Path) -> list[IndexedRun]:
 
 
 def find_stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
-    """Yield the folder of each run below the root, and what changes when its files do."""
+    """Yield the folder of each run below the root, and what changes when its files do. Loggers and the jobs of a sweep
+    also keep a config.yaml, but no provenance.json."""
     for place in (file for depth in DEPTHS for file in root.glob(f"{depth}{CONFIG}")):
+        if not place.with_name("provenance.json").is_file():
+            continue
         stamp = [FORM]
         for file in (place, place.with_name(RESULT)):
             try:

@@ -31,6 +31,13 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     return result
 
 
+def read_end(folder: Path) -> int | None:
+    """Read the step at which a run has ended, -1 if its result does not say; None if it has not. Raises
+    CheckpointError."""
+    result = read_result(folder)
+    return None if result is None else int(result.get("steps", -1))
+
+
 def read_last_step(folder: Path) -> float:
     """Read the step at which a run's training ends; infinity if provenance.json does not say."""
     with suppress(FileNotFoundError, ValueError, TypeError, LookupError):  # damaged, or from an earlier version

@@ -13,6 +13,7 @@ from rich.text import Text
 from vitlab.atomic_files import write_csv
 from vitlab.monitors import better, find_metric, format_metric
 from vitlab.reports.seeds import COLUMNS, write_seed_table
+from vitlab.spelling import format_count
 
 UNBROKEN = ("metric", "runs", "mean", "±", "seconds", "#", "starts")
 LONGEST_NUMBER = 8  # letters; longer numbers are rounded
@@ -25,7 +26,7 @@ def write_tables(sweep: Path, outcomes: list[dict[str, Any]]) -> tuple[list[dict
 
 def print_tables(sweep: Path, rows: list[dict[str, Any]], seeds: list[dict[str, Any]]) -> None:
     """Print the jobs and the means over seeds, with the columns that vary. Scores stay unbroken at 80 columns."""
-    print(f"\n{len(rows)} job(s) of this sweep, best first, in {sweep / 'results.csv'}")
+    print(f"\n{format_count(len(rows), 'job')} of this sweep, best first, in {sweep / 'results.csv'}")
     if rows:
         score = next(iter(rows[0]))
         jobs = drop_constant_columns(rows, {score, "seconds", "status"})

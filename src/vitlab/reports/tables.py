@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+NARROW = 16  # letters that a line of a column has at least
 SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 SPECIAL |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 
@@ -43,6 +46,20 @@ def build_table(rows: Sequence[dict[str, Any]]) -> Table:
     for row in cells(rows, names):
         table.add_row(*map(Text, row))
     return table
+
+
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows, of which the first column can be copied: it is never broken, and nothing is where the output is not a
+    terminal."""
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    table = Table()
+    for number, name in enumerate(names):
+        widest = max(map(cell_len, [name, *(row[number] for row in rows)]))
+        whole = number == 0 or not console.is_terminal
+        table.add_column(Text(name), overflow="fold", min_width=widest if whole else min(widest, NARROW))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def cells(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[list[str]]:

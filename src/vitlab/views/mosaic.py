@@ -99,6 +99,8 @@ def draw_mosaic(
     if scale is not None:
         colours = ScalarMappable(scale.norm, scale.cmap)
         bar = axes.figure.colorbar(colours, ax=axes, extend=scale.extend, fraction=0.04, pad=0.02, aspect=25)
+        low, high = scale.norm.vmin, scale.norm.vmax
+        bar.set_ticks([tick for tick in bar.get_ticks() if low <= tick <= high])  # beyond, labels lie on each other
         bar.set_label(scale.label, fontsize=10)
         bar.ax.tick_params(labelsize=9)
 

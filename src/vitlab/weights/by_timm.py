@@ -16,7 +16,7 @@ def load_config(name: str) -> Any:
     try:
         import timm
     except ImportError as error:
-        raise CheckpointError("timm:NAME needs timm: pip install timm") from error
+        raise CheckpointError(f"the weights timm:{name} need timm: pip install timm") from error
     if not timm.is_model(name.split(".")[0]):
         near = timm.list_models(f"*{name.split('.')[0]}*")[:5] or timm.list_models("vit_base*")[:5]
         raise CheckpointError(f"timm has no model '{name}'; it has for instance {', '.join(near)}")

@@ -107,7 +107,8 @@ def open_huggingface(folder: Path) -> Callable[[Tensor], Tensor]:
 
 
 def processor(model: Any, preprocessing: ExportedPreprocessing) -> dict[str, Any]:
-    """Describe the preprocessing to Hugging Face's image processor."""
+    """Describe the preprocessing to Hugging Face's image processor. It rounds the corner of a crop down, and
+    torchvision rounds it to even: the crop may lie one pixel further up or left, and no setting changes that."""
     height, width = model.patch_embed.image_size
     size = {"height": height, "width": width}
     found: dict[str, Any] = {

@@ -75,7 +75,7 @@ def test_a_run_computes_in_what_is_faster_and_keeps_it(cli, measuring, seconds, 
     assert run.status == 0, run.err
     lines = dict(line.split(maxsplit=1) for line in run.out.splitlines() if line.startswith(("measured", "dev", "fou")))
     ratio = seconds["bf16-mixed"] / seconds["32-true"]
-    assert lines["measured"] == f"bfloat16 takes {ratio:.2f} times as long as float32 in a Block on 64 x 65 x 32"
+    assert lines["measured"] == f"bfloat16 takes {ratio:.0%} of the time of float32, in a Block on 64 x 65 x 32"
     assert lines["device"].endswith(f"precision {chosen}")
     assert lines["found"] == f"trainer.precision={chosen}"
     saved = yaml.safe_load((run.folder / "config.yaml").read_text())
@@ -114,7 +114,7 @@ def test_a_check_measures_for_the_training_that_comes(cli, measuring):
     words = [word for word in TINY if "precision" not in word]
     check = cli("check", *words, "seconds=0")
     assert check.status == 0, check.err
-    assert "measured bfloat16 takes 0.40 times" in check.out
+    assert "measured bfloat16 takes 40% of the time of float32" in check.out
     assert "precision bf16-mixed" in check.out
     assert cli("train", *AUTO).status == 0
     assert len(asked) == 1

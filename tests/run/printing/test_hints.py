@@ -17,6 +17,7 @@ from vitlab.run.printing.hints import (
     FEW,
     MOST_GROUPS,
     PHOTOGRAPHS,
+    advise_class_names,
     advise_few_images,
     advise_weights,
     print_hints,
@@ -54,6 +55,12 @@ def test_a_transformer_that_learns_from_few_images_is_helped(cfg, words):
     assert advise_few_images(cfg, FEW) == []
 
 
+def test_classes_that_differ_only_in_case_or_spaces_are_named():
+    assert advise_class_names(["cat", "dog", "a"]) == []
+    (line,) = advise_class_names(["Cat ", "cat", "dog"])
+    assert line.startswith("the classes 'Cat ' and 'cat' differ only in case or spaces")
+
+
 def test_another_kind_of_model_is_left_alone():
     assert advise_few_images(OmegaConf.create({"model": {"name": "resnet18"}, "data": {"image_size": 224}}), 10) == []
 
@@ -87,7 +94,7 @@ def test_images_unlike_those_of_the_weights_are_told(monkeypatch, data, words):
 def test_each_hint_is_a_line(monkeypatch, capsys):
     monkeypatch.setattr(hints, "find_preprocessing", lambda cfg: {})
     cfg = OmegaConf.merge(learning(image_size=PHOTOGRAPHS), {"data": {"in_chans": 3}})
-    print_hints(cfg, SimpleNamespace(splits={"train": range(10)}))
+    print_hints(cfg, SimpleNamespace(splits={"train": range(10)}, class_names=["a"]))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("hint     ") for line in lines)

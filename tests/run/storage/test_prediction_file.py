@@ -3,13 +3,15 @@
 import csv
 import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
+from vitlab.atomic_files import write_csv
 from vitlab.errors import ConfigError, DataError, StorageError
 from vitlab.run.storage.output import Output
-from vitlab.run.storage.prediction_file import FAILED, ROW, prediction_file
+from vitlab.run.storage.prediction_file import FAILED, ROW, check_form, prediction_file
 
 REQUEST = {"inputs": "a", "top_k": 1}
 LINES = [(ROW, {"image": f"{k}.png", "class_1": "a, 'b'\n", "probability_1": 0.25}) for k in range(3)]
@@ -31,7 +33,7 @@ def begun(output, count):
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "txt"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_rows_and_failures_are_written_apart(tmp_path, ending):
     path = tmp_path / f"out.{ending}"
     assert written(path) == (3, 1)
@@ -65,10 +67,29 @@ def test_the_beginning_of_another_command_is_neither_used_nor_lost(tmp_path):
     path = tmp_path / "out.csv"
     begun(Output(path, None), 2)
     before = (tmp_path / "out.csv.partial").read_bytes()
-    with pytest.raises(ConfigError, match=r"out\.csv\.partial belongs to another, unfinished prediction"):
-        written(path, request={**REQUEST, "top_k": 2})
+    for other, told in (
+        ({"top_k": 2}, "which differs in top_k="),
+        ({"inputs": "b"}, "which differs in the files that are read"),
+        ({"share": "1/2", "inputs": "b"}, "of another share=, and each share needs an output of its own"),
+    ):
+        with pytest.raises(ConfigError, match=rf"csv\.partial belongs to another, unfinished prediction, {told}; name"):
+            written(path, request={**REQUEST, **other})
     assert (tmp_path / "out.csv.partial").read_bytes() == before
     assert written(path, request={**REQUEST, "top_k": 2}, overwrite=True) == (3, 1)
+
+
+def test_a_line_of_a_csv_file_ends_with_a_line_feed(tmp_path):
+    written(tmp_path / "out.csv", lines=[(ROW, {"image": "a\r.png", "class_1": "b"})])
+    assert (tmp_path / "out.csv").read_bytes() == b'image,class_1\n"a\r.png",b\n'
+    write_csv(tmp_path / "table.csv", ["a"], [["\r"]])
+    assert (tmp_path / "table.csv").read_bytes() == b'a\n"\r"\n'
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out", "out.csv.gz"])
+def test_an_ending_that_no_form_has_is_refused(name):
+    check_form(Path("OUT.CSV"))
+    with pytest.raises(ConfigError, match=f"output={name} ends in none of .csv, .jsonl, .parquet; name such a file"):
+        check_form(Path(name))
 
 
 def test_a_file_has_one_writer(tmp_path):

@@ -29,6 +29,12 @@ def test_a_calibrated_model_says_so():
     )
 
 
+def test_a_calibration_error_that_has_grown_is_explained():
+    found = {"temperature": 0.5, "samples": 9, "before": {"ece": 0.1}, "after": {"ece": 0.125}}
+    result = Result(**(DONE | {"calibration": found}), images_per_second=None, skipped={}, partial=[])
+    assert "12.50% after: higher, because the temperature is fitted to nll" in result.facts("images")["calibrated"]
+
+
 def test_samples_that_were_left_out_are_said():
     facts = Result(**DONE, images_per_second=None, skipped={"test": 3}, partial=["fast_dev_run"]).facts("images")
     assert facts["skipped"] == "3 unreadable images in test"

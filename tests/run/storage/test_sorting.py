@@ -15,8 +15,9 @@ def test_files_of_the_same_name_stay_apart(tmp_path, monkeypatch):
     sorting = Sorting.open("out", files, ["cat/dog", "bird"])
     for file in files:
         sorting.copy(tmp_path / file, "cat/dog")
+    sorting.copy(tmp_path / files[0], None)
     found = {str(path.relative_to(tmp_path / "out")): path.read_text() for path in (tmp_path / "out").rglob("*.png")}
-    assert found == {"cat_dog/a/0.png": "0", "cat_dog/b/0.png": "1"}
+    assert found == {"cat_dog/a/0.png": "0", "cat_dog/b/0.png": "1", "none_of_these/a/0.png": "0"}
 
 
 @pytest.mark.parametrize(

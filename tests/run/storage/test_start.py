@@ -43,7 +43,7 @@ def test_a_folder_is_locked_meanwhile_and_goes_if_it_stays_empty(tmp_path):
         folder = tmp_path / "runs" / "mine" / "now"
         assert place == RunPlace(str(folder), None)
         assert is_in_use(folder)
-        assert json.loads(os.environ[PLACE]) == [str(folder), None, False]
+        assert json.loads(os.environ[PLACE]) == [str(folder), None, None]
     assert PLACE not in os.environ
     assert list(tmp_path.iterdir()) == []
 
@@ -82,11 +82,11 @@ def test_a_run_of_the_same_config_is_found(tmp_path, monkeypatch, named, ended):
     for folder in (own, other):
         folder.mkdir(parents=True)
     if ended:
-        (own / "result.json").write_text('{"score": null, "test": {}}')
+        (own / "result.json").write_text('{"score": null, "test": {}, "steps": 38}')
     monkeypatch.setattr(start, "find_own_run", lambda cfg, folders: asked.extend(folders) or own)
     job = job_in(own if named else tmp_path / "runs" / "now", named)
     with claim_folder(config(resume="auto"), job) as place:
-        assert place == RunPlace(str(own), str(own), ended)
+        assert place == RunPlace(str(own), str(own), 38 if ended else None)
         assert is_in_use(own)
     assert asked == ([own] if named else [own, other])
 

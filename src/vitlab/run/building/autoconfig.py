@@ -8,7 +8,7 @@ from PIL import Image
 
 from vitlab.config.build import build
 from vitlab.config.found import fill_in, is_open
-from vitlab.data import DataModule
+from vitlab.data import DataModule, ImageDataModule
 from vitlab.data.batches.batch_size import choose_batch_size, divide_batch
 from vitlab.data.glance import ImageSummary, choose_spaced, glance, shrink_images
 from vitlab.data.images.decoding import MODES
@@ -60,6 +60,8 @@ def find_values(cfg: DictConfig, devices: Devices | None = None) -> ResolvedRun:
     values |= datamodule.found
     if devices is not None:
         check_targets(fill(), datamodule)
+        if isinstance(datamodule, ImageDataModule) and not cfg.get("found"):  # of a run that is resumed
+            datamodule.check_readable()
         if is_open(cfg, "precision"):
             values["precision"], measured = find_run_precision(fill(), datamodule, batch_size, devices.own)
     final = fill()

@@ -53,7 +53,7 @@ def find_precision(model: nn.Module, inputs: tuple[Any, ...], batch_size: int, d
     for call, size in ((block if is_quick else None, batch_size), (linear_layer(), BATCH)):
         if call is not None and (seconds := time_ways(call, size, ways)) is not None:
             ratio = seconds[BFLOAT16] / seconds[FLOAT32]
-            measured = f"bfloat16 takes {ratio:.2f} times as long as float32 in {describe_call(call, size)}"
+            measured = f"bfloat16 takes {ratio:.0%} of the time of float32, in {describe_call(call, size)}"
             return PrecisionChoice(BFLOAT16 if ratio <= GAIN else FLOAT32, measured)
     return PrecisionChoice(
         FLOAT32, "nothing: the machine is too busy to time a linear layer, and the run stays in float32"

@@ -34,7 +34,7 @@ def print_start(found: ResolvedRun, run: Parts) -> None:
     parts = f", in {n} parts each" if (n := trainer.accumulate_grad_batches) > 1 else ""
     rows = {
         "run": f"{found.cfg.name}, {sum(p.numel() for p in task.model.parameters()):,} parameters",
-        "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, others each time" if tail else ""),
+        "data": f"{sizes} {datamodule.things}" + (f"; each epoch leaves out {tail}, chosen anew" if tail else ""),
         "classes": classes(datamodule),
         **({"found": format_found(found.values, found.size_reason)} if found.values else {}),
         **({"repeated": repeated} if (repeated := getattr(datamodule.source, "repeated", "")) else {}),

@@ -1,6 +1,6 @@
 """Tell at the start what a choice is known to cost, and whether test images are trained on; the run goes on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,8 +25,18 @@ PHOTOGRAPHS = 128  # pixels of a side, from which published weights suit images
 def print_hints(cfg: DictConfig, datamodule: ImageDataModule) -> None:
     """Print a line for each; `cfg` holds what was found."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    for line in (*advise_weights(cfg), *advise_few_images(cfg, len(datamodule.splits["train"]))):
+    images = len(datamodule.splits["train"])
+    for line in (*advise_class_names(datamodule.class_names), *advise_weights(cfg), *advise_few_images(cfg, images)):
         console.print(f"hint     {line}")
+
+
+def advise_class_names(names: Sequence[str]) -> list[str]:
+    """Tell which names of classes differ only in case or spaces."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault("".join(name.split()).casefold(), []).append(name)
+    advice = "differ only in case or spaces; correct the labels if they are one class"
+    return [f"the classes {' and '.join(map(repr, group))} {advice}" for group in alike.values() if len(group) > 1]
 
 
 def advise_weights(cfg: DictConfig) -> list[str]:

@@ -1,9 +1,9 @@
 """Write README.md into the folder of a run: what each file in it is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vitlab.atomic_files import write_whole
-from vitlab.invocation import format_command, shorten_path
 
 FILES = {
     "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
@@ -17,18 +17,17 @@ FILES = {
     "checkpoints/best.ckpt": "the best model on the validation split",
     "checkpoints/latest.ckpt": "the state to resume from; `previous.ckpt` is the one before it",
     "pictures/": "curves, a training batch, confusion matrix, worst predictions, what the model looks at",
+    "test_image.*": "an image of the test split, for which the command below predicts the class",
     "train.log": "what was printed, with times, and the traceback if the run failed",
     **dict.fromkeys(("wandb/", "tensorboard/", "mlflow/"), "what a logger keeps here"),
-    "evaluate/, predict/": "what later commands write, a folder for each call",
+    "evaluate/, predict/": "written by these commands later, a folder for each call",
 }
 LATER = "evaluate/, predict/"
 
 
-def write_guide(folder: Path, title: str) -> None:
+def write_guide(folder: Path, title: str, commands: Sequence[str]) -> None:
     """Write the guide to what is there, with the commands that read the run."""
-    run = shorten_path(folder)
-    there = {name: meaning for name, meaning in FILES.items() if name == LATER or (folder / name).exists()}
+    there = {name: meaning for name, meaning in FILES.items() if name == LATER or any(folder.glob(name))}
     rows = [f"| `{name}` | {meaning} |" for name, meaning in there.items()]
-    commands = [f"{format_command('evaluate')} run={run}", f"{format_command('train')} resume={run}"]
     text = [f"# {title}", "", "| | |", "|---|---|", *rows, "", "```bash", *commands, "```", ""]
     write_whole(folder / "README.md", "\n".join(text).encode("utf-8", "backslashreplace"))

@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +68,12 @@ def output_file(given: str | None, command: str, home: Path, name: str, *, overw
     if Path(given).exists() and not overwrite:
         raise ConfigError(f"output={given} exists; name another file, or add overwrite=true")
     return Output(Path(given), None)
+
+
+def check_ending(path: Path, endings: Sequence[str]) -> None:
+    """Raise ConfigError for a file whose name has none of the endings that the command writes."""
+    if path.suffix.lower() not in endings:
+        raise ConfigError(f"output={path} ends in none of {', '.join(endings)}; name such a file")
 
 
 def output_folder(given: str | None, command: str, home: Path, *, overwrite: bool) -> Output:

@@ -9,17 +9,19 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitlab.atomic_files import compute_digest, format_json, write_atomically
+from vitlab.atomic_files import LineFeeds, compute_digest, format_json, write_atomically
 from vitlab.errors import ConfigError, StorageError
-from vitlab.run.storage.output import Output
+from vitlab.run.storage.output import Output, check_ending
 
 Row = dict[str, Any]
 ROW, FAILED = "row", "failed"
+ENDINGS = (".csv", ".jsonl", ".parquet")
+MEANING = {"inputs": "the files that are read", "written": "the weights of the run"}  # parts that are no keys
 ROWS_AT_ONCE = 10_000  # of a Parquet file
 OPEN: list[BinaryIO] = []  # the locked files of this process
 
@@ -76,7 +78,7 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
     """Open the file for what a command is asked to predict, or continue the one that an earlier start of the same
     command has begun. A start that adds nothing leaves nothing. Raises ConfigError where the beginning of another
     prediction is in the way, and StorageError while another command writes the same file."""
-    digest = compute_digest(format_json(request))
+    digest, parts = compute_digest(format_json(request)), digest_parts(request)
     path = find_begun(output, digest) or output.make()
     partial = path.with_name(f"{path.name}.partial")
     with open(partial, "a+b") as stream:
@@ -87,11 +89,12 @@ def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterato
         if read_digest(partial) not in (None, digest):
             if not overwrite:
                 raise ConfigError(
-                    f"{partial} belongs to another, unfinished prediction; name another output, or add overwrite=true"
+                    f"{partial} belongs to another, unfinished prediction{explain_difference(partial, parts)}; name "
+                    "another output, or add overwrite=true"
                 )
             stream.truncate(0)
         OPEN.append(stream)
-        file = PredictionFile(path, partial, stream, drop_cut_line(stream, digest))
+        file = PredictionFile(path, partial, stream, drop_cut_line(stream, {"request": digest, "parts": parts}))
         before = file.done
         try:
             yield file
@@ -122,7 +125,22 @@ def read_digest(partial: Path) -> str | None:
             return "" if partial.stat().st_size else None
 
 
-def drop_cut_line(stream: BinaryIO, digest: str) -> int:
+def digest_parts(request: Row) -> dict[str, str]:
+    return {key: compute_digest(format_json(value)) for key, value in request.items()}
+
+
+def explain_difference(partial: Path, parts: dict[str, str]) -> str:
+    """Name the keys in which the request of a partial file differs; "" where an earlier version has not stored them."""
+    with open(partial, "rb") as file, suppress(ValueError, LookupError, TypeError):
+        known = json.loads(file.readline())["parts"]
+        keys = sorted(key for key in known.keys() | parts.keys() if known.get(key) != parts.get(key))
+        if "share" in keys:
+            return ", of another share=, and each share needs an output of its own"
+        return f", which differs in {', '.join(MEANING.get(key, f'{key}=') for key in keys)}"
+    return ""
+
+
+def drop_cut_line(stream: BinaryIO, head: Row) -> int:
     """Cut off a line that a killed writer has not ended, write the first line if there is none, and return the number
     of the others."""
     stream.seek(0)
@@ -133,7 +151,7 @@ def drop_cut_line(stream: BinaryIO, digest: str) -> int:
         whole, count = whole + len(line), count + 1
     stream.truncate(whole)
     if count < 0:
-        stream.write(json.dumps({"request": digest}).encode() + b"\n")
+        stream.write(json.dumps(head).encode() + b"\n")
         stream.flush()
     return max(count, 0)
 
@@ -141,9 +159,10 @@ def drop_cut_line(stream: BinaryIO, digest: str) -> int:
 # -- the forms of an output
 
 
-def check_ending(path: Path) -> None:
-    """Raise ConfigError for a Parquet file where no library writes it."""
-    if path.suffix == ".parquet":
+def check_form(path: Path) -> None:
+    """Raise ConfigError for a file of another form, and for a Parquet file where no library writes it."""
+    check_ending(path, ENDINGS)
+    if path.suffix.lower() == ".parquet":
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:
@@ -152,7 +171,7 @@ def check_ending(path: Path) -> None:
 
 def write_rows(path: Path, rows: Iterable[Row], kind: str) -> int:
     """Write rows with the same columns as CSV, JSON lines or Parquet; return their number."""
-    write = {".jsonl": write_jsonl, ".parquet": write_parquet}.get(path.suffix, write_csv)
+    write = {".jsonl": write_jsonl, ".parquet": write_parquet}.get(path.suffix.lower(), write_csv)
     with write_atomically(path) as temporary:
         return write(temporary, rows, kind)
 
@@ -160,7 +179,7 @@ def write_rows(path: Path, rows: Iterable[Row], kind: str) -> int:
 def write_csv(path: Path, rows: Iterable[Row], kind: str) -> int:
     count = 0
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(LineFeeds(file))
         for count, row in enumerate(rows, start=1):
             if count == 1:
                 writer.writerow(row)

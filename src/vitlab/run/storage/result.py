@@ -36,6 +36,8 @@ class Result:
             before, after = (self.calibration[time]["ece"] for time in ("before", "after"))
             told = f"temperature {self.calibration['temperature']:.3f}, fitted on validation"
             facts["calibrated"] = f"{told}: calibration error {before:.2%} before, {after:.2%} after"
+            if after > before:
+                facts["calibrated"] += ": higher, because the temperature is fitted to nll, not to this error"
         if self.skipped:
             facts["skipped"] = ", ".join(f"{n} unreadable images in {split}" for split, n in self.skipped.items())
         if self.partial:

@@ -9,6 +9,8 @@ from pathlib import Path
 from vitlab.errors import ConfigError
 from vitlab.run.storage.output import check_place
 
+NONE = "none_of_these"
+
 
 class Sorting:
     """`copy` brings a file to `root`/<class>/<its path below the folder that all files share>. Raises ConfigError for
@@ -33,8 +35,10 @@ class Sorting:
             raise ConfigError(f"sort_into={root} holds images that the command reads; name another folder")
         return cls(Path(root), home, folders)
 
-    def copy(self, file: Path, class_name: str) -> None:
-        place = self.root / self.folders[class_name] / file.absolute().relative_to(self.home)
+    def copy(self, file: Path, class_name: str | None) -> None:
+        """Copy a file into the folder of a class, or for None into that of images of none of the classes."""
+        folder = NONE if class_name is None else self.folders[class_name]
+        place = self.root / folder / file.absolute().relative_to(self.home)
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
         shutil.copy2(file, temporary)

@@ -24,7 +24,7 @@ from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
-from vitlab.reports.run import read_result
+from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
 from vitlab.run.storage.newest_state import newest_state
 from vitlab.run.storage.provenance import versions
@@ -35,7 +35,7 @@ class Start:
     """The config of a run, and the folder it is written to; `kept` removes secrets from what is stored.
 
     A resumed run has the file of its `state`, and its content as `checkpoint` until the fit reads it again. With
-    resume=auto, `mark` is the digest by which the same command finds the run again.
+    resume=auto, `mark` is the digest by which the same command finds the run again. `ended` is as in `RunPlace`.
     """
 
     cfg: DictConfig
@@ -48,11 +48,18 @@ class Start:
     checkpoint: dict[str, Any]
     first_step: int
     mark: str | None
+    ended: int | None = None
 
     @property
     def sweep(self) -> Path | None:
         """The folder of the sweep that the run is a job of."""
         return self.folder.parent if find_sweep_job(self.folder) else None
+
+    def is_complete(self, num_steps: int) -> bool:
+        """Whether the run has been tested at the step it resumes from, and `num_steps` ask for no more; or, where it
+        has stopped early, no other key."""
+        keys = {one.key_or_group for one in self.job.parse_overrides()}
+        return self.ended == self.first_step and (num_steps <= self.first_step or keys <= {"resume", "break_lock"})
 
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
@@ -73,12 +80,12 @@ PLACE = "VITLAB_PLACE"  # in the environment of the processes that a run starts
 
 
 class RunPlace(NamedTuple):
-    """The folder of a run, the run or checkpoint that it resumes from, and whether it has ended already: in plain
-    types, for other processes."""
+    """The folder of a run, the run or checkpoint that it resumes from, and the step at which the run has ended, None if
+    it has not: in plain types, for other processes."""
 
     folder: str
     resume: str | None
-    ended: bool = False
+    ended: int | None = None
 
 
 @contextmanager
@@ -109,12 +116,12 @@ def find_place(cfg: DictConfig, job: Job, make: Callable[[Path, bool], Path]) ->
         found = find_own_run(cfg, [job.folder] if job.named else sorted(job.folder.parent.glob("*")))
         if found is not None:
             take(found, break_lock=cfg.break_lock)
-            return RunPlace(str(found), str(found), read_result(found) is not None)
+            return RunPlace(str(found), str(found), read_end(found))
     elif cfg.resume is not None:
         folder = run_folder(cfg.resume).absolute()
         make(folder, False)  # a job of a sweep that has not begun yet has none
         take(folder, break_lock=cfg.break_lock)
-        return RunPlace(str(folder), str(cfg.resume))
+        return RunPlace(str(folder), str(cfg.resume), read_end(folder))
     if job.named:
         check_unused(job.folder)
     folder = make(job.folder, not job.named)
@@ -158,6 +165,7 @@ def start_or_resume(cfg: DictConfig, job: Job, place: RunPlace) -> Start:
         checkpoint=checkpoint,
         first_step=int(checkpoint.get("global_step", 0)),
         mark=config_digest(composed) if composed.resume == AUTO else None,
+        ended=place.ended,
     )
 
 
