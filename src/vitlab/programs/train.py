@@ -17,6 +17,7 @@ from vitlab.callbacks import BestModel, Calibration, ChecksRun, StepLog
 from vitlab.checkpoints.run_folder import write_marks
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
+from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import shorten_path
@@ -126,7 +127,8 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if trainer.is_global_zero:
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
-        record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
+        packages = list_packages(resolve_config(cfg))
+        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, packages)
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:

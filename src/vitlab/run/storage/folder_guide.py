@@ -7,7 +7,7 @@ from vitlab.invocation import format_command, shorten_path
 
 FILES = {
     "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
-    "provenance.json": "each start: time, command, versions, machine, git commit",
+    "provenance.json": "each start: time, command, versions, machine, git commit, digest of your own code",
     "metrics.csv": "every logged metric, a row for each logged step",
     "result.json": "the best score, the metrics of the test, seconds and speed; written when the run has ended",
     "test_predictions.csv": "for each test image the true and the predicted class, probability and loss",

@@ -54,6 +54,14 @@ class Start:
         """The folder of the sweep that the run is a job of."""
         return self.folder.parent if find_sweep_job(self.folder) else None
 
+    @property
+    def words(self) -> list[str]:
+        """The words of the command that starts the run, for a job of a sweep those that it was frozen with, without
+        secrets."""
+        overrides = self.checkpoint.get("run", {}).get("words", self.job.overrides)
+        words: list[str] = self.kept([*self.job.options, *overrides])
+        return words
+
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
         config = make_portable(self.cfg)
