@@ -120,6 +120,13 @@ def test_a_misspelt_key_in_a_recipe_or_a_study_is_refused(cli, tmp_path, group, 
     refused(run, *[word.replace("recipe/", f"{group}/") for word in RECIPES[content]])
 
 
+def test_a_key_that_only_the_resumed_run_has_says_which_option_to_choose(cli, tmp_path):
+    run = cli("train", "resume=run", "loss.gamma=0.5")
+    assert refuses(run, "there is no key loss.gamma; ")
+    assert refuses(run, "also choose the option that it has: loss=NAME, and --config-dir=DIR if it is your own")
+    assert "loss=NAME" not in cli("train", "loss.gamma=0.5").err
+
+
 def test_a_config_of_the_user_with_the_name_of_ours_is_refused(cli, tmp_path):
     """Hydra takes the first of two files of one name, which is ours."""
     own = tmp_path / "conf" / "loss" / "focal.yaml"
