@@ -66,6 +66,7 @@ class MetricsCSV(RunLogger, Callback):
         if self.trainer is not None and step in (None, self.trainer.global_step - 1):
             step = self.trainer.global_step
             metrics = {name: value for name, value in metrics.items() if name != "epoch"}
+        step = step or 0
         row = {"step": step, **{name: float(value) for name, value in metrics.items()}}
         place = bisect_right(self.rows, step, key=lambda one: int(one["step"]))  # behind what is of this step or before
         last = place == len(self.rows)
