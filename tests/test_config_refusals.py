@@ -6,6 +6,8 @@ import sys
 import pytest
 from conftest import SRC, TINY, chosen, refuses
 
+from vitlab.config.home import CONF
+
 
 def refused(run, *words, status=2):
     """One sentence on stderr that holds the words, and nothing left behind."""
@@ -123,6 +125,26 @@ def test_a_misspelt_key_in_a_recipe_or_a_study_is_refused(cli, tmp_path, group, 
     (tmp_path / group / "mine.yaml").write_text(f"# @package _global_\n{content}\n")
     run = cli("train", f"--config-dir={tmp_path}", f"{group}=mine", folder="run")
     refused(run, *[word.replace("recipe/", f"{group}/") for word in RECIPES[content]])
+
+
+def test_a_key_that_only_the_resumed_run_has_says_which_option_to_choose(cli, tmp_path):
+    run = cli("train", "resume=run", "loss.gamma=0.5")
+    assert refuses(run, "there is no key loss.gamma; ")
+    assert refuses(run, "also choose the option that it has: loss=NAME, and --config-dir=DIR if it is your own")
+    assert "loss=NAME" not in cli("train", "loss.gamma=0.5").err
+
+
+def test_a_config_of_the_user_with_the_name_of_ours_is_refused(cli, tmp_path):
+    """Hydra takes the first of two files of one name, which is ours."""
+    own = tmp_path / "conf" / "loss" / "focal.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text((CONF / "loss" / "focal.yaml").read_text())
+    assert cli("train", "--config-dir=conf", "loss=focal", "--cfg=job").status == 0
+    own.write_text("_target_: mylab.focal\n_partial_: true\n")
+    refused(
+        cli("train", "--config-dir=conf", "loss=focal"),
+        "conf/loss/focal.yaml has the name of a config of vitlab, which would be read instead; rename it",
+    )
 
 
 def test_a_recipe_that_says_no_package_is_refused(cli, tmp_path):

@@ -35,6 +35,7 @@ def test_a_sound_model_learns_few_images_by_heart(cli):
     run = cli("train", "debug=overfit", "optimizer.lr=3e-3", folder="run")
     assert run.status == 0, run.err
     assert float(read_metrics(run.folder)[-1]["train/acc1"]) == 1
+    assert "train/acc1 100.00%" in next(line for line in run.out.splitlines() if line.startswith("learned"))
 
 
 @pytest.mark.slow

@@ -160,6 +160,9 @@ def test_a_job_that_is_gone_on_with_takes_its_place_in_the_table(cli, tmp_path):
     for choice in ("[default]", "[default,ema]"):
         assert choice in run.out
     sweep, rows = table(tmp_path)
+    start = json.loads((sweep / rows[0]["folder"] / "provenance.json").read_text())[0]
+    assert f"seed={rows[0]['seed']}" in start["command"]
+    assert "resume=" not in start["command"], start
     (sweep / "results.csv").unlink()
     more = cli("train", f"resume={sweep / rows[0]['folder']}", "trainer.max_steps=4", tiny=False)
     assert more.status == 0, more.err

@@ -1,5 +1,7 @@
 """Jobs of a sweep as they are frozen: composed as Hydra composes them, and without secrets."""
 
+import json
+
 import pytest
 import yaml
 from hydra import initialize_config_dir
@@ -12,7 +14,7 @@ from vitlab.config.composition import VERSION_BASE
 from vitlab.config.home import CONF
 from vitlab.config.nodes import remove_keys
 from vitlab.config.recipe import fit
-from vitlab.config.sweep_jobs import Composer, describe_request, format_yaml, secret_words
+from vitlab.config.sweep_jobs import Composer, describe_request, format_yaml, read_frozen_run, secret_words
 from vitlab.errors import ConfigError
 
 COMMON = ["model=vit_mu4", "trainer=cpu", "~callbacks.model_views"]
@@ -111,3 +113,10 @@ def test_a_key_that_nothing_takes_is_refused(sweep):
     for word in ("+optimizer.lrr=1", "+optimizer.algorithm.lrr=1", "+model.depht=3", "+trainer.max_stepps=1"):
         with pytest.raises(ConfigError, match=word[1:].split("=")[0].rsplit(".", 1)[-1]):
             composer(0, COMMON, [word])
+
+
+def test_a_job_that_has_not_begun_knows_the_words_that_repeat_it(tmp_path):
+    job = {"overrides": ["model=vit_mu4", "seed=1"], "choices": {"model": "vit_mu4"}, "run_id": "0"}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (tmp_path / "config.yaml").write_text("model: {}\n")
+    assert read_frozen_run(tmp_path)["run"]["words"] == ["model=vit_mu4", "seed=1"]

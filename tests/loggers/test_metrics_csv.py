@@ -4,6 +4,8 @@ import copy
 import csv
 
 import pytest
+import pytorch_lightning as pl
+from pytorch_lightning.demos.boring_classes import BoringModel
 
 from vitlab.errors import CheckpointError
 from vitlab.loggers import MetricsCSV
@@ -44,6 +46,61 @@ def test_values_of_one_step_share_a_row_and_columns_grow(log, tmp_path):
     ]
     assert (tmp_path / "metrics.csv").read_text().splitlines()[0] == "step,train/loss,val/loss,val/acc1"
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
+
+
+def test_a_value_of_an_earlier_step_joins_its_row(log):
+    rows = log([(10, {"a": 1.0}), (20, {"a": 2.0}), (10, {"b": 3.0}), (15, {"b": 4.0}), (20, {"b": 5.0})])
+    assert [list(row.values()) for row in rows] == [[10, 1, 3], [15, 4], [20, 2, 5]]
+
+
+class Stopwatch(pl.Callback):
+    """Log as a user's callback does: Lightning then calls the loggers, at times of its own."""
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        pl_module.log("mine/batch", 1.0)
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        pl_module.log("mine/epoch", 2.0)
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        pl_module.log("mine/val", 3.0)
+
+
+class OwnRows(pl.Callback):
+    """Log every fifth step, and keep what a state would hold of the rows."""
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step % 5 == 0:
+            trainer.logger.log_metrics({"train/loss": 1.0, "epoch": trainer.global_step / 5}, trainer.global_step)
+        self.state = copy.deepcopy(trainer.logger.state_dict())
+
+
+def test_what_a_callback_logs_belongs_to_the_step_that_is_done(tmp_path, recwarn, capsys):
+    logger, own = MetricsCSV(folder=str(tmp_path), first_step=0), OwnRows()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        limit_train_batches=5,
+        limit_val_batches=1,
+        num_sanity_val_steps=0,
+        log_every_n_steps=5,
+        logger=logger,
+        callbacks=[logger, own, Stopwatch()],
+        default_root_dir=tmp_path,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(BoringModel())
+    with open(tmp_path / "metrics.csv", newline="") as file:
+        rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+    mine = {"mine/batch": 1, "mine/epoch": 2, "mine/val": 3}
+    assert rows == [{"step": step, "train/loss": 1, "epoch": step / 5, **mine} for step in (5, 10)]
+    resumed = MetricsCSV(folder=str(tmp_path), first_step=10)
+    resumed.load_state_dict(own.state)
+    resumed.log_metrics({"train/loss": 0.5}, 15)
+    assert "was changed" not in capsys.readouterr().out
+    assert not (tmp_path / "metrics.damaged.csv").exists()
 
 
 def test_every_row_is_on_the_disk_once_it_is_logged(log, tmp_path):

@@ -28,6 +28,8 @@ def test_its_loss_trains_and_its_run_asks_for_trust(cli, mylab):
     run = cli("train", "--config-dir=conf", "loss=poly", *FEW, *SHORT, folder="run")
     assert run.status == 0, run.err
     assert "run=run 'trust=[mylab_of_test]'" in run.out
+    command = json.loads(Path("run/provenance.json").read_text())[0]["command"]
+    assert command.split("train.py ")[1].startswith("--config-dir=conf hydra.run.dir=run")
     refused = cli("evaluate", "run=run")
     assert refused.status == 2
     assert (

@@ -59,3 +59,13 @@ def test_runs_without_the_value_come_last_and_constant_settings_do_not_differ():
     assert "model.depth" in differing(RUNS)
     copies = [IndexedRun(Path(str(k)), True, {"batch": k, "data.batch": k, "lr": k // 2}) for k in range(4)]
     assert differing(copies) == ["batch", "lr"]  # data.batch refers to batch
+
+
+def test_settings_that_a_user_has_set_stand_for_others_and_come_first():
+    values = [
+        {"model._target_": f"{k}", "loss": k, "optimizer.lr": k, "lr": k, "model.depth": k // 2} for k in range(4)
+    ]
+    runs = [IndexedRun(Path(str(k)), True, each, ("optimizer.lr", "seed")) for k, each in enumerate(values)]
+    assert differing(runs) == ["optimizer.lr", "model.depth"]
+    targets = [IndexedRun(Path(str(k)), True, {"model._target_": k, "model.embed_dim": k}) for k in range(2)]
+    assert differing(targets) == ["model.embed_dim"]

@@ -88,6 +88,8 @@ def test_a_run_tells_textures_from_digits_in_each_command_and_in_python(cli, dig
     assert result["calibration"]["false_alarm_rate"] == 0.05
     rows = list(csv.DictReader((digits_run / "test_predictions.csv").read_text().splitlines()))
     beyond = np.mean([float(row["novelty"]) > 1 for row in rows])
+    assert [row["none_of_these"] == "yes" for row in rows] == [float(row["novelty"]) > 1 for row in rows]
+    assert result["calibration"]["test_none_of_these"] == pytest.approx(beyond)
     assert beyond < 0.2  # 0.05 of validation, and the test images are others
     Path("asked").mkdir()
     shutil.copy(digits_run / "test_image.png", "asked/digit.png")
@@ -113,6 +115,8 @@ def test_a_file_of_an_earlier_test_is_not_taken_for_that_of_a_test_without_one(c
     run = shutil.copytree(short_run, tmp_path / "run")
     again = cli("train", "resume=run", "trainer.max_epochs=3", "callbacks.calibration.false_alarm_rate=null")
     assert again.status == 0, again.err
+    first, both = (json.loads((folder / "result.json").read_text())["seconds"] for folder in (short_run, run))
+    assert both > first  # those of both starts
     assert (run / FILE).exists()
     assert vitlab.load(run, device="cpu").predict(np.zeros((8, 8), np.uint8))[0].novelty is None
 

@@ -28,10 +28,11 @@ class EvaluationReport(Callback):
 
     def __init__(self, *, num_worst: Count):
         self.num_worst = num_worst
+        self.share_of_none: float | None = None  # of the samples, which are of none of the classes
         self.rows: list[torch.Tensor] = []
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.rows = []
+        self.rows, self.share_of_none = [], None
 
     def on_test_batch_end(
         self,
@@ -67,7 +68,13 @@ class EvaluationReport(Callback):
         split = datamodule.splits[name]
         asked = [[question] if (question := split.get_question(i)) else [] for i in index.tolist()]
         heads = ["index", "name", *(["question"] if any(asked) else []), *kind.heads(names), "loss", *further]
-        numbers = [[round(float(value), DIGITS) for value in row] for row in np.column_stack([loss, more])]
+        numbers: list[list[Any]] = [
+            [round(float(value), DIGITS) for value in row] for row in np.column_stack([loss, more])
+        ]
+        if further[-1:] == ["novelty"]:
+            heads, unknown = [*heads, "none_of_these"], more[:, -1] > 1
+            self.share_of_none = float(unknown.mean())
+            numbers = [[*row, "yes" if none else "no"] for row, none in zip(numbers, unknown, strict=True)]
         rows = [
             [int(i), split.name(int(i)), *question, *kind.words(row, names), *own]
             for i, question, row, own in zip(index, asked, labels, numbers, strict=True)

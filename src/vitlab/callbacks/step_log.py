@@ -100,12 +100,22 @@ class StepLog(Callback):
         self.latest = values
         self.step, self.seconds, self.started = trainer.global_step, 0.0, now
         if not math.isfinite(values["train/loss"]):
+            loss = getattr(getattr(pl_module, "loss", None), "func", None)
+            own = (
+                ""
+                if loss is None or is_ours(loss)
+                else f", or look at {loss.__module__}.{loss.__name__}, which gives it"
+            )
             raise NonFiniteError(
                 f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr "
-                "(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true"
+                f"(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true{own}"
             )
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
+
+
+def is_ours(function: Any) -> bool:
+    return str(function.__module__).partition(".")[0] == __name__.partition(".")[0]
 
 
 def format_seconds(seconds: float) -> str:

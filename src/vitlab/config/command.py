@@ -86,11 +86,19 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
 
 @contextmanager
 def correct_words(name: str, words: list[str]) -> Iterator[None]:
-    """Where words are refused that are usual in other tools, raise ConfigError with the command that they mean."""
+    """Where words are refused that are usual in other tools, raise ConfigError with the command that they mean; where a
+    resumed run has a key that the default option does not have, say that its option is to be chosen, too."""
     try:
         yield
-    except (ConfigError, HydraException):
+    except (ConfigError, HydraException) as error:
         check_usual_words(name, read_keys(name).kinds, words)
+        sentence = str(translate_refusal(error))
+        absent = re.match(r"there is no key (\w+)\.", sentence)
+        if absent and is_group(absent[1]) and any(word.startswith("resume=") for word in words):
+            raise ConfigError(
+                f"{sentence}; to change a key of a resumed run, also choose the option that it has: {absent[1]}=NAME, "
+                "and --config-dir=DIR if it is your own"
+            ) from None
         raise
 
 

@@ -4,6 +4,7 @@ files before a check has passed."""
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
@@ -16,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from vitlab.config.arguments import check_choices
-from vitlab.config.home import CONF, OF_THE_USER
+from vitlab.config.home import CONF, EXPERIMENTS, OF_THE_USER
 from vitlab.config.recipe import fit
 from vitlab.errors import ConfigError
 
@@ -33,6 +34,8 @@ def initialize_hydra(command: str, config_dir: str | None = None) -> Iterator[No
     process finds it afterwards as it was."""
     state, config, runtime = GlobalHydra.instance(), HydraConfig.instance(), JobRuntime.instance()
     theirs, their_config, their_base, their_job = state.hydra, config.cfg, version.getbase(), runtime.conf.get("name")
+    if config_dir is not None:
+        check_own_configs(config_dir)
     state.clear()
     OF_THE_USER[:] = [] if config_dir is None else [os.path.abspath(config_dir)]
     try:
@@ -42,6 +45,16 @@ def initialize_hydra(command: str, config_dir: str | None = None) -> Iterator[No
         GlobalHydra.instance().hydra, config.cfg = theirs, their_config
         version.VersionBase.instance().version_base = their_base
         runtime.set("name", their_job)
+
+
+def check_own_configs(folder: str) -> None:
+    """Raise ConfigError for a file in the user's folder of configs that has the name of one of ours, which Hydra would
+    read in its place."""
+    for root in (CONF, EXPERIMENTS):
+        for ours in root.glob("**/*.yaml"):
+            own = Path(folder) / ours.relative_to(root)
+            if own.is_file() and own.read_bytes() != ours.read_bytes():
+                raise ConfigError(f"{own} has the name of a config of vitlab, which would be read instead; rename it")
 
 
 def config_loader() -> ConfigLoader:

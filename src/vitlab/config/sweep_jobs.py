@@ -171,6 +171,7 @@ def read_frozen_run(home: Path) -> dict[str, Any]:
         config = OmegaConf.to_container(OmegaConf.load(home / "config.yaml"), resolve=False)
         if "model" not in (config or ()):
             raise ValueError("config.yaml has no model")
-        return {"run": {"config": config, "choices": dict(job["choices"]), "id": str(job["run_id"])}}
+        words = list(map(str, job["overrides"]))
+        return {"run": {"config": config, "choices": dict(job["choices"]), "id": str(job["run_id"]), "words": words}}
     except (OSError, ValueError, TypeError, LookupError, YAMLError) as error:
         raise CheckpointError(f"the config of the sweep's job in {home} is damaged: {format_error(error)}") from error

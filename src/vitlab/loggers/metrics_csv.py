@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from argparse import Namespace
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +24,9 @@ Row = dict[str, Any]
 class MetricsCSV(RunLogger, Callback):
     """Rows survive a kill, and a resumed run goes on in the same file: rows after the step it resumes from are dropped.
 
-    Lightning's CSVLogger deletes an existing file when it starts. Values logged at one step share a row. The file is
-    appended to, and rewritten whole when a new name comes. Raises StorageError when its folder has gone.
+    Lightning's CSVLogger deletes an existing file when it starts. Values logged at one step share a row, and rows
+    stand in the order of their steps. The file is appended to, and rewritten whole when a new name or an earlier step
+    comes. Raises StorageError when its folder has gone.
 
     As a callback it stores in each state the digests of the rows logged before it. A resume keeps the rows that match;
     if any is missing, or others are there, it prints a sentence and keeps the file as metrics.damaged.csv.
@@ -39,6 +41,7 @@ class MetricsCSV(RunLogger, Callback):
         self.columns = ["step"]
         self.known: dict[str, Any] | None = None  # what the state stored that the run resumes from
         self.started = False
+        self.trainer: pl.Trainer | None = None
 
     @property
     def name(self) -> str:
@@ -52,21 +55,34 @@ class MetricsCSV(RunLogger, Callback):
         """The config has its own file."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.trainer = trainer
         self._start()
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Log values of a step. What Lightning logs, for a callback that calls `pl_module.log`, has the number of the
+        last batch counted from 0: it belongs to the step that this batch made, whose epoch is known better."""
         self._start()
+        if self.trainer is not None and step in (None, self.trainer.global_step - 1):
+            step = self.trainer.global_step
+            metrics = {name: value for name, value in metrics.items() if name != "epoch"}
+        step = step or 0
         row = {"step": step, **{name: float(value) for name, value in metrics.items()}}
-        merge = bool(self.rows) and int(self.rows[-1]["step"]) == step
+        place = bisect_right(self.rows, step, key=lambda one: int(one["step"]))  # behind what is of this step or before
+        last = place == len(self.rows)
+        merge = place > 0 and int(self.rows[place - 1]["step"]) == step
         if merge:
-            self.rows[-1] |= row
-        else:
+            self.rows[place - 1] |= row
+        elif last:
             self.digests += map(digest_row, self.rows[-1:])
             self.rows.append(row)
+        else:
+            self.rows.insert(place, row)
+        if not last:
+            self.digests = [digest_row(one) for one in self.rows[:-1]]
         new = [name for name in row if name not in self.columns]
         self.columns += new
-        if merge or new:
+        if merge or new or not last:
             self._rewrite()
         else:
             self._append(row)

@@ -16,6 +16,7 @@ from vitlab.programs.sweeps import find_sweep
 from vitlab.reports.comparison import (
     Pair,
     Recipe,
+    choose_metric,
     differences,
     disagreements,
     find_differing_settings,
@@ -40,8 +41,8 @@ def compare(cfg: DictConfig) -> list[Pair]:
     be compared."""
     place = output_folder(cfg.output, "compare", RUNS / "compare", overwrite=cfg.overwrite)
     recipes, notes = find_recipes(cfg)
-    runs = [run for recipe in recipes for run in recipe.runs.values()]
-    metric = cfg.metric or runs[0].monitor
+    metric, told = (cfg.metric, []) if cfg.metric else choose_metric(recipes)
+    notes += told
     metric = metric if "/" in metric else f"test/{metric}"
     pairs = compare_recipes(recipes, metric)
     notes += dict.fromkeys(note for pair in pairs for note in notes_on(pair))

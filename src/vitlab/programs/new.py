@@ -45,7 +45,7 @@ README = """# {name}
 ```bash
 {train} --config-dir=conf loss=poly        # train with the loss of {name}.py
 {evaluate} run=RUN 'trust=[{name}]'            # open such a run: say that you trust its code
-python -m pytest                           # test it
+python -m pytest                           # test it (pip install pytest)
 ```
 
 `conf/` has the folders of vitlab's own configs: a YAML in `conf/loss/` is a choice of `loss=`, one in `conf/model/` of

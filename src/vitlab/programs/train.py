@@ -13,14 +13,17 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from vitlab.callbacks import BestModel, Calibration, ChecksRun, StepLog
+from vitlab.callbacks import BestModel, Calibration, ChecksRun, EvaluationReport
+from vitlab.callbacks.progress import find_step_log
 from vitlab.checkpoints.run_folder import write_marks
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
+from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.invocation import shorten_path
+from vitlab.monitors import format_metric
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.curves import draw_curves
 from vitlab.reports.run import RESULT
@@ -43,6 +46,8 @@ from vitlab.run.storage.result import Result, partial_use
 from vitlab.run.storage.start import Start, claim_folder, start_or_resume
 from vitlab.sweeps.attempt import SUPERVISED
 from vitlab.sweeps.results import record_resumed_job
+
+LEARNED = ("train/loss", "train/acc1")  # what debug=overfit is about
 
 
 def train(cfg: DictConfig) -> Path:
@@ -130,7 +135,8 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if trainer.is_global_zero:
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
-        record_start(start.folder, start.kept(start.job.overrides), start.first_step, parts.task.num_steps)
+        packages = list_packages(resolve_config(cfg))
+        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, packages)
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:
@@ -176,10 +182,14 @@ def fit(start: Start, parts: Parts) -> FitResult:
 def test(parts: Parts, fitted: FitResult) -> Result:
     """Calibrate the best model on validation, and test it."""
     trainer, task, datamodule = parts.trainer, parts.task, parts.datamodule
-    best, log = find_best(trainer), next((c for c in trainer.callbacks if isinstance(c, StepLog)), None)
+    best, log = find_best(trainer), find_step_log(trainer)
     if best is not None and best.score is not None:
         trainer.strategy.load_model_state_dict({"state_dict": best.read_weights(trainer)})
     trainer.test(task, datamodule=datamodule, verbose=False)
+    calibration = next((c.found for c in trainer.callbacks if isinstance(c, Calibration)), None)
+    report = next((c for c in trainer.callbacks if isinstance(c, EvaluationReport)), None)
+    if calibration is not None and report is not None:
+        calibration = calibration | {"test_none_of_these": report.share_of_none}
     return Result(
         score=best.score if best is not None else None,
         best_step=best.step if best is not None else trainer.global_step,
@@ -187,8 +197,8 @@ def test(parts: Parts, fitted: FitResult) -> Result:
         steps_of_this_start=fitted.steps,
         test=get_metrics(trainer),
         last=fitted.last,
-        calibration=next((c.found for c in trainer.callbacks if isinstance(c, Calibration)), None),
-        seconds=fitted.seconds,
+        calibration=calibration,
+        seconds=fitted.seconds + (log.before if log is not None else 0.0),
         images_per_second=log.mean_images_per_second if log is not None and fitted.steps else None,
         skipped={split: count for split in datamodule.skipped if (count := task.count_skipped(split))},
         partial=partial_use(trainer),
@@ -207,7 +217,11 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "go on") if key in then]
     write_guide(start.folder, start.kept.text(str(start.cfg.name)), commands)
     then |= uploads(parts.trainer.loggers)
-    console.print_result(best | result.test, result.facts(parts.datamodule.things), then)
+    facts = result.facts(parts.datamodule.things)
+    if start.choices.get("debug") == "overfit" and (log := find_step_log(parts.trainer)) is not None:
+        learned = [f"{name} {format_metric(name, log.latest[name])}" for name in LEARNED if name in log.latest]
+        facts["learned"] = ", ".join(learned)
+    console.print_result(best | result.test, facts, then)
 
 
 def find_best(trainer: pl.Trainer) -> BestModel | None:

@@ -1,7 +1,7 @@
 """Compare recipes over their seeds, and models over their test samples, in sentences and tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isfinite
 from statistics import fmean
@@ -9,7 +9,15 @@ from typing import Any
 
 from vitlab.errors import ConfigError, DataError
 from vitlab.monitors import better, find_metric, format_metric
-from vitlab.reports.differences import LEVEL, bootstrap_interval, holm, least_p, mcnemar_p, sign_flip_p
+from vitlab.reports.differences import (
+    LEVEL,
+    count_seeds_needed,
+    crossed_interval,
+    holm,
+    mcnemar_p,
+    sign_flip_p,
+    student_p,
+)
 from vitlab.reports.finished import FinishedRun
 from vitlab.reports.intervals import Interval, bca_interval, half_width, spread_of_test_set, student_interval
 
@@ -27,7 +35,7 @@ class Recipe:
     runs: dict[int, FinishedRun]
 
     def values(self, metric: str, seeds: Sequence[int] | None = None) -> list[float]:
-        """Return a test metric of each seed. Raises ConfigError for a metric that a run does not have."""
+        """Return a metric of each seed. Raises ConfigError for a metric that a run does not have."""
         chosen = [self.runs[seed] for seed in (sorted(self.runs) if seeds is None else seeds)]
         for run in chosen:
             if metric not in run.metrics:
@@ -43,10 +51,11 @@ class Recipe:
 class Pair:
     """Two recipes, and how much the second is better than the first in a metric, for each seed that both have.
 
-    `gain` is the mean of the `gains`, `half` half of Student's interval, `p` the p-value of the sign-flip test,
-    `adjusted` that of Holm's method for all pairs together. With one seed each, `p` is McNemar's, of two models; None
-    for other metrics than the accuracy, and where there are no samples to compare. `counts` are the samples that both,
-    only the first, only the second and none classify correctly, over the seeds.
+    `gain` is the mean of the `gains`, `half` half of Student's interval. `p` is the p-value of the `test`: the exact
+    sign-flip test from six seeds on, Student's t test with fewer, McNemar's of two models with one seed each. It is
+    None for metrics of two models other than the accuracy, and where there are no samples to compare. `adjusted` is p
+    after Holm's adjustment for all `comparisons` together. `counts` are the samples that both, only the first, only
+    the second and none classify correctly, over the seeds.
     """
 
     first: Recipe
@@ -55,8 +64,9 @@ class Pair:
     gains: list[float]
     p: float | None
     counts: tuple[int, int, int, int] | None
-    bootstrap: tuple[float, float] | None
+    interval: Interval | None
     adjusted: float | None = None
+    comparisons: int = 1
 
     @property
     def gain(self) -> float:
@@ -71,12 +81,15 @@ class Pair:
         return len(self.gains) == 1
 
     @property
+    def test(self) -> str | None:
+        if self.p is None:
+            return None
+        return "McNemar" if self.is_of_models else "sign flip" if len(self.gains) >= VERDICT else "Student's t"
+
+    @property
     def is_shown(self) -> bool:
-        """Whether a difference is more than chance: by the exact test from six seeds on, by Student's interval for
-        fewer, by McNemar's test for two models."""
-        if self.is_of_models or len(self.gains) >= VERDICT:
-            return self.adjusted is not None and self.adjusted <= LEVEL
-        return abs(self.gain) > self.half > 0  # equal gains of two seeds by chance are no certainty
+        """Whether a difference is more than chance, all comparisons taken together."""
+        return self.adjusted is not None and self.adjusted <= LEVEL
 
     def sentence(self) -> str:
         """Say which is better, and how sure that is."""
@@ -84,23 +97,28 @@ class Pair:
         return self.compare_models(better_one, other) if self.is_of_models else self.compare_recipes(better_one, other)
 
     def compare_recipes(self, better_one: Recipe, other: Recipe) -> str:
-        count = len(self.gains)
-        seeds, size = f"{spell_count(count)} seeds", f"{self.amount(abs(self.gain))} ± {self.amount(self.half)}"
-        exact = f"exact sign-flip test: {p_value(self.adjusted)}"
-        if count < VERDICT:
-            exact = (
-                f"if differences over seeds are normally distributed; the exact test of {seeds} gives "
-                f"{p_value(least_p(count))} at least, and six are needed for p < 0.05"
+        seeds, needed = len(self.gains), count_seeds_needed(self.comparisons)
+        sure = f"{spell_count(seeds)} seeds; exact sign-flip test: {self.adjusted_p}"
+        if seeds < VERDICT:
+            sure = (
+                f"{spell_count(seeds)} seeds; if differences over seeds are normally distributed, Student's t test: "
+                f"{self.adjusted_p}"
             )
+        if seeds < needed:
+            sure += f"; the exact test needs {spell_count(needed)} seeds for p < 0.05"
+        mean, unit = abs(self.gain), self.unit
         if self.is_shown:
-            return (
-                f"{better_one.label} is better than {other.label} by {size}{self.unit} in {self.metric} "
-                f"({seeds}; {exact})."
-            )
+            size = f"{self.amount(mean)} ± {self.amount(self.half)}{unit}"
+            return f"{better_one.label} is better than {other.label} by {size} in {self.metric} ({sure})."
+        low, high = Interval(mean - self.half, mean + self.half)
+        if unit:  # of a share
+            widest = max(1.0, *map(abs, self.gains))
+            low, high = Interval(low, high).clip(-widest, widest)
         return (
-            f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: the mean "
-            f"difference is {self.amount(self.gain, sign=True)}{self.unit}, and its 95 % interval, "
-            f"± {self.amount(self.half)}, includes 0 ({exact})."
+            f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: on average, "
+            f"{better_one.label} is ahead by {self.amount(mean)}{unit}, with a 95 % interval from {self.amount(low)} "
+            f"to {self.amount(high)} ({sure}). {spell_count(seeds).capitalize()} seeds that vary as much could not have "
+            f"shown less than {self.amount(self.half)}{unit}."
         )
 
     def compare_models(self, better_one: Recipe, other: Recipe) -> str:
@@ -114,10 +132,17 @@ class Pair:
         ahead, behind = (second, first) if better_one is self.second else (first, second)
         verdict = "differ" if self.is_shown else "are not shown to differ"
         return (
-            f"The two models {verdict} (McNemar: {p_value(self.adjusted)}): {self.metric} {figures}; of "
+            f"The two models {verdict} (McNemar: {self.adjusted_p}): {self.metric} {figures}; of "
             f"{both + first + second + none:,} test samples {better_one.label} alone is right on {ahead:,}, "
             f"{other.label} alone on {behind:,}. {limit}."
         )
+
+    @property
+    def adjusted_p(self) -> str:
+        assert self.adjusted is not None
+        written = f"p = {self.adjusted:.2g}" if self.adjusted >= 0.0001 else "p < 0.0001"
+        many = f" after Holm's adjustment for {spell_count(self.comparisons)} comparisons"
+        return written + many * (self.comparisons > 1)
 
     @property
     def unit(self) -> str:
@@ -135,7 +160,21 @@ def compare(recipes: Sequence[Recipe], metric: str) -> list[Pair]:
     pairs = [compare_two(first, second, metric) for first, second in combinations(recipes, 2)]
     tested = [pair for pair in pairs if pair.p is not None]
     adjusted = dict(zip(map(id, tested), holm([pair.p for pair in tested if pair.p is not None]), strict=True))
-    return [Pair(**{**vars(pair), "adjusted": adjusted.get(id(pair))}) for pair in pairs]
+    return [replace(pair, adjusted=adjusted.get(id(pair)), comparisons=len(tested)) for pair in pairs]
+
+
+def choose_metric(recipes: Sequence[Recipe]) -> tuple[str, list[str]]:
+    """Choose the test metric of the name that all runs were judged by; where they were judged by several, the accuracy
+    if all have it, and else the first one, with a sentence that says so."""
+    runs = [run for recipe in recipes for run in recipe.runs.values()]
+    monitors = list(dict.fromkeys(run.monitor for run in runs))
+    if len(monitors) == 1:
+        return monitors[0], []
+    metric = ACCURACY if all(ACCURACY in run.metrics for run in runs) else monitors[0]
+    judged = ", ".join(dict.fromkeys(str(run.settings["monitor"]) for run in runs))
+    return metric, [
+        f"The runs were judged by different metrics ({judged}); {metric} is compared. metric= sets another."
+    ]
 
 
 def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
@@ -156,10 +195,12 @@ def compare_two(first: Recipe, second: Recipe, metric: str) -> Pair:
     after = second.values(metric, [b.seed for _, b in pairs])
     gains = [sign * (b - a) for a, b in zip(before, after, strict=True)]
     counts = count_answers(pairs)
-    p = sign_flip_p(gains) if len(gains) > 1 else None
-    if p is None and counts is not None and metric == ACCURACY:
+    p = None
+    if len(gains) > 1:
+        p = sign_flip_p(gains) if len(gains) >= VERDICT else student_p(gains)
+    elif counts is not None and metric == ACCURACY:
         p = mcnemar_p(counts[1], counts[2])
-    return Pair(first, second, metric, gains, p, counts, bootstrap_gain(pairs, metric))
+    return Pair(first, second, metric, gains, p, counts, bound_gain(pairs, metric))
 
 
 def check_samples(a: FinishedRun, b: FinishedRun) -> None:
@@ -189,14 +230,14 @@ def count_answers(pairs: Sequence[tuple[FinishedRun, FinishedRun]]) -> tuple[int
     return tuple(kinds.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))  # type: ignore[return-value]  # four
 
 
-def bootstrap_gain(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str) -> tuple[float, float] | None:
-    """Return the bootstrap interval of the gain in accuracy over seeds and samples; None where the metric is another
-    one, or seeds were tested on different samples."""
+def bound_gain(pairs: Sequence[tuple[FinishedRun, FinishedRun]], metric: str) -> Interval | None:
+    """Return the interval of the gain in accuracy over seeds and samples; None where the metric is another one, or
+    seeds were tested on different samples."""
     keys = list(pairs[0][0].samples)
     if metric != ACCURACY or not keys or any(run.samples.keys() != set(keys) for pair in pairs for run in pair):
         return None
     rights = [(is_right(a), is_right(b)) for a, b in pairs]
-    return bootstrap_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
+    return crossed_interval([[int(b[key]) - int(a[key]) for key in keys] for a, b in rights])
 
 
 def list_seeds(recipe: Recipe) -> str:
@@ -205,11 +246,6 @@ def list_seeds(recipe: Recipe) -> str:
 
 def spell_count(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
-
-
-def p_value(p: float | None) -> str:
-    assert p is not None
-    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
 def is_run_key(key: str) -> bool:
@@ -221,8 +257,8 @@ def is_run_key(key: str) -> bool:
 
 
 def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
-    """Make a row for each recipe and test metric: mean over the seeds, Student's and the BCa interval, and how much an
-    accuracy varies by the choice of test images alone."""
+    """Make a row for each recipe and test metric: mean over the seeds, Student's and the BCa interval (that of a
+    share within 0 to 1), and how much an accuracy varies by the choice of test images alone."""
     rows = []
     for recipe in recipes:
         runs = list(recipe.runs.values())
@@ -231,8 +267,8 @@ def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
             row = {"recipe": recipe.label, "metric": metric, "seeds": len(values), "mean": fmean(values)}
             if len(values) > 1 and all(map(isfinite, values)):
                 student, bca = student_interval(values), bca_interval(values)
-                if find_metric(metric).unit == "percent":  # which no share can exceed
-                    student = Interval(max(student.low, 0.0), min(student.high, 1.0))
+                if find_metric(metric).unit == "percent":
+                    student = student.clip(0, max(1.0, *values))
                 row |= {
                     "student_low": student.low,
                     "student_high": student.high,
@@ -250,9 +286,10 @@ def differences(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     rows = []
     for pair in pairs:
         row: dict[str, Any] = {"first": pair.first.label, "second": pair.second.label, "metric": pair.metric}
-        row |= {"seeds": len(pair.gains), "gain": pair.gain, "half": pair.half, "p": pair.p, "holm_p": pair.adjusted}
-        if pair.bootstrap is not None:
-            row |= {"bootstrap_low": pair.bootstrap[0], "bootstrap_high": pair.bootstrap[1]}
+        row |= {"seeds": len(pair.gains), "gain": pair.gain, "half": pair.half, "test": pair.test, "p": pair.p}
+        row |= {"holm_p": pair.adjusted, "comparisons": pair.comparisons}
+        if pair.interval is not None:
+            row |= {"interval_low": pair.interval.low, "interval_high": pair.interval.high}
         if pair.counts is not None:
             row |= dict(zip(("both_right", "only_first", "only_second", "both_wrong"), pair.counts, strict=True))
         rows.append(row)
@@ -272,8 +309,11 @@ def disagreements(pair: Pair) -> list[dict[str, Any]]:
 
 
 def find_differing_settings(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
-    """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart."""
+    """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart; first the keys
+    that the user has set."""
     settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
     keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_run_key(key)]
     rows = [{"key": key, **{r.label: one.get(key) for r, one in zip(recipes, settings, strict=True)}} for key in keys]
-    return [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]
+    rows = [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]
+    chosen = {key for recipe in recipes for run in recipe.runs.values() for key in run.set_keys}
+    return sorted(rows, key=lambda row: row["key"] not in chosen)

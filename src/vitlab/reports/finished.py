@@ -8,20 +8,24 @@ from typing import Any
 import yaml
 
 from vitlab.errors import CheckpointError
-from vitlab.reports.run import read_result
+from vitlab.reports.run import read_result, read_set_keys
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that has been tested. `settings` are the values of its config by their dotted keys, `metrics` its test
-    metrics, and `samples` the true and the predicted name of each test sample, by index and name; empty where the task
-    names no classes. `partial` lists the settings that left samples out."""
+    """A run that has been tested.
+
+    `settings` are the values of its config by their dotted keys, of which the user has `set_keys`; `metrics` are its
+    test metrics and the best validation score; `samples` are the true and the predicted name of each test sample, by
+    index and name, empty where the task names no classes. `partial` lists the settings that left samples out.
+    """
 
     folder: Path
     settings: dict[str, Any]
     metrics: dict[str, float]
     samples: dict[tuple[str, ...], tuple[str, str]]
     partial: list[str]
+    set_keys: frozenset[str] = frozenset()
 
     @property
     def seed(self) -> int:
@@ -49,7 +53,9 @@ def read_run(folder: Path) -> FinishedRun:
             f"{folder} has no result, because its training has not ended; resume it with resume={folder}, or leave it "
             "out"
         )
-    return FinishedRun(folder, settings, result["test"], read_samples(folder), result.get("partial") or [])
+    metrics = result["test"] | ({} if result["score"] is None else {str(settings["monitor"]): result["score"]})
+    set_keys = frozenset(read_set_keys(folder))
+    return FinishedRun(folder, settings, metrics, read_samples(folder), result.get("partial") or [], set_keys)
 
 
 def read_samples(folder: Path) -> dict[tuple[str, ...], tuple[str, str]]:

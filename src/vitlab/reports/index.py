@@ -19,21 +19,22 @@ from vitlab.checkpoints.run_folder import CONFIG, DEPTHS
 from vitlab.errors import CheckpointError
 from vitlab.machine import make_cache_folder
 from vitlab.reports.finished import flatten_values
-from vitlab.reports.run import RESULT, read_result
+from vitlab.reports.run import RESULT, read_result, read_set_keys
 
 TABLE = "CREATE TABLE IF NOT EXISTS runs (path TEXT PRIMARY KEY, stamp TEXT, content TEXT)"
-FORM = 1  # of the content, which an older database does not have
+FORM = 2  # of the content, which an older database does not have
 Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class IndexedRun:
     """A run's folder, whether it has ended, and its values: settings by their dotted keys, test metrics, `score`,
-    `steps` and `seconds`."""
+    `steps` and `seconds`. The user has set `set_keys`."""
 
     folder: Path
     ended: bool
     values: dict[str, Any]
+    set_keys: tuple[str, ...] = ()
 
 
 def index_runs(root: Path) -> list[IndexedRun]:
@@ -48,7 +49,8 @@ def index_runs(root: Path) -> list[IndexedRun]:
         fresh[path] = read_values(root / path)
     if missing or known.keys() - stamps.keys():
         keep(root, {path: (format_stamp(stamps[path]), fresh[path]) for path in stamps})
-    return [IndexedRun(root / path, bool(fresh[path]["ended"]), fresh[path]["values"]) for path in stamps]
+    found = [(path, fresh[path]) for path in stamps]
+    return [IndexedRun(root / path, one["ended"], one["values"], tuple(one["set_keys"])) for path, one in found]
 
 
 def find_stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
@@ -81,7 +83,8 @@ def read_values(folder: Path) -> dict[str, Any]:
     found = result or {}
     values |= {key: found[key] for key in ("score", "steps", "seconds") if found.get(key) is not None}
     values |= {key: value for key, value in found.get("test", {}).items() if math.isfinite(value)}
-    return {"ended": result is not None, "values": json.loads(json.dumps(values, default=str))}
+    values = json.loads(json.dumps(values, default=str))
+    return {"ended": result is not None, "values": values, "set_keys": sorted(read_set_keys(folder))}
 
 
 # -- the database

@@ -14,6 +14,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def clip(self, low: float, high: float) -> "Interval":
+        """Cut off what lies outside of the values that are possible."""
+        return Interval(max(low, self.low), min(high, self.high))
+
 
 def half_width(values: Sequence[float], level: float = CONFIDENCE) -> float:
     """Return half the width of Student's t interval of a mean: t·s/√n. It assumes values that are normally distributed.

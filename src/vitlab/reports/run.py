@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ def read_last_step(folder: Path) -> float:
     with suppress(FileNotFoundError, ValueError, TypeError, LookupError):  # damaged, or from an earlier version
         return float(json.loads((folder / "provenance.json").read_bytes())[-1]["to_step"])
     return math.inf
+
+
+def read_set_keys(folder: Path) -> set[str]:
+    """Read the keys that the user has set for a run, from the commands in provenance.json; none if it does not say."""
+    with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
+        starts = json.loads((folder / "provenance.json").read_bytes())
+        words = [word for start in starts for word in shlex.split(start["command"])]
+        return {word.lstrip("+~").partition("=")[0] for word in words if "=" in word and not word.startswith("-")}
+    return set()
 
 
 def read_metric(folder: Path, metric: str) -> list[tuple[int, float]]:

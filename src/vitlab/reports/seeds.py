@@ -15,7 +15,8 @@ COLUMNS = ("metric", "runs", "mean", "±", "values")
 def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write seeds.csv into a sweep's folder and return its rows.
 
-    For jobs that differ only in their seed, it holds the mean of each test metric, half the width of its 95 % interval,
+    For jobs that differ only in their seed, it holds the mean of the best validation score and of
+    each test metric, half the width of its 95 % interval,
     and the values. Nothing is written if no two jobs do.
     """
     groups: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -23,7 +24,8 @@ def write_seed_table(sweep: Path, outcomes: list[dict[str, Any]]) -> list[dict[s
         result = read_result(sweep / outcome["folder"])
         if outcome["status"] == "done" and "seed" in outcome["overrides"] and result is not None:
             key = tuple((name, value) for name, value in outcome["overrides"].items() if name != "seed")
-            for metric, value in result.get("test", {}).items():
+            scores = {} if result.get("score") is None else {str(outcome["monitor"]): result["score"]}
+            for metric, value in (scores | result.get("test", {})).items():
                 groups[key][metric].append(value)
     rows = [
         {**dict(key), "metric": metric, "runs": len(values), "mean": mean(values), "±": half_width(values)}

@@ -75,9 +75,16 @@ def order(runs: Sequence[IndexedRun], key: str, best_first: bool) -> list[Indexe
 
 
 def differing(runs: Sequence[IndexedRun]) -> list[str]:
-    """List the settings in which runs differ. Of several with the same values in all runs, such as those that refer to
-    another one, the shortest key is listed."""
-    keys = sorted({key for run in runs for key in run.values}, key=len, reverse=True)
+    """List the settings in which runs differ, first those that a user has set. Of several with the same values in all
+    runs, such as those that refer to another one, one is listed: that which a user has set, else the shortest, and a
+    `_target_` only where there is nothing else."""
+    chosen = {key for run in runs for key in run.set_keys}
+
+    def rank(key: str) -> tuple[bool, bool, int]:
+        return key not in chosen, "_target_" in key, len(key)
+
+    keys = sorted({key for run in runs for key in run.values}, key=rank, reverse=True)
     by_values = {tuple(str(run.values.get(key)) for run in runs): key for key in keys}
     kept = {key for values, key in by_values.items() if len(set(values)) > 1}
-    return [key for key in dict.fromkeys(key for run in runs for key in run.values) if key in kept]
+    listed = [key for key in dict.fromkeys(key for run in runs for key in run.values) if key in kept]
+    return sorted(listed, key=lambda key: rank(key)[:2])

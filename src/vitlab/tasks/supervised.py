@@ -13,7 +13,7 @@ from torchmetrics import MetricCollection
 
 from vitlab.data.batches.batch import Batch
 from vitlab.data.targets import Answers, Captions, Classes, OneClass, SeveralClasses, SeveralTexts, Targets, Texts
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, format_error
 from vitlab.losses import evaluation_loss
 from vitlab.models import ImageTextModel, MaskedAutoencoder, SelfDistilled
 from vitlab.models.representation import classify_and_represent
@@ -104,13 +104,25 @@ class Supervised(Task):
         return counts.sum() / (len(counts) * counts)
 
     def try_loss(self) -> None:
-        """Raise ValueError now for options that the loss refuses, and for one that gives no value for each sample."""
+        """Raise ValueError now for options that the loss refuses, for one that fails in training or evaluation, and for
+        one that gives no value for each sample."""
         targets = torch.zeros(2, self.num_classes) if self.labels == "several_classes" else torch.zeros(2).long()
-        losses = self.loss(torch.zeros(2, self.num_classes), targets)
-        if losses.shape != (2,):
-            raise ValueError(
-                f"the loss gives the shape {tuple(losses.shape)} for 2 images; it should give one for each, (B,)"
-            )
+        name = f"{self.loss.func.__module__}.{self.loss.func.__name__}"
+        for use, loss in (("training", self.loss), ("evaluation", self.plain_loss)):
+            try:
+                losses = loss(torch.zeros(2, self.num_classes), targets)
+            except ValueError:
+                raise
+            except Exception as error:  # whatever the user's code raises
+                raise ValueError(
+                    f"the loss {name} fails in {use}, with {', '.join(loss.keywords) or 'no options'}: "
+                    f"{format_error(error)}; it is called with logits (B, K), a target, and the options by their names"
+                ) from error
+            if losses.shape != (2,):
+                raise ValueError(
+                    f"the loss {name} gives the shape {tuple(losses.shape)} for 2 images; it should give one for each, "
+                    "(B,)"
+                )
 
     def weighting(self) -> dict[str, Tensor]:
         """Return the options of the loss that weigh the classes; none unless task.class_weights asks for it."""

@@ -53,7 +53,22 @@ def test_each_start_is_added_to_those_before(tmp_path, monkeypatch):
     first, second = json.loads((tmp_path / "provenance.json").read_text())
     assert (first["from_step"], first["to_step"], second["from_step"], second["to_step"]) == (0, 20, 20, 40)
     assert first["command"] == "vitlab train 'name=a b'"
-    assert second.keys() == {"time", "from_step", "to_step", "command", "device", "git", "versions"}
+    assert second.keys() == {"time", "from_step", "to_step", "command", "device", "git", "own_code", "versions"}
+
+
+def test_a_start_with_changed_code_of_the_user_is_warned_of(tmp_path, monkeypatch, recwarn):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lab_of_provenance").mkdir()
+    module = tmp_path / "lab_of_provenance" / "losses.py"
+    for content in ("a = 1", "a = 1"):
+        module.write_text(content)
+        record_start(tmp_path, [], 0, 20, ["lab_of_provenance"])
+    assert not recwarn
+    module.write_text("a = 2")
+    with pytest.warns(UserWarning, match="the code of lab_of_provenance has changed since the last start of this run"):
+        record_start(tmp_path, [], 20, 40, ["lab_of_provenance"])
+    digests = [start["own_code"] for start in read_earlier_starts(tmp_path / "provenance.json")]
+    assert digests[0] == digests[1] != digests[2]
 
 
 @pytest.mark.parametrize("content", [b"{}", b"", b"\xff", b"\xff\xfe", b'[{"time": 1'])

@@ -7,7 +7,7 @@ from vitlab.run.storage.result import Result, partial_use
 DONE = {
     "score": 0.5,
     "best_step": 20,
-    "steps": 40,
+    "steps": 1200,
     "steps_of_this_start": 1200,
     "test": {},
     "last": {},
@@ -19,6 +19,11 @@ DONE = {
 def test_a_whole_result_says_time_and_speed():
     facts = Result(**DONE, images_per_second=1234.5, skipped={}, partial=[]).facts("images")
     assert facts == {"time": "61 s for 1,200 steps, best at step 20", "speed": "1,234 images/s in training"}
+
+
+def test_a_resumed_run_says_how_many_steps_are_new():
+    result = Result(**(DONE | {"steps_of_this_start": 200}), images_per_second=None, skipped={}, partial=[])
+    assert result.facts("images")["time"] == "61 s for 1,200 steps, 200 of them in this start, best at step 20"
 
 
 def test_a_calibrated_model_says_so():

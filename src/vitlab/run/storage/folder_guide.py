@@ -7,10 +7,11 @@ from vitlab.atomic_files import write_whole
 
 FILES = {
     "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
-    "provenance.json": "each start: time, command, versions, machine, git commit",
+    "provenance.json": "each start: time, command, versions, machine, git commit, digest of your own code",
     "metrics.csv": "every logged metric, a row for each logged step",
-    "result.json": "the best score, the metrics of the test, seconds and speed; written when the run has ended",
-    "test_predictions.csv": "for each test image the true and the predicted class, probability and loss",
+    "result.json": "best score, metrics of the test, seconds of all starts, speed; written when the run has ended",
+    "test_predictions.csv": "for each test image the true and the predicted class, its calibrated probability, and the "
+    "loss, which is not calibrated; if `novelty` is above 1, `none_of_these` is yes",
     "test_per_class.csv": "for each class its test images, precision, recall and F1",
     "known_classes.safetensors": "what `predict` needs to tell images of none of the classes",
     "pretrained.csv": "what became of each tensor of the weights that the run started from",

@@ -6,8 +6,10 @@ import shlex
 import subprocess
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +74,40 @@ def record_config(folder: Path, own: RunIdentity, config: bytes) -> None:
     write_whole(folder / CONFIG, config)
 
 
-def record_start(folder: Path, overrides: list[str], step: int, last: int) -> None:
-    """Append this start to provenance.json: when, from which step to which, with which overrides, on what."""
+def digest_sources(packages: Iterable[str]) -> dict[str, str]:
+    """Digest the Python files of each package or module."""
+    found = {}
+    for name in packages:
+        spec = find_spec(name)
+        places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+        files = sorted(file for place in places for file in place.rglob("*.py"))
+        if not files and spec and spec.origin and Path(spec.origin).is_file():
+            files = [Path(spec.origin)]
+        found[name] = compute_digest(b"\0".join(file.read_bytes() for file in files))
+    return found
+
+
+def record_start(folder: Path, words: list[str], step: int, last: int, packages: Iterable[str] = ()) -> None:
+    """Append this start to provenance.json: when, from which step to which, with which words of the command, on what.
+    Warn if the code of the user's `packages` is not that of the start before."""
     path = folder / "provenance.json"
     starts = read_earlier_starts(path)
+    own_code = digest_sources(packages)
+    before = starts[-1].get("own_code", {}) if starts else {}
+    for name in (name for name in own_code if before.get(name, own_code[name]) != own_code[name]):
+        warnings.warn(
+            f"the code of {name} has changed since the last start of this run; the run continues with the new code",
+            stacklevel=2,
+        )
     starts.append(
         {
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "from_step": step,
             "to_step": last,
-            "command": " ".join([format_command("train"), *map(shlex.quote, overrides)]),
+            "command": " ".join([format_command("train"), *map(shlex.quote, words)]),
             "device": device_name(),
             "git": git_state(),
+            "own_code": own_code,
             "versions": versions(),
         }
     )

@@ -11,8 +11,10 @@ from vitlab.tasks.task import is_below_all
 @dataclass(frozen=True)
 class Result:
     """`score` is the best value of the monitored metric, None where nothing was kept; `test` are the best model's
-    metrics, `last` those of the last validation; `calibration` is the temperature of its probabilities, and what was
-    measured on validation before and after; `partial` names the settings that leave samples out."""
+    metrics, `last` those of the last validation. `calibration` is the temperature of its probabilities, what was
+    measured on validation before and after, and the share of test images that are of none of the classes. `seconds` are
+    those of all starts, `images_per_second` is the speed of the last one, and `partial` names the settings that leave
+    samples out."""
 
     score: float | None
     best_step: int
@@ -28,8 +30,8 @@ class Result:
 
     def facts(self, things: str) -> dict[str, str]:
         """Give lines to print below the metrics, of a run on such `things`."""
-        steps = f"{self.steps_of_this_start:,} steps, best at step {self.best_step:,}"
-        facts = {"time": f"{self.seconds:.0f} s for {steps}"}
+        now = f", {self.steps_of_this_start:,} of them in this start" * (self.steps_of_this_start < self.steps)
+        facts = {"time": f"{self.seconds:.0f} s for {self.steps:,} steps{now}, best at step {self.best_step:,}"}
         if self.images_per_second:
             facts["speed"] = f"{self.images_per_second:,.0f} {things}/s in training"
         if self.calibration:

@@ -61,6 +61,14 @@ class Start:
         keys = {one.key_or_group for one in self.job.parse_overrides()}
         return self.ended == self.first_step and (num_steps <= self.first_step or keys <= {"resume", "break_lock"})
 
+    @property
+    def words(self) -> list[str]:
+        """The words of the command that starts the run, for a job of a sweep those that it was frozen with, without
+        secrets."""
+        overrides = self.checkpoint.get("run", {}).get("words", self.job.overrides)
+        words: list[str] = self.kept([*self.job.options, *overrides])
+        return words
+
     def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
         """Give what rebuilds the run from a checkpoint, in plain types."""
         config = make_portable(self.cfg)
