@@ -1,6 +1,6 @@
 """ViT presets in int8 by ONNX Runtime, beside float32 of timm, of ours and of ONNX Runtime, on this machine's CPU.
 
-    python experiments/benchmarks/int8.py [--rounds 5] [--threads 1 2] [--out int8.md]
+    python experiments/benchmarks/int8.py [--rounds 4] [--threads 1 2] [--out int8.md]
 
 Needs vitlab[onnx,timm]. The weights are random: latency and size do not depend on them, but accuracy and agreement of
 classes do, and only mean something for trained weights: python src/compress.py measures these for a run. Each model
@@ -71,10 +71,10 @@ def rows(preset: str, threads: int, rounds: int) -> list[str]:
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         runs, sizes = ways(preset, threads, Path(folder))
-        images = torch.randn(10 * rounds * max(BATCHES), 3, 224, 224)
+        images = torch.randn(10 * rounds, 3, 224, 224)
         taken = {}
         for size in BATCHES:
-            *_, taken[size] = measure_latency(runs, images[: 10 * rounds * size], size)
+            *_, taken[size] = measure_latency(runs, images, size)
     lines = []
     for name in runs:
         cells = [f"{taken[B][name].p50:.1f} ({taken[B][name].p95:.1f})" for B in BATCHES]
@@ -86,7 +86,7 @@ def rows(preset: str, threads: int, rounds: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="turns of 10 batches of each way")
+    parser.add_argument("--rounds", type=int, default=4, help="tens of images that are timed")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--out", type=Path)
@@ -100,7 +100,7 @@ def main() -> None:
     machine = f"{cpu_capabilities().get('cpu_name', 'CPU')} ({', '.join(flags)})"
     lines = [
         f"{datetime.date.today()}, {machine}, {versions}. Images of 224 pixels,",
-        f"{10 * arguments.rounds} batches of each way, in turns of 10. Milliseconds: median (95 % are faster). ×: how",
+        f"{10 * arguments.rounds} of them for each way, in turns. Milliseconds: median (95 % are faster). ×: how",
         "many times as fast as timm's eager float32, by medians. MB: the file, or the weights in memory.",
         "",
         "The weights are random. Latency and size do not depend on them; agreement of classes with float32 only means",
