@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from conftest import BARE, FEW, finished, refuses
 
-from vitlab.programs import compress
+from vitlab.bundles import formats
 
 QUICK = ["merge=[0,8]", "num_images=12", "batch_sizes=[1,4]", "threads=1", "calibration_images=8"]
 
@@ -75,8 +75,8 @@ def test_an_empty_list_of_batch_sizes_is_refused(cli, short_run):
 
 
 def test_missing_libraries_are_named(cli, short_run, monkeypatch):
-    monkeypatch.setattr(compress, "find_spec", lambda name: None if name == "onnxruntime" else name)
-    assert refuses(cli("compress", f"run={short_run}"), "compress needs onnxruntime; install vitlab[onnx]")
+    monkeypatch.setattr(formats, "find_spec", lambda name: None if name == "onnxruntime" else name)
+    assert refuses(cli("compress", f"run={short_run}"), "ONNX files need onnxruntime; pip install")
 
 
 @pytest.mark.slow

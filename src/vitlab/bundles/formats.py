@@ -23,9 +23,8 @@ NEEDED_BY_ONNX = ("onnx", "onnxscript", "onnxruntime")
 
 def check_libraries() -> None:
     """Raise ConfigError without the libraries that write and run ONNX."""
-    missing = [name for name in NEEDED_BY_ONNX if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"ONNX needs {', '.join(missing)}; pip install 'vitlab[onnx]', or choose format=torch_export")
+    if missing := [name for name in NEEDED_BY_ONNX if find_spec(name) is None]:
+        raise ConfigError(f"ONNX files need {', '.join(missing)}; pip install 'vitlab[onnx]'")
 
 
 def write_onnx(graph: Graph, path: Path, metadata: dict[str, str] | None = None) -> None:

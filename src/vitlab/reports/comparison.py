@@ -117,8 +117,8 @@ class Pair:
         return (
             f"No difference between {self.first.label} and {self.second.label} is shown in {self.metric}: on average, "
             f"{better_one.label} is ahead by {self.amount(mean)}{unit}, with a 95 % interval from {self.amount(low)} "
-            f"to {self.amount(high)} ({sure}). {spell_count(seeds).capitalize()} seeds that vary as much could not have "
-            f"shown less than {self.amount(self.half)}{unit}."
+            f"to {self.amount(high)} ({sure}). {spell_count(seeds).capitalize()} seeds that vary so much could not "
+            f"have shown less than {self.amount(self.half)}{unit}."
         )
 
     def compare_models(self, better_one: Recipe, other: Recipe) -> str:
