@@ -1,7 +1,8 @@
 """Tell images of none of the classes by their features, which are far from those of every class.
 
 Lee et al., 2018, arXiv:1807.03888, section 2: classes as normal distributions with one covariance. It was chosen among
-three scores by experiments/study/unknown_inputs.py.
+three scores by experiments/study/unknown_inputs.py, where it tells images of another kind, but no classes that resemble
+the known ones.
 
 n samples, K classes, D features
 """
