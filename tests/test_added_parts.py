@@ -256,7 +256,8 @@ def test_an_added_column_is_in_both_files_in_the_terminal_and_in_python(cli, mon
     run = cli("train", *options, folder="run", pictures=True)
     assert run.status == 0, run.err
     scored = list(csv.DictReader((run.folder / "test_predictions.csv").read_text().splitlines()))
-    assert list(scored[0]) == ["index", "name", "true", "predicted", "probability", "loss", "entropy", "novelty"]
+    heads = ["index", "name", "true", "predicted", "probability", "loss", "entropy", "novelty", "none_of_these"]
+    assert list(scored[0]) == heads
     assert all(0 < float(row["entropy"]) < math.log(10) for row in scored)
     Path("new").mkdir()
     for number in range(2):
