@@ -53,7 +53,7 @@ def test_a_run_from_beginning_to_end(shell):
     assert metrics
     assert metrics == re.findall(r"(test/\w+) +│ +(\S+)", shell(evaluate))
     (go_on,) = re.findall(r"^go on +(vitlab train resume=.*)$", told, re.M)
-    assert " steps, best at step " in shell(go_on)
+    assert " of them in this start, best at step " in shell(go_on)
 
 
 def test_recipes_and_studies_are_in_it(shell):

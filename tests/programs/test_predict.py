@@ -59,6 +59,25 @@ def test_predictions_use_the_preprocessing_of_the_run(cli, tmp_path, digits_run)
         assert float(a["probability_1"]) == pytest.approx(float(b["probability"]), abs=1e-5)
 
 
+def test_bfloat16_gives_nearly_the_same_probabilities(cli, tmp_path, digits_run):
+    pool = Digits().open()["train"]
+    (tmp_path / "new").mkdir()
+    for i in range(8):
+        Image.fromarray(pool.load(i)).save(tmp_path / "new" / f"{i}.png")
+    words = [f"run={digits_run}", "images=new", "top_k=10"]
+    found = []
+    for precision in ("32-true", "bf16-mixed"):
+        run = cli("predict", *words, f"precision={precision}", f"output={precision}.csv")
+        assert run.status == 0, run.err
+        rows = list(csv.DictReader((tmp_path / f"{precision}.csv").open()))
+        found.append([{row[f"class_{k}"]: float(row[f"probability_{k}"]) for k in range(1, 11)} for row in rows])
+    pairs = list(zip(*found, strict=True))
+    assert max(abs(a[name] - b[name]) for a, b in pairs for name in a) < 0.05
+    assert found[0] != found[1]
+    refused = cli("predict", *words, "precision=fp8", "output=fp8.csv")
+    assert (refused.status, "precision 'fp8' is not one of: 32-true, bf16-mixed" in refused.err) == (2, True)
+
+
 def test_an_unknown_answer_to_bad_images_is_refused_before_anything_is_opened():
     with pytest.raises(ConfigError, match="on_bad_image 'ignore' is not one of: report, skip, error"):
         predict(OmegaConf.create({"run": "nowhere", "on_bad_image": "ignore"}))

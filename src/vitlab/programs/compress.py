@@ -68,7 +68,7 @@ def compress(cfg: DictConfig) -> Comparison:
         scores = score_all(candidates, datamodule, max(cfg.batch_sizes))
         comparison = Comparison(candidates, scores, measure_all(cfg, candidates, images), skipped)
         chosen = comparison.choose(cfg.max_drop)
-        write_chosen(saved, chosen, comparison.count_lost(chosen.name), own, folder)
+        write_chosen(saved, chosen, comparison.count_lost(chosen.name), cfg.max_drop, own, folder)
         write_comparison(cfg, comparison, chosen, folder, threads)
         tell(comparison, chosen, cfg.max_drop, folder, len(datamodule.splits["test"]))
     return comparison
@@ -154,13 +154,17 @@ def measure_all(cfg: DictConfig, candidates: list[Candidate], images: Tensor) ->
 # -- what is kept
 
 
-def write_chosen(saved: SavedRun, chosen: Candidate, lost: float, own: Classifier, folder: Path) -> None:
+def write_chosen(
+    saved: SavedRun, chosen: Candidate, lost: float, max_drop: float, own: Classifier, folder: Path
+) -> None:
     """Write the bundle of the chosen way, which has `lost` points of accuracy, into a folder. Raises ConfigError where
     its files are out of bounds."""
     form = chosen.form
     assert form is not None
     merged = form.model is not own.model
-    bounds = INT8 if form.quantize else replace(FLOAT32, flips=INT8.flips) if merged else FLOAT32
+    bounds = INT8 if form.quantize else FLOAT32
+    if form.quantize or merged:  # as many more as points that may be lost
+        bounds = replace(bounds, flips=min(1.0, INT8.flips + max_drop / 100))
     written = replace(FORMS["onnx"], write=partial(write_quantized, form.quantize, own.batches), bounds=bounds)
     with write_folder_atomically(folder / "bundle") as temporary:
         notes = [f"compressed: {chosen.name}, which lost {lost:.2f} points of test accuracy beside float32"]
@@ -208,9 +212,14 @@ def build_table(comparison: Comparison) -> Table:
             one.name,
             f"{one.size / MEGABYTE:.2f}",
             *(f"{value:.2f}" for value in percent),
-            *(f"{time.p50:.2f} ({time.p95:.2f})" for time in times),
+            *(f"{format_time(time.p50)} ({format_time(time.p95)})" for time in times),
         )
     return table
+
+
+def format_time(milliseconds: float) -> str:
+    """Write a time with three digits."""
+    return f"{milliseconds:,.{max(0, 2 - len(str(int(milliseconds))) + 1)}f}"
 
 
 def tell(comparison: Comparison, chosen: Candidate, max_drop: float, folder: Path, total: int) -> None:

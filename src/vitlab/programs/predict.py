@@ -26,7 +26,7 @@ from vitlab.errors import ConfigError, DataError
 from vitlab.machine import choose_device
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
 from vitlab.reports.tables import print_table
-from vitlab.run.hardware.precision import speed_up_float32_products
+from vitlab.run.hardware.precision import is_bf16, speed_up_float32_products
 from vitlab.run.inference.classification import choose_names, classifier
 from vitlab.run.inference.generation_options import apply_generation_options
 from vitlab.run.inference.given_images import GivenFiles, Read, prepare_images
@@ -77,12 +77,13 @@ def predict(cfg: DictConfig) -> Path:
             f"run={cfg.run} was trained without classes ({type(task).__name__}); fine-tune a model from it"
         )
     task = ask_question(cfg, task)
+    faster = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16(cfg.precision))
     sorting = Sorting.open(cfg.sort_into, files, names) if cfg.sort_into is not None else None
     if sorting is not None and isinstance(task, WRITERS):
         raise ConfigError(f"sort_into= needs classes, but run={cfg.run} writes texts; leave it out")
 
     def describe(view: View, paths: list[Path]) -> list[Said]:
-        with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode():
+        with refuse_out_of_memory(lambda: suggest_half("batch_size", cfg.batch_size)), torch.inference_mode(), faster:
             if isinstance(task, WRITERS):
                 return list(write_texts(task, view))
             if isinstance(task, Supervised):

@@ -15,14 +15,18 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, Calibration, ChecksRun, EvaluationReport
 from vitlab.callbacks.progress import find_step_log
-from vitlab.checkpoints.run_folder import write_marks
+from vitlab.checkpoints.run_folder import has_state, write_marks
+from vitlab.config.arguments import format_override
+from vitlab.config.build import TRUSTED
+from vitlab.config.home import OF_THE_USER
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
 from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.fully_sharded import FullySharded
-from vitlab.invocation import shorten_path
+from vitlab.errors import DataError
+from vitlab.invocation import format_command, shorten_path
 from vitlab.monitors import format_metric
 from vitlab.out_of_memory import refuse_out_of_memory
 from vitlab.reports.curves import draw_curves
@@ -39,7 +43,7 @@ from vitlab.run.inference.teacher import build_teacher
 from vitlab.run.printing import console
 from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
-from vitlab.run.printing.next_steps import describe_complete, next_steps, suggest_skip
+from vitlab.run.printing.next_steps import describe_complete, next_steps
 from vitlab.run.storage.folder_guide import write_guide
 from vitlab.run.storage.provenance import record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
@@ -135,7 +139,7 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if trainer.is_global_zero:
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
-        packages = list_packages(resolve_config(cfg))
+        packages = list_packages(resolve_config(cfg)) if TRUSTED or OF_THE_USER else []
         record_start(start.folder, start.words, start.first_step, parts.task.num_steps, packages)
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
@@ -166,6 +170,21 @@ class FitResult(NamedTuple):
     steps: int
     seconds: float
     last: dict[str, float]
+
+
+@contextmanager
+def suggest_skip(start: Start) -> Iterator[None]:
+    """Where a file cannot be read, raise DataError with the command that continues without it: a run whose files have
+    changed cannot be resumed."""
+    try:
+        yield
+    except DataError as error:
+        found, _, advice = str(error).partition("; ")
+        if "on_bad_image=skip" not in advice or not has_state(start.folder):
+            raise
+        run = format_override("resume", str(shorten_path(start.folder)))
+        command = f"{format_command('train')} {run} data.loading.on_bad_image=skip"
+        raise DataError(f"{found}; repair the file, or continue without it: {command}") from error
 
 
 def fit(start: Start, parts: Parts) -> FitResult:
@@ -215,7 +234,7 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     then = next_steps(start, parts)
     commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "go on") if key in then]
-    write_guide(start.folder, start.kept.text(str(start.cfg.name)), commands)
+    write_guide(start.folder, start.kept.text(str(start.cfg.name)), start.kept(commands))
     then |= uploads(parts.trainer.loggers)
     facts = result.facts(parts.datamodule.things)
     if start.choices.get("debug") == "overfit" and (log := find_step_log(parts.trainer)) is not None:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from vitlab.config.trust import list_packages
 from vitlab.data import DataModule
 from vitlab.data.images.decoding import DAMAGE
 from vitlab.data.targets import Classes, SeveralClasses
-from vitlab.errors import CheckpointError, DataError
+from vitlab.errors import CheckpointError
 from vitlab.invocation import format_command, shorten_path
 from vitlab.models import Transformer
 from vitlab.run.building.parts import Parts
@@ -67,21 +66,6 @@ def describe_complete(start: Start) -> str:
     """Say that nothing is left to do for a run, and what would train it on."""
     longer = suggest_longer(start.cfg.trainer)
     return f"{shorten_path(start.folder)} is complete; to train it for longer, add {longer}"
-
-
-@contextmanager
-def suggest_skip(start: Start) -> Iterator[None]:
-    """Where a file cannot be read, raise DataError with the command that continues without it: a run whose files have
-    changed cannot be resumed."""
-    try:
-        yield
-    except DataError as error:
-        found, _, advice = str(error).partition("; ")
-        if "on_bad_image=skip" not in advice or not has_state(start.folder):
-            raise
-        run = format_override("resume", str(shorten_path(start.folder)))
-        command = f"{format_command('train')} {run} data.loading.on_bad_image=skip"
-        raise DataError(f"{found}; repair the file, or continue without it: {command}") from error
 
 
 def words_to_predict(datamodule: DataModule, task: Task, folder: Path) -> list[str]:
