@@ -88,22 +88,25 @@ class Agreement:
 
 
 @torch.no_grad()
-def compare_with_predict(
-    run: Runner, scorer: Scorer, images: TestImages, form: str, bounds: Bounds = FLOAT32
-) -> Agreement:
-    """Give a graph test images as they are stored, of any size, and compare it with what `predict` says of them. Raises
-    ConfigError where more first classes differ than may."""
+def answer_as_predict(scorer: Scorer, images: TestImages) -> Tensor:
+    """Compute the probabilities that `predict` gives test images. -> (n, K)"""
     normalize = images.datamodule.preprocessing.normalize
-    apart, other = [], 0
-    for image in track(images, description=f"comparing {form} with predict", total=len(images.places), transient=True):
-        expected = scorer(normalize(image.pixels))[1]
-        found = run({"image": image.decoded})["probabilities"]
-        apart.append((found - expected).abs().max())
-        other += int(found.argmax() != expected.argmax())
-    if other > bounds.flips * len(apart):
+    shown = track(images, description="predicting", total=len(images.places), transient=True)
+    return torch.cat([scorer(normalize(image.pixels))[1] for image in shown])
+
+
+def compare_with_predict(
+    run: Runner, expected: Tensor, images: TestImages, form: str, bounds: Bounds = FLOAT32
+) -> Agreement:
+    """Give a graph test images as they are stored, of any size, and compare it with the probabilities (n, K) that are
+    `expected` of them. Raises ConfigError where more first classes differ than may."""
+    shown = track(images, description=f"comparing {form} with predict", total=len(images.places), transient=True)
+    found = torch.cat([run({"image": image.decoded})["probabilities"] for image in shown])
+    differences = (found - expected).abs().amax(dim=1)
+    other = int((found.argmax(dim=1) != expected.argmax(dim=1)).sum())
+    if other > bounds.flips * len(found):
         raise ConfigError(
-            f"{form} gives another first class than predict on {other} of {len(apart)} test images, more than "
+            f"{form} gives another first class than predict on {other} of {len(found)} test images, more than "
             f"{bounds.flips:.1%}; nothing was written"
         )
-    differences = torch.stack(apart)
-    return Agreement(len(apart), other, float(differences.mean()), float(differences.max()))
+    return Agreement(len(found), other, float(differences.mean()), float(differences.max()))

@@ -13,20 +13,9 @@ from vitlab.config.found import OPEN_KEYS
 from vitlab.config.stored_config import is_machine_key
 from vitlab.errors import ConfigError, VitlabError
 from vitlab.programs.sweeps import find_sweep
-from vitlab.reports.comparison import (
-    Pair,
-    Recipe,
-    choose_metric,
-    differences,
-    disagreements,
-    find_differing_settings,
-    is_run_key,
-    list_seeds,
-    means,
-)
-from vitlab.reports.comparison import (
-    compare as compare_recipes,
-)
+from vitlab.reports.comparison import Pair, Recipe, choose_metric, is_run_key, list_seeds
+from vitlab.reports.comparison import compare as compare_recipes
+from vitlab.reports.comparison_tables import differences, disagreements, find_differing_settings, means
 from vitlab.reports.finished import FinishedRun, read_run
 from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder

@@ -50,7 +50,7 @@ def compress(cfg: DictConfig) -> Comparison:
     check_libraries()
     if not cfg.batch_sizes:
         raise ConfigError("batch_sizes [] is empty; give at least one, such as batch_sizes=[1,8]")
-    saved = SavedRun.open(cfg.run)
+    saved = SavedRun.open(cfg.run, {"data": resolve_config(cfg.data)})
     task = open_classifier(saved, cfg.run)
     place = output_folder(cfg.output, "compress", saved.folder / "compress", overwrite=cfg.overwrite)
     datamodule = open_images(saved)

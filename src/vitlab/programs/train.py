@@ -24,6 +24,7 @@ from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
 from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
+from vitlab.distributed.environment import is_other_rank
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import DataError
 from vitlab.invocation import format_command, shorten_path
@@ -73,7 +74,8 @@ def train(cfg: DictConfig) -> Path:
         parts = build(start, found.datamodule)
         check(start, parts)
         if start.is_complete(parts.task.num_steps):
-            print(describe_complete(start))
+            if not is_other_rank():
+                print(describe_complete(start))
             return start.folder
         transfer = load_weights(start, parts)
         with write_log(start, parts.trainer.is_global_zero):

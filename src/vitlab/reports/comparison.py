@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isfinite
 from statistics import fmean
-from typing import Any
 
 from vitlab.errors import ConfigError, DataError
 from vitlab.monitors import better, find_metric, format_metric
@@ -19,7 +18,7 @@ from vitlab.reports.differences import (
     student_p,
 )
 from vitlab.reports.finished import FinishedRun
-from vitlab.reports.intervals import Interval, bca_interval, half_width, spread_of_test_set, student_interval
+from vitlab.reports.intervals import Interval, half_width
 
 VERDICT = 6  # seeds from which on the exact test can give p < 0.05
 ACCURACY = "test/acc1"  # the metric of which single samples tell
@@ -251,69 +250,3 @@ def spell_count(count: int) -> str:
 def is_run_key(key: str) -> bool:
     """Whether runs of one recipe may differ in a key of their configs: their name, and their seeds."""
     return key == "name" or key.rpartition(".")[2] == "seed"
-
-
-# -- tables: rows by the names of their columns
-
-
-def means(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
-    """Make a row for each recipe and test metric: mean over the seeds, Student's and the BCa interval (that of a
-    share within 0 to 1), and how much an accuracy varies by the choice of test images alone."""
-    rows = []
-    for recipe in recipes:
-        runs = list(recipe.runs.values())
-        for metric in sorted(set.intersection(*(set(run.metrics) for run in runs))):
-            values = [run.metrics[metric] for run in runs]
-            row = {"recipe": recipe.label, "metric": metric, "seeds": len(values), "mean": fmean(values)}
-            if len(values) > 1 and all(map(isfinite, values)):
-                student, bca = student_interval(values), bca_interval(values)
-                if find_metric(metric).unit == "percent":
-                    student = student.clip(0, max(1.0, *values))
-                row |= {
-                    "student_low": student.low,
-                    "student_high": student.high,
-                    "bca_low": bca.low,
-                    "bca_high": bca.high,
-                }
-            if metric == ACCURACY and runs[0].samples:
-                row["test_set_spread"] = spread_of_test_set(fmean(values), len(runs[0].samples))
-            rows.append(row)
-    return rows
-
-
-def differences(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Make a row for each pair of recipes. `gain` is how much the second is better than the first."""
-    rows = []
-    for pair in pairs:
-        row: dict[str, Any] = {"first": pair.first.label, "second": pair.second.label, "metric": pair.metric}
-        row |= {"seeds": len(pair.gains), "gain": pair.gain, "half": pair.half, "test": pair.test, "p": pair.p}
-        row |= {"holm_p": pair.adjusted, "comparisons": pair.comparisons}
-        if pair.interval is not None:
-            row |= {"interval_low": pair.interval.low, "interval_high": pair.interval.high}
-        if pair.counts is not None:
-            row |= dict(zip(("both_right", "only_first", "only_second", "both_wrong"), pair.counts, strict=True))
-        rows.append(row)
-    return rows
-
-
-def disagreements(pair: Pair) -> list[dict[str, Any]]:
-    """List the samples on which exactly one of two models is right, in the first seed that both have."""
-    seed = min(pair.first.runs.keys() & pair.second.runs.keys(), default=None)
-    a, b = (one.runs[seed] if seed is not None else next(iter(one.runs.values())) for one in (pair.first, pair.second))
-    return [
-        {"index": key[0], "name": key[1], "true": true, pair.first.label: guess, pair.second.label: b.samples[key][1]}
-        | {"only_right": pair.first.label if guess == true else pair.second.label}
-        for key, (true, guess) in a.samples.items()
-        if key in b.samples and (guess == true) != (b.samples[key][1] == true)
-    ]
-
-
-def find_differing_settings(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
-    """Make a row for each key of the configs that is not the same in all recipes, names and seeds apart; first the keys
-    that the user has set."""
-    settings = [next(iter(recipe.runs.values())).settings for recipe in recipes]
-    keys = [key for key in dict.fromkeys(k for one in settings for k in one) if not is_run_key(key)]
-    rows = [{"key": key, **{r.label: one.get(key) for r, one in zip(recipes, settings, strict=True)}} for key in keys]
-    rows = [row for row in rows if len({str(value) for name, value in row.items() if name != "key"}) > 1]
-    chosen = {key for recipe in recipes for run in recipe.runs.values() for key in run.set_keys}
-    return sorted(rows, key=lambda row: row["key"] not in chosen)

@@ -98,7 +98,7 @@ class ModelCard:
             "size, and gives calibrated probabilities of the classes of `labels.json`, in its order. `model.onnx` and "
             "`model.pt2` take normalised pixels; `preprocessing.json` says how to get them.\n\n"
             f"```python\n{code}\n```\n\n"
-            "With Pillow's pixels exactly as in training: `pip install vitlab-runtime`, then\n\n"
+            "With Pillow's pixels exactly as in training, by the package in the folder `runtime/` of vitlab:\n\n"
             '```python\nimport vitlab_runtime\nprint(vitlab_runtime.load(".")(["photo.jpg"]))\n```'
         )
 
