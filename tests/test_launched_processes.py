@@ -14,7 +14,7 @@ import pytest
 from conftest import FEW, SRC
 from two_processes import ENTRY, TWO, sentences, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SOURCE = """
 from vitlab.errors import DataError
@@ -81,7 +81,7 @@ def end_of(process, folder):
     """The status with which it ends, and the seconds until then."""
     began = time.monotonic()
     try:
-        return process.wait(150), time.monotonic() - began
+        return process.wait(400), time.monotonic() - began
     except subprocess.TimeoutExpired:
         raise AssertionError((folder / "err").read_text()) from None
 

@@ -3,16 +3,18 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
-from one_process import one_process
+from one_process import SHARDING, one_process
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
 
 from vitlab.callbacks.latest_state import check_finite
-from vitlab.distributed.fully_sharded import FullySharded, unshard_weights
+from vitlab.distributed.fully_sharded import FullySharded, reshard_weights, unshard_weights
 from vitlab.distributed.sharding import fill, unshard_state, unshard_tensor
 from vitlab.errors import NonFiniteError
 
@@ -72,7 +74,7 @@ class Tied(nn.Module):
 
 
 def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alone(mesh):
-    strategy = FullySharded(copies=1, timeout_minutes=1)
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING)
     strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
     model, values = Tied(), torch.randn(2, 3)
     expected = model(values).detach()
@@ -91,8 +93,53 @@ def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alo
     torch.testing.assert_close(model(values).detach(), expected)
 
 
+@pytest.mark.parametrize("reduce_once", [True, False])
+def test_micro_batches_that_only_accumulate_send_no_gradients(mesh, reduce_once):
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING | {"reduce_once": reduce_once})
+    strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
+    model, values, sent = Tied(), torch.randn(2, 3), []
+    model(values).sum().backward()
+    expected = 3 * model.blocks[0].weight.grad
+    model.zero_grad()
+    strategy.shard(model)
+    strategy._lightning_module = model
+    for accumulates in (True, True, False):
+        with strategy.block_backward_sync() if accumulates else nullcontext(), CommDebugMode() as seen:
+            model(values).sum().backward()
+        sent.append(sum(count for name, count in seen.get_comm_counts().items() if "reduce_scatter" in str(name)))
+    assert sent == ([0, 0, 2] if reduce_once else [2, 2, 2])
+    torch.testing.assert_close(unshard_tensor(model.blocks[0].weight.grad), expected)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_block_is_gathered_again_for_the_backward_pass_if_asked_also_after_an_evaluation(mesh, again):
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING | {"reshard_after_forward": again})
+    strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
+    model, values = Tied(), torch.randn(2, 3)
+    strategy.shard(model)
+    for _ in range(2):
+        with CommDebugMode() as seen:
+            model(values).sum().backward()
+        gathered = [count for name, count in seen.get_comm_counts().items() if "gather" in str(name)]
+        assert gathered == [3 if again else 2]
+        unshard_weights(model)
+        reshard_weights(model)
+
+
+def test_weights_are_gathered_in_bfloat16_and_kept_in_float32(mesh):
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING | {"gather_bf16": True})
+    strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
+    model = Tied()
+    strategy.shard(model)
+    outputs = model(torch.randn(2, 3))
+    assert outputs.dtype == torch.bfloat16
+    outputs.sum().backward()
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    assert {value.grad.dtype for value in model.parameters()} == {torch.float32}
+
+
 def test_groups_that_share_a_copy_wait_no_longer_than_the_strategy(mesh):
-    strategy = FullySharded(copies=2, timeout_minutes=3)
+    strategy = FullySharded(copies=2, timeout_minutes=3, **SHARDING)
     group = strategy.make_group(torch.tensor([[0]]))
     assert group._get_backend(torch.device("cpu")).options._timeout.total_seconds() == 180
 

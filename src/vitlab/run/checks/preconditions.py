@@ -152,6 +152,11 @@ def check_sharded(task: Task, cfg: DictConfig) -> None:
         )
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.modules()):
         raise ConfigError("trainer=fsdp: the model contains BatchNorm, which cannot be sharded; use trainer=ddp")
+    if cfg.trainer.strategy.get("gather_bf16") and cfg.trainer.precision != "bf16-mixed":
+        raise ConfigError(
+            "trainer.strategy.gather_bf16=true computes in bfloat16, but trainer.precision is "
+            f"{cfg.trainer.precision}; set trainer.precision=bf16-mixed"
+        )
 
 
 def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:
