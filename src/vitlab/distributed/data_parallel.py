@@ -1,6 +1,7 @@
 """Data parallelism: every process has the whole model, and learns from its share of each batch."""
 
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 from pytorch_lightning.strategies import DDPStrategy, StrategyRegistry
@@ -13,6 +14,11 @@ from vitlab.distributed.launcher import Launcher
 from vitlab.ranges import Positive
 
 COMPRESSIONS = ("none", "fp16", "bf16")
+SYNC_BUFFERS = next(  # torch 2.15 calls it by another name
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in signature(DistributedDataParallel).parameters
+)
 DEFAULTS = {  # as conf/trainer/ddp.yaml has them, of trainers that name the strategy by a word alone
     "timeout_minutes": 10,
     "bucket_mb": 25,
@@ -54,7 +60,7 @@ class DataParallel(DDPStrategy):
         """Wrap the task. Its buffers are sent with each batch only if some are kept in checkpoints: the others are
         computed, and the same on all ranks."""
         state = self.lightning_module.state_dict(keep_vars=True).values()
-        self._ddp_kwargs["broadcast_buffers"] = any(not isinstance(value, nn.Parameter) for value in state)
+        self._ddp_kwargs[SYNC_BUFFERS] = any(not isinstance(value, nn.Parameter) for value in state)
         super().configure_ddp()
 
     def _register_ddp_hooks(self) -> None:

@@ -151,7 +151,7 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if cfg.float8:
         from vitlab.run.hardware.float8 import use_float8
 
-        use_float8(model)
+        use_float8(model, cfg.float8)
     if cfg.compile:
         sharded = isinstance(trainer.strategy, FullySharded)
         compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)

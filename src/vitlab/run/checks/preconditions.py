@@ -114,7 +114,7 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
     if cfg.float8:
         from vitlab.run.hardware.float8 import check_float8
 
-        check_float8(task.model, trainer.strategy.root_device, trainer.precision)
+        check_float8(task.model, trainer.strategy.root_device, trainer.precision, cfg.float8, cfg.compile)
     if cfg.compile and not task.compilable:
         raise ConfigError(
             f"compile=true would change nothing: {type(task).__name__} calls only parts of the model; set it to false"
