@@ -28,7 +28,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
     **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into", "push"), str),
     **dict.fromkeys(("root", "where", "sort", "archive"), str),
-    **dict.fromkeys(("activation_checkpointing", "break_lock"), bool),
+    **dict.fromkeys(("tf32", "activation_checkpointing", "break_lock"), bool),
     "compile": bool | Literal["reduce-overhead", "max-autotune"],
     "float8": bool | Literal["rowwise"],
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures", "rm"), bool),

@@ -18,8 +18,8 @@ def gather_from_all_ranks(parts: list[Part]) -> list[Part]:
 
 
 def average_over_ranks(value: Tensor) -> Tensor:
-    """Return the mean of a tensor over all ranks, in place; every rank calls it. Unlike Lightning's `reduce`, no barrier
-    precedes it, for which the host would wait."""
+    """Return the mean of a tensor over all ranks, in place; every rank calls it. No barrier precedes it, unlike
+    Lightning's `reduce`, where the host waits for the device in every micro-batch."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.all_reduce(value)
         value /= torch.distributed.get_world_size()

@@ -148,13 +148,15 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
+    if cfg.get("tf32"):  # a run from before this key has none
+        torch.set_float32_matmul_precision("high")
     if cfg.float8:
         from vitlab.run.hardware.float8 import use_float8
 
         use_float8(model, cfg.float8)
     if cfg.compile:
         sharded = isinstance(trainer.strategy, FullySharded)
-        compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)
+        compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded, mode=cfg.compile)
 
 
 @contextmanager

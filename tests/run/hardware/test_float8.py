@@ -105,7 +105,7 @@ def test_without_a_torchao_that_can_do_it_the_extra_is_named(hopper, monkeypatch
 
 
 def test_without_compile_it_is_refused(hopper, narrow):
-    with pytest.raises(ConfigError, match="float8=rowwise is slower than bfloat16 .* set compile=true"):
+    with pytest.raises(ConfigError, match=r"float8=rowwise is slower than bfloat16 .* set compile=true"):
         check_float8(vit(), GPU, "bf16-mixed", "rowwise", False)
 
 
