@@ -15,7 +15,6 @@ from vitlab.errors import ConfigError
 from vitlab.tasks import Answering, Task
 from vitlab.tasks.supervised import TASKS
 
-
 RESAMPLED = ("pos_embed", "relative_position_bias_table")  # positions that may learn, by timm's names
 
 
