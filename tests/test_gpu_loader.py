@@ -13,9 +13,7 @@ from vitlab.data.loading.loader import Loader
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 PIXELS = 2**20
-FRAGMENTS = (
-    24 * 2**20
-)  # bytes: one more segment of the allocator; a stream for each iteration would take 2 MiB 40 times
+FRAGMENTS = 24 * 2**20  # bytes: one more segment of the allocator; a stream each time would take 2 MiB 40 times
 
 
 class Numbers(Dataset):
