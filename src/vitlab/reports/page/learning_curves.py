@@ -36,6 +36,4 @@ def build_series(label: str, stage: str, curves: Sequence[Curve], colour: int) -
     points = [(float(step), fmean(one[step] for one in values)) for step in steps]
     ends = [(float(step), min(one[step] for one in values), max(one[step] for one in values)) for step in steps]
     stage_name = {"train": "training", "val": "validation"}[stage]
-    return Series(
-        f"{label}, {stage_name}", points, ends if len(values) > 1 else (), colour, dashed=stage == "train"
-    )
+    return Series(f"{label}, {stage_name}", points, ends if len(values) > 1 else (), colour, dashed=stage == "train")

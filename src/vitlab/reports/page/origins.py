@@ -101,7 +101,9 @@ def list_changes(first: Recipe, second: Recipe) -> list[dict[str, str]]:
         cost = {name: value for name, value in describe_costs([run])[0].items() if name != "run"}
         told.append({**describe_software(starts[-1] if starts else {}), **metrics, **cost})
     keys = [key for key in dict.fromkeys([*told[0], *told[1]]) if told[0].get(key) != told[1].get(key)]
-    return [{"": key} | {r.label: one.get(key, "") for r, one in zip((first, second), told, strict=True)} for key in keys]
+    return [
+        {"": key} | {r.label: one.get(key, "") for r, one in zip((first, second), told, strict=True)} for key in keys
+    ]
 
 
 def judge_regression(pair: Pair, before: Sequence[Sample], after: Sequence[Sample]) -> str:

@@ -133,7 +133,9 @@ def tell_confusions(samples: Sequence[Sample], names: Sequence[str], found: Evid
     """Show the confusion matrix, and the pairs of classes that are confused most, with images."""
     wrong = [one for one in samples if not one.is_right]
     pairs = of_samples.find_confused_pairs(samples, PAIRS)
-    some = list(dict.fromkeys(name for true, said, _ in of_samples.find_confused_pairs(samples, 200) for name in (true, said)))
+    some = list(
+        dict.fromkeys(name for true, said, _ in of_samples.find_confused_pairs(samples, 200) for name in (true, said))
+    )
     shown = list(names) if len(names) <= MOST_IN_MATRIX else [name for name in names if name in some[:MOST_IN_MATRIX]]
     counts = {(true, said): 0 for true in shown for said in shown}
     for one in samples:
@@ -142,7 +144,9 @@ def tell_confusions(samples: Sequence[Sample], names: Sequence[str], found: Evid
     caption = f"Test samples by true and predicted class: {len(wrong):,} of {len(samples):,} are wrong"
     if len(shown) < len(names):
         caption += f"; the {len(shown)} most confused of {len(names)} classes"
-    blocks: list[Block] = [Matrix(caption, shown, [[counts[true, said] for said in shown] for true in shown])] if shown else []
+    blocks: list[Block] = (
+        [Matrix(caption, shown, [[counts[true, said] for said in shown] for true in shown])] if shown else []
+    )
     for true, said, own in pairs:
         title = f"{true} taken for {said}: {len(own):,}"
         blocks += draw_gallery(title, [draw_item(one, found.pictures) for one in own[:most]])
@@ -192,7 +196,9 @@ def tell_none_of_these(run: FinishedRun, samples: Sequence[Sample], found: Evide
         f"than the threshold, novelty 1, and {wrong:,} of these are misclassified."
     )
     if rate is not None:
-        told += f" The threshold is where {rate:.0%} of the validation images are flagged, so a similar share is expected."
+        told += (
+            f" The threshold is where {rate:.0%} of the validation images are flagged, so a similar share is expected."
+        )
     chart = of_samples.draw_novelty(known)
     items = [draw_item(one, found.pictures, f"novelty {one.novelty:.2f}") for one in far[:most]]
     blocks: list[Block] = [Text(told), *([Charts([chart])] if chart else [])]
@@ -215,18 +221,26 @@ def tell_heat_maps(samples: Mapping[int, Sample], found: Evidence) -> Section:
     for index, maps in found.maps.items():
         told = f"test image {index}, said {samples[index].predicted}"
         shown = [(uri, f"{MAPS.get(kind, kind)} of {told}") for kind, uri in maps.items()]
-        lines = [f"is {samples[index].true}", f"said {samples[index].predicted}", ", ".join(MAPS.get(k, k) for k in maps)]
+        lines = [
+            f"is {samples[index].true}",
+            f"said {samples[index].predicted}",
+            ", ".join(MAPS.get(k, k) for k in maps),
+        ]
         items.append(Item(shown, lines, "right" if samples[index].is_right else "wrong"))
     count = max(len(one.deletion_scores) for one in found.faithfulness.values())
     rows = [
-        {"map": MAPS[kind]} | {
+        {"map": MAPS[kind]}
+        | {
             f"{name} score": f"{fmean(scores):.3f} ± {half_width(scores):.3f}"
             for name, scores in (("deletion", one.deletion_scores), ("insertion", one.insertion_scores))
         }
         for kind, one in found.faithfulness.items()
     ]
     charts = []
-    for name, title in (("deletion", "Deletion: brightest patches removed first"), ("insertion", "Insertion: brightest patches added first")):
+    for name, title in (
+        ("deletion", "Deletion: brightest patches removed first"),
+        ("insertion", "Insertion: brightest patches added first"),
+    ):
         curves = [(MAPS[kind], getattr(one, name)) for kind, one in found.faithfulness.items()]
         series = [
             Series(label, [(k / (len(curve) - 1), p) for k, p in enumerate(curve)], colour=colour, dashed=colour == 2)
@@ -239,7 +253,9 @@ def tell_heat_maps(samples: Mapping[int, Sample], found: Evidence) -> Section:
         "Petsiuk et al., 2018, arXiv:1806.07421). A map that does no better than a random order explains nothing."
     )
     scores = Table(f"Area under the curve, mean of {count} test images and half of its 95 % interval", rows)
-    return Section("maps", "Where the model looks", [Text(told), Gallery("", items), scores, Charts([c for c in charts if c])])
+    return Section(
+        "maps", "Where the model looks", [Text(told), Gallery("", items), scores, Charts([c for c in charts if c])]
+    )
 
 
 def name_answers(pairs: Sequence[Pair]) -> list[str]:
