@@ -1,4 +1,5 @@
-"""Deletion and insertion: patches go and come in the order of the map, and a right map scores better than a wrong one."""
+"""Deletion and insertion: patches go and come in the order of the map, and a right map scores better than a wrong
+one."""
 
 import pytest
 import torch

@@ -91,7 +91,7 @@ def report(cfg: DictConfig) -> Path:
     page = [
         tell_results(question),
         tell_changes(question),
-        Section("curves", "How training went", charts(question)),
+        Section("curves", "How training went", draw_charts(question)),
         tell_settings(question),
         *(tell_model(cfg, run, samples, worst, split, found) if samples else []),
         *tell_origins(question, found),
@@ -178,13 +178,10 @@ def split_by_software(runs: Sequence[FinishedRun]) -> tuple[list[Recipe], bool]:
     labels = label_by_software(runs) if one_recipe and repeated else {}
     if len({run.folder for run in runs}) < len(runs) or not labels:
         return group_by_settings(runs), False
-    started = {run.folder: str((read_starts(run.folder) or [{}])[0].get("time")) for run in runs}
-    ordered = sorted(runs, key=lambda run: started[run.folder])
-    groups = [
-        [run for run in ordered if labels[run.folder] == label]
-        for label in dict.fromkeys(map(labels.get, [run.folder for run in ordered]))
-    ]
-    return [replace(group_by_settings(group)[0], label=labels[group[0].folder]) for group in groups], True
+    ordered = sorted(runs, key=lambda run: str((read_starts(run.folder) or [{}])[0].get("time")))
+    names = dict.fromkeys(labels[run.folder] for run in ordered)
+    groups = {name: [run for run in ordered if labels[run.folder] == name] for name in names}
+    return [replace(group_by_settings(group)[0], label=name) for name, group in groups.items()], True
 
 
 # -- what the model shows
@@ -345,7 +342,7 @@ def tell_changes(question: Question) -> Section:
     return Section("changes", "What has changed", blocks)
 
 
-def charts(question: Question) -> list[Any]:
+def draw_charts(question: Question) -> list[Any]:
     found = draw_learning_curves(question.recipes)
     return [Charts(found)] if found else []
 

@@ -192,8 +192,8 @@ def tell_none_of_these(run: FinishedRun, samples: Sequence[Sample], found: Evide
     wrong = sum(not one.is_right for one in flagged)
     rate = ((read_result(run.folder) or {}).get("calibration") or {}).get("false_alarm_rate")
     told = (
-        f"{len(flagged):,} of {len(known):,} test images ({len(flagged) / len(known):.1%}) lie farther from the classes "
-        f"than the threshold, novelty 1, and {wrong:,} of these are misclassified."
+        f"{len(flagged):,} of {len(known):,} test images ({len(flagged) / len(known):.1%}) lie farther from the "
+        f"classes than the threshold, novelty 1, and {wrong:,} of these are misclassified."
     )
     if rate is not None:
         told += (
@@ -237,15 +237,13 @@ def tell_heat_maps(samples: Mapping[int, Sample], found: Evidence) -> Section:
         for kind, one in found.faithfulness.items()
     ]
     charts = []
-    for name, title in (
-        ("deletion", "Deletion: brightest patches removed first"),
-        ("insertion", "Insertion: brightest patches added first"),
-    ):
+    for name, verb in (("deletion", "removed"), ("insertion", "added")):
         curves = [(MAPS[kind], getattr(one, name)) for kind, one in found.faithfulness.items()]
         series = [
             Series(label, [(k / (len(curve) - 1), p) for k, p in enumerate(curve)], colour=colour, dashed=colour == 2)
             for colour, (label, curve) in enumerate(curves)
         ]
+        title = f"{name.capitalize()}: brightest patches {verb} first"
         charts.append(build_chart(title, series, "share of patches", "probability of the class", y_bounds=(0.0, 1.0)))
     told = (
         "A map is faithful if the probability of the predicted class falls fast while the patches it marks are removed "
