@@ -66,8 +66,9 @@ from vitlab.run.inference.frozen_model import prepare_evaluation
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, check_ending, output_file
 from vitlab.tasks.supervised import Supervised
-from vitlab.views import look, pick, relevance, why_no_relevance
+from vitlab.views import pick, relevance, why_no_relevance
 from vitlab.views.faithfulness import measure_faithfulness
+from vitlab.views.look import look
 
 MOST_IMAGES, MOST_RUNS = 24, 40  # in a gallery; in a table of runs
 SHOWN_MAPS = 6  # images with heat maps
@@ -166,15 +167,18 @@ def read_question(cfg: DictConfig) -> Question:
         for run in recipe.runs.values()
         if run.partial
     ]
+    for recipe in recipes if not is_regression else ():
+        if labels := dict.fromkeys(label_by_software(list(recipe.runs.values())).values()):
+            notes.append(f"The runs of {recipe.label} are of different software: {'; '.join(labels)}.")
     settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
     return Question(title, recipes, metric, pairs, notes, is_regression, settings)
 
 
 def split_by_software(runs: Sequence[FinishedRun]) -> tuple[list[Recipe], bool]:
-    """Sort runs by recipe. Where all have one, and two of them a seed in common, or there are two, and their software
-    differs, sort them by that, the earlier first, and return True. Raises ConfigError for one that is named twice."""
+    """Sort runs by recipe. Where all have one, and some of them a seed in common and other software, sort them by the
+    software, the earlier first, and return True. Raises ConfigError for a run that is named twice."""
     one_recipe = len({list_settings(run) for run in runs}) == 1
-    repeated = len({run.seed for run in runs}) < len(runs) or len(runs) == 2
+    repeated = len({run.seed for run in runs}) < len(runs)
     labels = label_by_software(runs) if one_recipe and repeated else {}
     if len({run.folder for run in runs}) < len(runs) or not labels:
         return group_by_settings(runs), False

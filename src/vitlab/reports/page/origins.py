@@ -42,6 +42,7 @@ def describe_origins(runs: Sequence[FinishedRun]) -> list[dict[str, str]]:
         if len(starts) > 1:
             row["started"] += f", {len(starts)} starts"
         named = {name: software[name] for name in ("commit", "vitlab", "torch", "python") if name in software}
+        named["commit"] = shorten_commit(named["commit"])
         rows.append({**row, **named, "machine": software["device"]})
     return rows
 

@@ -210,6 +210,12 @@ def tell_worst(worst: Sequence[Sample], disagreed: Sequence[tuple[Sample, str]],
     items = [draw_item(one, found.pictures, f"loss {one.loss:.2f}") for one in worst]
     split = [draw_item(one, found.pictures, votes) for one, votes in disagreed]
     blocks = [*draw_gallery("the highest loss", items), *draw_gallery("where the models disagree most", split)]
+    told = {one.index: f"loss {one.loss:.4f}" for one in worst} | {one.index: votes for one, votes in disagreed}
+    rows = [
+        {"image": one.index, "file": one.name, "is": one.true, "said": one.predicted, "why it is here": told[one.index]}
+        for one in {one.index: one for one in [*worst, *(one for one, _ in disagreed)]}.values()
+    ]
+    blocks.append(Folded("their files", [Table("The hardest images", rows)]))
     return Section("worst", "The hardest images", blocks)
 
 
