@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from browser import check_access, open_browser
 from conftest import BARE, FEW, finished, refuses
 from PIL import Image
-from programs.test_compare import write_recipe, write_run
 
+from programs.test_compare import write_recipe, write_run
 from vitlab.reports.comparison import compare
-from vitlab.reports.finished import read_run
 from vitlab.reports.intervals import wilson_interval
 
 
@@ -348,3 +348,61 @@ def test_a_model_that_is_no_transformer_has_no_heat_maps_but_all_else(tmp_path, 
     assert "Where the model looks is not shown" in page.sections["missing"]
     assert "maps" not in page.sections
     assert len(page.images) > 5
+
+
+# -- as it is seen
+
+
+@pytest.fixture
+def opened(reported):
+    """opened(width, scheme="light") -> the report in a browser, which may load nothing but the file."""
+    with open_browser() as browser:
+
+        def show(width, scheme="light"):
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            asked = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto(reported.as_uri())
+            assert [url for url in asked if not url.startswith("data:")] == [reported.as_uri()]
+            return page
+
+        yield show
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_page_fits_each_width_and_prints_and_its_first_screen_has_the_answer(opened):
+    for width in (400, 800, 1600):
+        page = opened(width)
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.evaluate("document.querySelector('.lead').getBoundingClientRect().bottom") < 900
+        broken = "[...document.images].filter(image => !image.naturalWidth).length"
+        assert page.evaluate(broken) == 0
+    assert len(page.pdf()) > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_wrong(opened, scheme):
+    page = opened(800, scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert check_access(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_keyboard_reaches_links_tables_and_what_is_folded(opened):
+    page = opened(800)
+    reached = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.tagName + ' ' + document.activeElement.className"))
+    assert reached[0] == "A skip"
+    assert {one.split()[0] for one in reached} >= {"A", "DIV", "SUMMARY"}
+    page.evaluate("document.querySelector('summary').focus()")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.querySelector('details').open")
+    shown = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(shown) == "solid"

@@ -62,3 +62,51 @@ def test_a_map_of_what_the_model_reads_deletes_faster_and_inserts_faster_than_it
     assert bad.insertion.tolist() == pytest.approx([start] * 4 + [1])
     assert good.deletion_score < bad.deletion_score
     assert good.insertion_score > bad.insertion_score
+
+
+@pytest.mark.slow
+def test_maps_of_pytorch_grad_cam_are_scored_beside_ours_and_its_own_measure_agrees(digits_run):
+    """Deletion step by step is the library's removal of the most relevant pixels, for our maps and for its Grad-CAM."""
+    library = pytest.importorskip("pytorch_grad_cam")
+    from pytorch_grad_cam.metrics.perturbation_confidence import PerturbationConfidenceMetric, RemoveMostRelevantFirst
+    from pytorch_grad_cam.utils.model_targets import ClassifierOutputSoftmaxTarget
+
+    from vitlab.run.inference.saved_run import SavedRun
+    from vitlab.views import relevance
+
+    saved = SavedRun.open(str(digits_run))
+    model, data = saved.task().eval().model, saved.datamodule()
+    data.prepare_data()
+    data.setup()
+    grid, N = model.patch_embed.grid, model.patch_embed.grid[0] * model.patch_embed.grid[1]
+    scores = {name: [] for name in ("relevance", "not relevance", "Grad-CAM", "not Grad-CAM")}
+    for place in range(0, 359, 24):
+        image = data.preprocessing.normalize(data.get_evaluation_split("test")[(0, place)].image[None])
+        with torch.no_grad():
+            k = int(model(image).argmax())
+
+        def predict(images, k=k):
+            with torch.no_grad():
+                return model(images).softmax(dim=1)[:, k]
+
+        def lay_out(tokens):
+            return tokens[:, -N:].transpose(1, 2).unflatten(2, grid)
+
+        with library.GradCAM(model, [model.blocks[-1].norm1], reshape_transform=lay_out) as cam:
+            pixels = cam(image, [ClassifierOutputSoftmaxTarget(k)])
+        theirs = torch.from_numpy(pixels[0]).reshape(grid[0], 32 // grid[0], grid[1], 32 // grid[1]).mean(dim=(1, 3))
+        for name, heat in (("relevance", relevance(model, image, k)), ("Grad-CAM", theirs.flatten())):
+            heat = heat - 1e-6 * torch.arange(N)  # no two patches are equally bright
+            found = measure_faithfulness(predict, image, heat, grid, steps=N)
+            scores[name].append(found.deletion_score)
+            scores[f"not {name}"].append(measure_faithfulness(predict, image, -heat, grid).deletion_score)
+            wide = heat.reshape(grid).repeat_interleave(32 // grid[0], 0).repeat_interleave(32 // grid[1], 1).double()
+            for count in (1, N // 3, N - 1):
+                percentile = 100 * (N - count) * (1024 // N) / 1023
+                metric = PerturbationConfidenceMetric(RemoveMostRelevantFirst(percentile, lambda x, mask: x * mask))
+                own = metric(image, wide.numpy()[None], [ClassifierOutputSoftmaxTarget(k)], model, return_diff=False)
+                assert float(found.deletion[count]) == pytest.approx(float(own[0]), abs=1e-5)
+    means = {name: sum(own) / len(own) for name, own in scores.items()}
+    print(means)
+    assert means["relevance"] < means["not relevance"]
+    assert means["Grad-CAM"] < means["not Grad-CAM"]
