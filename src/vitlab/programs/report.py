@@ -4,12 +4,13 @@ B batch, C channels, H W image height and width, K classes, N patches
 """
 
 import shlex
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from omegaconf import DictConfig
@@ -24,7 +25,7 @@ from vitlab.config.stored_config import is_machine_key
 from vitlab.counting.operations import costs, total
 from vitlab.data.batches.batch import Sample as ReadSample
 from vitlab.data.evaluation import evaluation_batches
-from vitlab.errors import CheckpointError, ConfigError, VitlabError
+from vitlab.errors import CheckpointError, ConfigError, DataError, VitlabError, format_error
 from vitlab.invocation import format_command
 from vitlab.machine import find_fastest_device, read_energy
 from vitlab.models import VisionTransformer
@@ -73,6 +74,7 @@ from vitlab.views.look import look
 MOST_IMAGES, MOST_RUNS = 24, 40  # in a gallery; in a table of runs
 SHOWN_MAPS = 6  # images with heat maps
 BATCH = 64
+T = TypeVar("T")
 
 
 def report(cfg: DictConfig) -> Path:
@@ -156,6 +158,10 @@ def read_question(cfg: DictConfig) -> Question:
         raise ConfigError(f"{chosen}= names no run that is done; name at least one")
     metric, told = (cfg.metric, []) if cfg.metric else choose_metric(recipes)
     metric = metric if "/" in metric else f"test/{metric}"
+    common = set.intersection(*(set(run.metrics) for recipe in recipes for run in recipe.runs.values()))
+    if cfg.metric is None and metric not in common and common:
+        monitored = str(next(iter(recipes[0].runs.values())).settings["monitor"])
+        metric = monitored if monitored in common else min(common)
     pairs = compare(recipes, metric)
     if not is_regression:
         sign = 1 if better(metric) == "min" else -1
@@ -203,26 +209,46 @@ def look_at_model(cfg: DictConfig, run: FinishedRun, samples: Sequence[Sample], 
         try:
             yield
         except (VitlabError, OSError, AttributeError, RuntimeError) as error:
-            missing.append(f"{what}: {error}")
+            missing.append(f"{what}: {format_error(error)}")
 
-    found = Evidence()
+    found, datamodule = Evidence(), None
     with note("The images and the model cannot be read"):
         saved = SavedRun.open(str(run.folder))
-        data = replace(saved, config=prepare_evaluation(saved.config, few_labels=False))
-        datamodule = data.change_config({"data": {"patch_size": None}}).datamodule()
-        datamodule.prepare_data()
-        datamodule.setup()
+        datamodule = open_images(saved, samples)
         split = datamodule.get_evaluation_split("test")
-        if len(split) < len(samples) or any(split.name(one.index) != one.name for one in samples[:1000]):
-            raise CheckpointError("the test images are not those that the run was tested on")
-        read = (split[(0, index)] for index in track(shown, description="reading images", transient=True))
-        pixels = {one.index: one.image.numpy() for one in read if isinstance(one, ReadSample)}
+        pixels = {one.index: one.image.numpy() for one in read_all(split, shown, "reading images")}
         found = replace(found, pictures={index: encode_picture(image) for index, image in pixels.items()})
-        task = saved.task().to(find_fastest_device()).eval()
-        found = score_samples(cfg, task, datamodule, samples, found)
-        with note("Where the model looks is not shown"):
-            found = draw_heat_maps(cfg, task, datamodule, samples, found)
+    if datamodule is not None:
+        with note("Nothing is predicted again, and no heat map is shown"):
+            task = saved.task().to(find_fastest_device()).eval()
+            if not isinstance(task, Supervised):
+                raise ConfigError(f"{type(task).__name__} is no classifier")
+            found = score_samples(cfg, task, datamodule, samples, found)
+            with note("Where the model looks is not shown"):
+                found = draw_heat_maps(cfg, task, datamodule, samples, found)
     return replace(found, missing=missing)
+
+
+def open_images(saved: SavedRun, samples: Sequence[Sample]) -> Any:
+    """Open the data of the run as it is evaluated on. Raises CheckpointError if its test images are others by now."""
+    data = replace(saved, config=prepare_evaluation(saved.config, few_labels=False))
+    datamodule = data.change_config({"data": {"patch_size": None}}).datamodule()
+    datamodule.prepare_data()
+    datamodule.setup()
+    split = datamodule.get_evaluation_split("test")
+    if len(split) <= max(one.index for one in samples) or any(split.name(one.index) != one.name for one in samples):
+        raise CheckpointError("the test images are not those that the run was tested on")
+    return datamodule
+
+
+def read_all(split: Any, places: Sequence[int], what: str) -> Iterator[ReadSample]:
+    """Read the images of a split at these places that can be read, with a progress bar."""
+    read = (split[(0, place)] for place in show_progress(places, what))
+    return (one for one in read if isinstance(one, ReadSample))
+
+
+def show_progress(things: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+    return track(things, description=what, total=total, transient=True, disable=not sys.stdout.isatty())
 
 
 def score_samples(
@@ -235,7 +261,7 @@ def score_samples(
     batches = evaluation_batches(datamodule, "test", batch_size=BATCH, device=device, places=places)
     before, right, agreed, after = [], [], 0, []
     began, energy = time.perf_counter(), read_energy()
-    for batch in track(batches, description="predicting", total=-(-len(places) // BATCH), transient=True):
+    for batch in show_progress(batches, "predicting", -(-len(places) // BATCH)):
         with torch.inference_mode():
             logits = task(*batch.view.arguments()).float()
             calibrated = task.probabilities(logits).max(dim=1)
@@ -245,6 +271,8 @@ def score_samples(
             agreed += names[k] == known[index].predicted
             right.append(names[k] == known[index].true)
     seconds, used = time.perf_counter() - began, read_energy()
+    if not right:
+        raise DataError("none of the test images can be read")
     sizes = total(costs(task.model, tuple(batch.view.inputs.shape[1:])))
     row = {
         "parameters": f"{sizes.parameters:,}",
@@ -280,10 +308,8 @@ def draw_heat_maps(
     maps = {}
     scores: dict[str, list[Any]] = {}
     random = torch.Generator().manual_seed(0)
-    for place, one in enumerate(track([*drawn, *measured], description="explaining", transient=True)):
-        read = split[(0, one.index)]
-        if not isinstance(read, ReadSample):
-            continue
+    indices = [one.index for one in (*drawn, *measured)]
+    for place, read in enumerate(read_all(split, indices, "explaining")):
         image = datamodule.preprocessing.to(device).normalize(read.image[None].to(device))
         with torch.inference_mode():
             k = int(task(image).argmax(dim=1))
@@ -296,9 +322,9 @@ def draw_heat_maps(
         if not heats:
             raise ConfigError("its layers drop or merge tokens, so that a patch has no place in all of them")
         if place < len(drawn):
-            pixels = read.image.numpy()
+            pixels, index = read.image.numpy(), read.index
             overlays = {kind: encode_heat_map(pixels, heat.reshape(grid).numpy()) for kind, heat in heats.items()}
-            maps[one.index] = {"image": found.pictures.get(one.index) or encode_picture(pixels), **overlays}
+            maps[index] = {"image": encode_picture(pixels), **overlays}
             continue
         for kind, heat in (heats | {"random": torch.rand(len(heats["rollout"]), generator=random)}).items():
             scores.setdefault(kind, []).append(measure_faithfulness(predict, image, heat, grid))

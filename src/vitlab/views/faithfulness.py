@@ -39,7 +39,7 @@ def measure_faithfulness(
     """Remove the patches of a normalised image (1, C, H, W) in the order of a map (N,), which leaves zeros, the mean of
     the training images; and add them in that order to the blurred image. `predict` gives the probability of one class
     for images (S + 1, C, H, W) -> (S + 1,). Steps are as even as N allows, and at most N."""
-    masks = mask_brightest(heat, grid, image.shape[2:], min(steps, heat.numel())).to(image.device)
+    masks = mask_brightest(heat, grid, (image.shape[2], image.shape[3]), min(steps, heat.numel())).to(image.device)
     return Faithfulness(
         predict(torch.where(masks, torch.zeros_like(image), image)).float().cpu(),
         predict(torch.where(masks, image, blur(image))).float().cpu(),
@@ -53,7 +53,7 @@ def mask_brightest(heat: Tensor, grid: tuple[int, int], size: tuple[int, int], s
     rank[torch.argsort(heat.flatten().cpu(), descending=True, stable=True)] = torch.arange(heat.numel()).float()
     counts = torch.linspace(0, heat.numel(), steps + 1).round()
     marked = rank < counts[:, None]
-    pixels = F.interpolate(marked.float().reshape(-1, 1, *grid), size=tuple(size), mode="nearest-exact")
+    pixels = F.interpolate(marked.float().reshape(-1, 1, *grid), size=size, mode="nearest-exact")
     return pixels > 0.5
 
 
