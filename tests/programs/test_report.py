@@ -125,7 +125,7 @@ def test_the_figures_of_a_run_are_those_of_its_files(reported, digits_run):
     flagged = [row for row in rows if float(row["novelty"]) > 1]
     assert f"{len(flagged)} of 359 test images ({len(flagged) / 359:.1%})" in page.sections["none"]
     losses = sorted((float(row["loss"]) for row in rows), reverse=True)
-    assert re.findall(r"loss ([\d.]+)", page.sections["worst"]) == [f"{loss:.2f}" for loss in losses[:3]]
+    assert re.findall(r"loss (\d+\.\d\d)\b", page.sections["worst"]) == [f"{loss:.2f}" for loss in losses[:3]]
     start = json.loads((digits_run / "provenance.json").read_text())[-1]
     assert start["command"] in page.sections["commands"]
     assert page.rows("origins", "torch")[0]["torch"] == start["versions"]["torch"]
