@@ -227,7 +227,7 @@ def test_recipes_are_told_in_the_sentences_of_compare_with_curves_and_the_settin
     loss = page.rows("curves", "small, validation", "large, validation")
     small = np.mean([[1 / (k + number + 1) for k in range(4)] for number in range(3)], axis=0)
     assert [row["small, validation"] for row in loss] == [f"{value:.4g}" for value in small]
-    assert "with lowest and highest seed" in page.sections["curves"]
+    assert "bands: lowest to highest seed" in page.sections["curves"]
     assert "3 × cat, 3 × dog" in page.sections["worst"]
 
 
@@ -337,7 +337,7 @@ def test_a_sweep_is_reported_with_what_its_models_disagree_on(cli, tmp_path):
     (path,) = (tmp_path / "runs" / "report").glob("*/report.html")
     _, page = read_page(path)
     assert re.search(r"\d × \d, ", page.sections["worst"])
-    assert "with lowest and highest seed" in page.sections["curves"]
+    assert "bands: lowest to highest seed" in page.sections["curves"]
     assert len(page.rows("origins", "commit")) == 4
 
 
