@@ -38,7 +38,8 @@ def describe_origins(runs: Sequence[FinishedRun]) -> list[dict[str, str]]:
     for run in runs:
         starts = read_starts(run.folder)
         software = describe_software(starts[-1] if starts else {})
-        row = {"run": str(run.folder), "started": starts[0].get("time", NOT_STATED) if starts else NOT_STATED}
+        started = str(starts[0].get("time", NOT_STATED)) if starts else NOT_STATED
+        row: dict[str, str] = {"run": str(run.folder), "started": started}
         if len(starts) > 1:
             row["started"] += f", {len(starts)} starts"
         named = {name: software[name] for name in ("commit", "vitlab", "torch", "python") if name in software}

@@ -23,7 +23,7 @@ class Sample(NamedTuple):
     """A test sample: its true class, and what a model says, with the calibrated probability and the loss. `novelty` is
     above 1 for an image that is probably of none of the classes; None where that is not known."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a sample has no use for
     name: str
     true: str
     predicted: str
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 class Bin(NamedTuple):
     """Predictions of similar probability: how many, their mean probability, and the share of them that is right."""
 
-    count: int
+    size: int
     probability: float
     right: float
 
@@ -138,7 +138,7 @@ def bin_predictions(probabilities: Sequence[float], right: Sequence[bool]) -> li
 
 def measure_ece(bins: Sequence[Bin]) -> float:
     """Compute the expected calibration error: the mean distance of probability and share that is right."""
-    return sum(one.count * abs(one.probability - one.right) for one in bins) / sum(one.count for one in bins)
+    return sum(one.size * abs(one.probability - one.right) for one in bins) / sum(one.size for one in bins)
 
 
 def draw_reliability(before: Sequence[Bin], after: Sequence[Bin]) -> Chart | None:

@@ -174,7 +174,7 @@ def tell_reliability(run: FinishedRun, samples: Sequence[Sample], found: Evidenc
         blocks.append(Text(f"{told}; {found.agreed:,} predictions are as in the test.", "note"))
     chart = of_samples.draw_reliability(found.before if calibration else (), after)
     rows = [
-        {"mean probability": f"{one.probability:.1%}", "right": f"{one.right:.1%}", "samples": f"{one.count:,}"}
+        {"mean probability": f"{one.probability:.1%}", "right": f"{one.right:.1%}", "samples": f"{one.size:,}"}
         for one in after
     ]
     blocks += [Charts([chart])] if chart else []
