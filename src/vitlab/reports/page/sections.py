@@ -215,7 +215,7 @@ def tell_worst(worst: Sequence[Sample], disagreed: Sequence[tuple[Sample, str]],
         {"image": one.index, "file": one.name, "is": one.true, "said": one.predicted, "why it is here": told[one.index]}
         for one in {one.index: one for one in [*worst, *(one for one, _ in disagreed)]}.values()
     ]
-    blocks.append(Folded("their files", [Table("The hardest images", rows)]))
+    blocks.append(Folded("their files", [Table("Files of the hardest images", rows)]))
     return Section("worst", "The hardest images", blocks)
 
 
