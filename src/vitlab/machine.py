@@ -14,6 +14,7 @@ from typing import Any
 from vitlab.atomic_files import compute_digest, format_json
 from vitlab.errors import ConfigError
 
+POWERCAP = Path("/sys/class/powercap")  # Linux: what a package of an Intel or AMD processor has used, in microjoules
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 NEVER = 2**31 - 1
 
@@ -60,6 +61,22 @@ def choose_device(name: str | None) -> Any:
         advice = "set device=cpu, or device=cuda for a GPU" if name.startswith("gpu") else "or set device=cpu"
         raise ConfigError(f"device={name} cannot be used here ({reason}); leave it out, {advice}") from error
     return device
+
+
+def read_energy() -> float | None:
+    """Read the joules that the processors and NVIDIA GPUs of this machine have used since some time in the past; None
+    where the machine does not tell, or not to this user."""
+    used = []
+    for package in POWERCAP.glob("intel-rapl:*"):
+        with suppress(OSError, ValueError):
+            used += [int((package / "energy_uj").read_text()) / 1e6] if package.name.count(":") == 1 else []
+    with suppress(Exception):  # a library that may be missing, of a driver that may be
+        import pynvml
+
+        pynvml.nvmlInit()
+        devices = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        used += [pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3 for device in devices]
+    return sum(used) if used else None
 
 
 def describe_cpu() -> str:

@@ -31,6 +31,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures", "rm"), bool),
     **dict.fromkeys(("num_images", "num_worst", "beam_width", "top_k", "batch_size", "most"), Count),
+    **dict.fromkeys(("num_scored", "num_explained"), Count),
     **dict.fromkeys(("calibration_images", "threads"), Count),
     **dict.fromkeys(("shorter_side", "longest_side"), Count),
     **dict.fromkeys(("memory_gib", "temperature", "shard_size", "lowest", "highest"), Positive),

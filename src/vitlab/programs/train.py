@@ -235,7 +235,7 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
         draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     then = next_steps(start, parts)
-    commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "go on") if key in then]
+    commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "report", "go on") if key in then]
     write_guide(start.folder, start.kept.text(str(start.cfg.name)), start.kept(commands))
     then |= uploads(parts.trainer.loggers)
     facts = result.facts(parts.datamodule.things)

@@ -21,9 +21,9 @@ FILES = {
     "test_image.*": "an image of the test split, for which the command below predicts the class",
     "train.log": "what was printed, with times, and the traceback if the run failed",
     **dict.fromkeys(("wandb/", "tensorboard/", "mlflow/"), "what a logger keeps here"),
-    "evaluate/, predict/": "written by these commands later, a folder for each call",
+    "evaluate/, predict/, report/": "written by these commands later, a folder for each call",
 }
-LATER = "evaluate/, predict/"
+LATER = "evaluate/, predict/, report/"
 
 
 def write_guide(folder: Path, title: str, commands: Sequence[str]) -> None:
