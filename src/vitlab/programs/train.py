@@ -17,12 +17,9 @@ from vitlab.callbacks import BestModel, Calibration, ChecksRun, EvaluationReport
 from vitlab.callbacks.progress import find_step_log
 from vitlab.checkpoints.run_folder import has_state, write_marks
 from vitlab.config.arguments import format_override
-from vitlab.config.build import TRUSTED
-from vitlab.config.home import OF_THE_USER
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
-from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.environment import is_other_rank
 from vitlab.distributed.fully_sharded import FullySharded
@@ -46,7 +43,7 @@ from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
 from vitlab.run.printing.next_steps import describe_complete, next_steps
 from vitlab.run.storage.folder_guide import write_guide
-from vitlab.run.storage.provenance import record_config, record_start
+from vitlab.run.storage.provenance import list_own_packages, record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
 from vitlab.run.storage.start import Start, claim_folder, start_or_resume
 from vitlab.sweeps.attempt import SUPERVISED
@@ -104,7 +101,7 @@ def build(start: Start, datamodule: DataModule, device: str = "cpu") -> Parts:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
     teacher = build_teacher(cfg) if "teacher" in cfg else None
     task = build_task(cfg, model, teacher, datamodule.vocabulary)
-    task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
+    task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size, trainer.world_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
     return Parts(trainer, datamodule, task)
@@ -141,8 +138,7 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if trainer.is_global_zero:
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
-        packages = list_packages(resolve_config(cfg)) if TRUSTED or OF_THE_USER else []
-        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, packages)
+        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, list_own_packages(cfg))
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:
