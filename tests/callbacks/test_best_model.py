@@ -29,7 +29,13 @@ class Run:
         self.is_global_zero, self.fast_dev_run, self.sanity_checking = True, False, False
         self.strategy = SimpleNamespace(broadcast=lambda value: value)
         self.best = BestModel(monitor="val/acc1", mode="max")
-        kept = {"every_n_steps": every_n_steps, "keep_every_n_steps": None, "every_n_minutes": None, "copy_to": None}
+        kept = {
+            "every_n_steps": every_n_steps,
+            "keep_every_n_steps": None,
+            "keep_states": 0,
+            "every_n_minutes": None,
+            "copy_to": None,
+        }
         self.latest = LatestState(**kept)
         self.callbacks = self.checkpoint_callbacks = [self.latest]
         self.after_step = lambda: None

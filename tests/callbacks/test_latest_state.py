@@ -22,7 +22,13 @@ def written(request, monkeypatch):
 
 
 def latest_state(**changes):
-    options = {"every_n_steps": 500, "every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None}
+    options = {
+        "every_n_steps": 500,
+        "every_n_minutes": None,
+        "keep_every_n_steps": None,
+        "keep_states": 0,
+        "copy_to": None,
+    }
     return LatestState(**options | changes)
 
 

@@ -5,13 +5,14 @@ A line is one of
 - a state, after a step: `tensors` from the checksums that torch stored with them, `file` of everything in it, `metrics`
   of the rows logged before;
 - a best model, by the step of its weights;
-- the end: digest of the test's metrics.
+- the end: score and metrics of the test.
 
 The chain shows what was edited afterwards. It holds no secret, so a forger who computes all digests anew is found only
 by computing the run again: `vitlab verify`.
 """
 
 import json
+import math
 import threading
 import zipfile
 from collections.abc import Iterable
@@ -56,6 +57,12 @@ class Chain:
         """Add the best model so far, with the weights after a step."""
         tensors, whole = digest_file(file)
         self.add(best=step, tensors=tensors, file=whole)
+
+    def add_end(self, step: int, score: float | None, test: dict[str, float]) -> None:
+        """Add what the run ended with."""
+        self.add(
+            end=step, score=score, test={name: value if math.isfinite(value) else None for name, value in test.items()}
+        )
 
     def add(self, **facts: Any) -> None:
         """Append a line with the digest of those before."""

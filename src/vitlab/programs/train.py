@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, Calibration, ChecksRun, EvaluationReport
+from vitlab.callbacks.best_model import find_latest_state
 from vitlab.callbacks.progress import find_step_log
 from vitlab.checkpoints.run_folder import has_state, write_marks
 from vitlab.config.arguments import format_override
@@ -129,7 +130,7 @@ def load_weights(start: Start, parts: Parts) -> Any:
 
 def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None:
     """Print what is about to run, and write config.yaml and provenance.json."""
-    cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
+    cfg, trainer = start.cfg, parts.trainer
     console.print_start(found, parts)
     if isinstance(parts.datamodule, ImageDataModule):
         print_overlap(parts.datamodule.splits)
@@ -144,13 +145,18 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
+    speed_up(cfg, parts)
+
+
+def speed_up(cfg: DictConfig, parts: Parts) -> None:
+    """Multiply in float8, and compile, as the config says."""
     if cfg.float8:
         from vitlab.run.hardware.float8 import use_float8
 
-        use_float8(model)
+        use_float8(parts.task.model)
     if cfg.compile:
-        sharded = isinstance(trainer.strategy, FullySharded)
-        compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)
+        sharded = isinstance(parts.trainer.strategy, FullySharded)
+        compile_model(parts.task.model, parts.datamodule.num_image_sizes, by_block=sharded)
 
 
 @contextmanager
@@ -227,6 +233,8 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
+    if not parts.trainer.fast_dev_run:
+        find_latest_state(parts.trainer).open_chain(parts.trainer).add_end(result.steps, result.score, result.test)
     if (start.folder / "pictures").is_dir():
         draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
