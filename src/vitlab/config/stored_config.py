@@ -108,7 +108,8 @@ def add_keys(value: Any) -> Any:
     """Return a saved config with the keys of `ADDED`."""
     if not isinstance(value, dict):
         return value
-    return {**ADDED.get(str(value.get("_target_")), {}), **{name: add_keys(inner) for name, inner in value.items()}}
+    added = ADDED.get(str(value.get("_target_")), {})
+    return {name: add_keys(inner) for name, inner in value.items()} | {k: v for k, v in added.items() if k not in value}
 
 
 def read_saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from pytorch_lightning.callbacks import Callback
 
 from vitlab.callbacks.best_model import find_latest_state
 from vitlab.checkpoints import file
-from vitlab.checkpoints.chain import CHAIN, Line, describe_start, read_chain
+from vitlab.checkpoints.chain import Line, describe_start, read_chain
 from vitlab.checkpoints.run_folder import CONFIG, run_folder
 from vitlab.checkpoints.run_identity import parse_identity
 from vitlab.config.job import Job
@@ -124,9 +125,8 @@ def check_stretch(cfg: DictConfig, run: RecordedRun, stretch: Stretch, work: Pat
     clauses = altered_facts
     if difference.names:
         more = f" and {len(difference.names) - 1} other tensors" if len(difference.names) > 1 else ""
-        clauses.append(
-            f"steps {first} to {last}, computed again, give another {difference.names[0]}{more} than {run.states[last].name}"
-        )
+        other = f"{difference.names[0]}{more} than {run.states[last].name}"
+        clauses.append(f"steps {first} to {last}, computed again, give another {other}")
     clauses += compare_lines(run, again, stretch)
     if steps := compare_rows(run.folder / "metrics.csv", folder / "metrics.csv", first, last):
         clauses.append(f"metrics.csv has other values than step {steps[0]} gives when it is computed again")
@@ -169,7 +169,7 @@ def run_command(name: str, words: list[str], start: Line) -> str:
     environment = pin(start["machine"], own, dict(os.environ))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "vitlab", name, *words]
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ended.returncode == 0:
         return ""
     sentence = (ended.stderr.strip().splitlines() or [f"{name} ended with status {ended.returncode}"])[-1]
@@ -199,10 +199,10 @@ class StopAfter(Callback):
             latest = find_latest_state(trainer)
             latest.save(trainer)
             latest.finish()
-            raise Reached
+            raise StretchDone
 
 
-class Reached(Exception):
+class StretchDone(SystemExit):
     """The last step of a stretch is done."""
 
 
@@ -228,11 +228,8 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
         train.check(start, parts)
         train.load_weights(start, parts)
         train.speed_up(start.cfg, parts)
-        with train.supervise(start, parts):
-            try:
-                parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
-            except Reached:
-                pass
+        with train.supervise(start, parts), suppress(StretchDone):
+            parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
     return folder
 
 
@@ -300,7 +297,9 @@ def describe(total: int, found: list[Found], tested: Found) -> str:
     how = "equal bit for bit"
     if machines:
         far = max(one.distance for one in found)
-        how = f"not compared bit for bit, since the machine differs ({'; '.join(machines)}): weights within {far:.2g} of their norm"
+        how = (
+            f"weights within {far:.2g} of their norm, not bit for bit, since the machine differs: {'; '.join(machines)}"
+        )
     one_wrong, half_wrong = (compute_miss(total, checked, wrong) for wrong in (1, half))
     return (
         f"{checked} of {total} stretches computed again, {how}; config, data and code are those recorded. A run of "

@@ -1,5 +1,6 @@
 """Stretches of a run between kept states: which are computed again, and how what comes out is compared."""
 
+import itertools
 import math
 import random
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ def list_stretches(run: RecordedRun) -> list[Stretch]:
     """List the stretches of a run between its kept states. Raises CheckpointError where there is none."""
     begun = min((line["from_step"] for line in run.lines if "from_step" in line), default=0)
     steps = [0] * (begun == 0) + [step for step in run.states if step in run.saved]
-    found = [Stretch(a, b) for a, b in zip(steps, steps[1:], strict=False)]
+    found = [Stretch(a, b) for a, b in itertools.pairwise(steps)]
     if not found:
         raise CheckpointError(
             f"{run.folder} has kept too few states to compute anything again; train with "

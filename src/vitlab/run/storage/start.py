@@ -24,10 +24,10 @@ from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
+from vitlab.machine import describe_arithmetic
 from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
 from vitlab.run.storage.newest_state import newest_state
-from vitlab.machine import describe_arithmetic
 from vitlab.run.storage.provenance import digest_code, versions
 
 
