@@ -58,7 +58,7 @@ def test_a_changed_chain_is_damaged_and_a_run_begins_a_new_one(tmp_path, damage,
         "not_json": [*lines, "{"],
     }[damage]
     (tmp_path / CHAIN).write_text("\n".join(edited) + "\n")
-    with pytest.raises(CheckpointError, match="is damaged: (line|a line)"):
+    with pytest.raises(CheckpointError, match=r"is damaged: (line|a line)"):
         read_chain(tmp_path / CHAIN)
     Chain(tmp_path, RECORD, 3)
     assert "chain.damaged.jsonl" in capsys.readouterr().out

@@ -15,7 +15,6 @@ import json
 import math
 import threading
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,15 @@ class Chain:
     def __init__(self, folder: Path, record: dict[str, Any], first_step: int):
         self.path = folder / CHAIN
         self.lock = threading.Lock()
-        lines = self._read()
-        kept = [line for line in lines if line.get("from_step", line.get("step", -1)) <= first_step]
-        kept = [line for line in kept if "end" not in line]
-        self.link = ""
-        if kept != lines:
-            self._rewrite(kept)
-        elif lines:
-            self.link = lines[-1]["link"]
+        kept = [line for line in self._read() if "end" not in line]
+        kept = [line for line in kept if line.get("from_step", line.get("step", -1)) <= first_step]
+        self.link, content = "", b""
+        for facts in kept:
+            line = link_line({name: value for name, value in facts.items() if name != "link"}, self.link)
+            self.link = line["link"]
+            content += format_line(line)
+        if content != (self.path.read_bytes() if self.path.exists() else b""):
+            write_whole(self.path, content)
         facts = describe_start(record)
         starts = [line for line in kept if "from_step" in line]
         if not starts or any(starts[-1].get(name) != value for name, value in facts.items()):
@@ -79,14 +79,6 @@ class Chain:
         except CheckpointError as error:
             print(f"{error}; it is kept as {set_aside(self.path).name}, and a new chain begins", flush=True)
             return []
-
-    def _rewrite(self, lines: Iterable[Line]) -> None:
-        content = b""
-        for line in lines:
-            linked = link_line({name: value for name, value in line.items() if name != "link"}, self.link)
-            self.link = linked["link"]
-            content += format_line(linked)
-        write_whole(self.path, content)
 
 
 def read_chain(path: Path) -> list[Line]:
