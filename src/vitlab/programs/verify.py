@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import yaml
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback
 
+from vitlab.atomic_files import write_whole
 from vitlab.callbacks.best_model import find_latest_state
 from vitlab.checkpoints import file
 from vitlab.checkpoints.chain import Line, describe_start, read_chain
@@ -25,6 +27,7 @@ from vitlab.config.nodes import merge_node, resolve_config
 from vitlab.config.redaction import Redaction
 from vitlab.config.stored_config import read_saved_config
 from vitlab.config.trust import trust_words
+from vitlab.distributed.environment import is_other_rank
 from vitlab.errors import AlteredError, CheckpointError, ConfigError, VitlabError
 from vitlab.invocation import PACKAGE
 from vitlab.machine import describe_arithmetic
@@ -214,8 +217,7 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
     first, last = cfg.stretch
     if missing := [step for step in (first, last) if step and step not in run.states]:
         raise ConfigError(f"stretch={first},{last}: {run.folder} keeps no state of step {missing[0]}")
-    place = output_folder(cfg.output, "verify", run.folder / "verify", overwrite=cfg.overwrite)
-    with place.make_folder() as folder:
+    with open_folder(cfg, run) as folder:
         start = prepare(run, first, last, folder.absolute())
         found = find_values(start.cfg, find_devices(start.cfg.trainer, start.folder))
         start = replace(start, cfg=found.cfg)
@@ -233,16 +235,26 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
     return folder
 
 
+@contextmanager
+def open_folder(cfg: DictConfig, run: RecordedRun) -> Iterator[Path]:
+    """Make the folder of output= with the rows of the run, which other processes of a stretch find there."""
+    if is_other_rank():
+        yield Path(cfg.output)
+        return
+    place = output_folder(cfg.output, "verify", run.folder / "verify", overwrite=cfg.overwrite)
+    with place.make_folder() as folder:
+        if (metrics := run.folder / "metrics.csv").is_file():
+            write_whole(folder / metrics.name, metrics.read_bytes())
+        yield folder
+
+
 def prepare(run: RecordedRun, first: int, last: int, folder: Path) -> Start:
-    """Take the config that the run had in a stretch, and the state before it, to a folder with the rows until then."""
+    """Take the config that the run had in a stretch, and the state before it, to another folder."""
     path = run.states[last]
     later = file.read(path)
     config = merge_node(read_saved_config(later, str(path)), {"resume": None, "break_lock": False})
     config.logger = {}
     state = run.states[first] if first else None
-    metrics = run.folder / "metrics.csv"
-    if metrics.is_file():
-        (folder / metrics.name).write_bytes(metrics.read_bytes())
     return Start(
         config,
         Job.current(),
