@@ -83,18 +83,11 @@ def test_a_forger_who_rebuilds_all_digests_is_found_by_computing_again_alone(cli
     assert refuses(cli("verify", "run=run"), "step_4.ckpt holds other tensors than the run saved at step 4")
     forge(here, "step_4.ckpt", 4)
     assert verify.find_changes(verify.read_recorded(here)) == []  # all digests hold
+    monkeypatch.setattr(verify, "check_test", lambda *arguments: verify.Found([]))
     done = cli("verify", "run=run", "segments=2")
     assert done.status == 9
     assert refuses(done, "steps 0 to 4, computed again, give another state_dict.")
     assert "steps 4 to 8, computed again" in done.err  # for they began with a true state
-
-
-@pytest.fixture
-def uncomputed(here, monkeypatch):
-    """The run, of which nothing is computed again: what is altered is found without."""
-    monkeypatch.setattr(verify, "check_stretch", lambda *arguments: verify.Found([]))
-    monkeypatch.setattr(verify, "check_test", lambda *arguments: verify.Found([]))
-    return here
 
 
 def replace(path, old, new):
@@ -135,19 +128,26 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_was_altered_is_named(cli, uncomputed, edit):
+def test_what_was_altered_is_named(cli, own, edit):
     act, sentence = EDITS[edit]
-    act(uncomputed)
+    act(own / "run")
     done = cli("verify", "run=run")
     assert done.status == 9, done.err
     assert refuses(done, sentence), done.err
 
 
-def test_other_code_and_other_data_are_named(cli, here, monkeypatch):
-    monkeypatch.setattr("vitlab.run.storage.start.digest_code", lambda cfg: "other")
-    assert refuses(cli("verify", "run=run", "segments=1"), "the code here is not the code that trained it")
+def test_other_code_is_named_with_the_commit_of_the_run(own):
+    then = {"config": "c", "code": "a"}
+    (clause,) = verify.compare_facts(own / "run", then, then | {"code": "b"})
+    assert clause.startswith("the code here is not the code that trained it (commit ")
+
+
+def test_other_data_are_named_before_a_step_is_computed(cli, here, monkeypatch):
     monkeypatch.setattr("vitlab.programs.verify.describe_start", lambda record: {"data": "other"})
-    assert refuses(cli("verify", "run=run", "segments=1"), "the data is not the data that it was trained on")
+    done = cli("verify", "run=run", "stretch=[4,8]", "output=again")
+    assert done.status == 9
+    assert refuses(done, "the data is not the data that it was trained on")
+    assert not Path("again").exists()
 
 
 def test_what_cannot_be_verified_is_refused_in_one_sentence(cli, here):

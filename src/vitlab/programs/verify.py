@@ -55,7 +55,8 @@ SAME = 1e-5  # of a test metric, relative: processes share out the sums of a tes
 
 def verify(cfg: DictConfig) -> str | Path:
     """Compute parts of a run again, and print and return the sentence on what was found. Raises AlteredError, with all
-    that was found, for a run that is not what it recorded, and CheckpointError for one that cannot be computed."""
+    that was found, for a run that is not what it recorded: before anything is computed, if its files tell. Raises
+    CheckpointError for a run that cannot be computed."""
     if (cfg.run is None) == (cfg.chain is None):
         raise ConfigError("nothing to verify, or two things; give one of run=RUN or chain=FILE")
     if cfg.chain is not None:
@@ -63,19 +64,23 @@ def verify(cfg: DictConfig) -> str | Path:
     run = read_recorded(run_folder(cfg.run).absolute())
     if cfg.stretch is not None:
         return recompute(cfg, run)
-    altered = find_changes(run) + compare_config(run)
+    if changes := find_changes(run) + compare_config(run):
+        raise build_refusal(cfg.run, changes)
     stretches = list_stretches(run)
     chosen = choose_stretches(stretches, cfg.segments, cfg.seed)
     print(f"{len(run.saved)} states of {run.folder} are in its chain, {len(stretches)} stretches can be computed again")
     with tempfile.TemporaryDirectory(prefix="vitlab_verify_") as work:
         found = [check_stretch(cfg, run, stretch, Path(work)) for stretch in chosen]
         tested = check_test(cfg, run, Path(work))
-    altered += [clause for one in found for clause in one.altered] + tested.altered
-    if altered:
-        raise AlteredError(f"{cfg.run} is not what it recorded: {'; '.join(dict.fromkeys(altered))}")
+    if altered := [clause for one in (*found, tested) for clause in one.altered]:
+        raise build_refusal(cfg.run, altered)
     sentence = describe(len(stretches), found, tested)
     print(sentence)
     return sentence
+
+
+def build_refusal(run: str, altered: list[str]) -> AlteredError:
+    return AlteredError(f"{run} is not what it recorded: {'; '.join(dict.fromkeys(altered))}")
 
 
 class Found(NamedTuple):

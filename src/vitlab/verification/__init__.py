@@ -1,1 +1,1 @@
-"""Check a finished run against its chain of digests, and choose what of it is computed again."""
+"""Check a finished run against its chain of digests, and choose the parts that are computed again."""
