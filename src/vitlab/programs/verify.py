@@ -235,6 +235,8 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
         train.check(start, parts)
         train.load_weights(start, parts)
         train.speed_up(start.cfg, parts)
+        if parts.trainer.is_global_zero and (rows := run.folder / "metrics.csv").is_file():
+            write_whole(folder / rows.name, rows.read_bytes())  # which the state before the stretch has digests of
         with train.supervise(start, parts), suppress(StretchDone):
             parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
     return folder
@@ -242,14 +244,12 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
 
 @contextmanager
 def open_folder(cfg: DictConfig, run: RecordedRun) -> Iterator[Path]:
-    """Make the folder of output= with the rows of the run, which other processes of a stretch find there."""
+    """Make the folder of output=, which other processes of a stretch find there."""
     if is_other_rank():
         yield Path(cfg.output)
         return
     place = output_folder(cfg.output, "verify", run.folder / "verify", overwrite=cfg.overwrite)
     with place.make_folder() as folder:
-        if (metrics := run.folder / "metrics.csv").is_file():
-            write_whole(folder / metrics.name, metrics.read_bytes())
         yield folder
 
 
