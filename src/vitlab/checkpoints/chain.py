@@ -34,7 +34,7 @@ class Chain:
         self.path = folder / CHAIN
         self.lock = threading.Lock()
         kept = [line for line in self._read() if "end" not in line]
-        kept = [line for line in kept if line.get("from_step", line.get("step", -1)) <= first_step]
+        kept = [line for line in kept if max(line.get("from_step", 0), line.get("step", 0)) <= first_step]
         self.link, content = "", b""
         for facts in kept:
             line = link_line({name: value for name, value in facts.items() if name != "link"}, self.link)
