@@ -167,7 +167,7 @@ def test_in_fresh_processes_a_run_and_its_chain_alone_are_equal(own):
     """Whatever the threads of this shell are: those of the run are pinned again."""
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     words = [word for word in (*TINY, *BARE, *FEW, "trainer.max_epochs=2") if not word.startswith("logger=")]
-    for given in (["run=run", "segments=2"], [f"chain=run/{CHAIN}", f"config=[{','.join(words)}]"]):
+    for given in (["run=run", "segments=2"], [f"chain=run/{CHAIN}", f"config={' '.join(words)}"]):
         command = [sys.executable, str(Path(SRC) / "verify.py"), *given]
         ended = subprocess.run(command, cwd=own, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr

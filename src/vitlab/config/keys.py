@@ -26,7 +26,7 @@ Exponent = Annotated[float, Range(least=-100, most=100)]
 KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is the value in the command's YAML
     **dict.fromkeys(("name", "monitor", "split", "precision", "format", "on_bad_image"), str),
     **dict.fromkeys(("run", "resume", "sweep", "output", "images", "texts", "question", "index", "class_names"), str),
-    **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into", "push", "chain"), str),
+    **dict.fromkeys(("by", "metric", "study", "device", "share", "sort_into", "push", "chain", "config"), str),
     **dict.fromkeys(("root", "where", "sort", "archive"), str),
     **dict.fromkeys(("compile", "float8", "activation_checkpointing", "break_lock"), bool),
     **dict.fromkeys(("overwrite", "tensors", "watch", "pictures", "rm"), bool),
@@ -35,7 +35,7 @@ KINDS: dict[str, Any] = {  # what the keys at the top hold; null, too, if it is 
     **dict.fromkeys(("shorter_side", "longest_side"), Count),
     **dict.fromkeys(("memory_gib", "temperature", "shard_size", "lowest", "highest"), Positive),
     **dict.fromkeys(("seconds", "length_penalty", "max_drop", "tolerance"), Unsigned),
-    **dict.fromkeys(("labels", "templates", "runs", "columns", "config"), list[str]),
+    **dict.fromkeys(("labels", "templates", "runs", "columns"), list[str]),
     **dict.fromkeys(("k", "shots", "batch_sizes"), list[Count]),
     **dict.fromkeys(("merge", "stretch"), list[Natural]),
     "seed": Seed,

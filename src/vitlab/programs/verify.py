@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -340,7 +341,7 @@ def verify_chain(cfg: DictConfig) -> str:
     with tempfile.TemporaryDirectory(prefix="vitlab_verify_") as work:
         folder = Path(work) / "run"
         print(f"computing all {last} steps of {path} again", flush=True)
-        words = [*map(str, cfg.config), "logger=none", f"hydra.run.dir={folder}", *trust_words(cfg.trust)]
+        words = [*shlex.split(cfg.config or ""), "logger=none", f"hydra.run.dir={folder}", *trust_words(cfg.trust)]
         run_command("train", words, recorded.lines[0])
         again = read_recorded(folder)
         return compare_chains(cfg, recorded, again)
