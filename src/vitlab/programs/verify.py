@@ -334,6 +334,10 @@ def verify_chain(cfg: DictConfig) -> str:
     path = Path(cfg.chain)
     if not path.is_file():
         raise ConfigError(f"chain={path} is no file; name a chain.jsonl")
+    try:
+        given = shlex.split(cfg.config or "")
+    except ValueError as error:
+        raise ConfigError(f"config={cfg.config} cannot be read: {error}; close the quotes") from None
     recorded = RecordedRun(path.parent, read_chain(path))
     if not recorded.lines or recorded.lines[0].get("from_step") != 0:
         raise CheckpointError(f"{path} does not begin with step 0, so it cannot be computed from there")
@@ -341,7 +345,7 @@ def verify_chain(cfg: DictConfig) -> str:
     with tempfile.TemporaryDirectory(prefix="vitlab_verify_") as work:
         folder = Path(work) / "run"
         print(f"computing all {last} steps of {path} again", flush=True)
-        words = [*shlex.split(cfg.config or ""), "logger=none", f"hydra.run.dir={folder}", *trust_words(cfg.trust)]
+        words = [*given, "logger=none", f"hydra.run.dir={folder}", *trust_words(cfg.trust)]
         run_command("train", words, recorded.lines[0])
         again = read_recorded(folder)
         return compare_chains(cfg, recorded, again)
