@@ -35,6 +35,7 @@ COMMANDS = {
     "summary": Command("count parameters, operations and memory of a model, before it runs", "summarize"),
     "compare": Command("tell which of several recipes is better, and how sure that is", "compare"),
     "report": Command("write a page that shows what finished runs have found, to send", "report"),
+    "verify": Command("compute parts of a run again, and tell whether it is what it says", "verify", "run"),
     "runs": Command("find, compare, archive and remove runs", "runs", "root"),
     "new": Command("write a folder for code of your own: a loss, its config, its test", "new", "output"),
     "sweeps": Command("tell what the jobs of a sweep are at", "tell", "sweep"),

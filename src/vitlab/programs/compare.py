@@ -19,6 +19,7 @@ from vitlab.reports.comparison_tables import differences, disagreements, find_di
 from vitlab.reports.finished import FinishedRun, read_run
 from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder
+from vitlab.verification.seal import describe_seals
 
 PICTURED = 24  # samples that are drawn
 MOST_ROWS = 10  # rows of a table that is printed
@@ -34,6 +35,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     notes += told
     metric = metric if "/" in metric else f"test/{metric}"
     pairs = compare_recipes(recipes, metric)
+    notes += describe_seals(run.folder for recipe in recipes for run in recipe.runs.values())
     notes += dict.fromkeys(note for pair in pairs for note in notes_on(pair))
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
     settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
