@@ -1,0 +1,415 @@
+"""Fit a classifier to a folder of images within a number of minutes: survey, short trials, one final run, a bundle."""
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from vitlab.checkpoints.run_folder import RUNS, has_state
+from vitlab.checkpoints.run_lock import leave, take
+from vitlab.commands import COMMANDS, program
+from vitlab.config.arguments import format_override
+from vitlab.config.in_process import call_within
+from vitlab.config.job import Job
+from vitlab.config.values import format_value
+from vitlab.errors import ConfigError, DataError, VitlabError
+from vitlab.invocation import format_command, shorten_path
+from vitlab.trials.budget import Budget
+from vitlab.trials.candidates import Candidate, Images, list_candidates
+from vitlab.trials.ledger import FILE, Ledger, read_ledger
+from vitlab.trials.outcome import Outcome, choose, read_outcome
+from vitlab.trials.plan import PROBE, Plan, Sizes, count_steps, plan_final, plan_rounds
+
+LEAST_MINUTES = 1.0
+SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
+FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
+LEAST_OF_A_CLASS = 10  # training images, with fewer of which a note says so
+DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
+FOUND = {  # values that are found once, for all runs
+    "in_chans": "data.in_chans",
+    "mode": "data.images.mode",
+    "mean": "data.mean",
+    "std": "data.std",
+    "flip_rate": "crop.train.flip_rate",
+}
+BARE = [  # what a trial leaves out: the test, pictures
+    "trainer.limit_test_batches=0",
+    "trainer.check_val_every_n_epoch=1000000",  # once, at the end
+    *(f"~callbacks.{name}" for name in ("calibration", "batch_picture", "evaluation_report", "model_views")),
+]
+
+
+def fit(cfg: DictConfig) -> Path:
+    """Train the best classifier that is found within cfg.minutes on the images of cfg.data; return the run's folder.
+    Raises VitlabError for what cannot be done, before the time is spent."""
+    budget = Budget(cfg.minutes)
+    check_request(cfg)
+    with open_ledger(cfg, budget) as ledger:
+        if "end" not in ledger:
+            words = base_words()
+            data = ledger.find("data", partial(examine, cfg, words, ledger))
+            words += data["words"]
+            candidates = {one.name: one for one in choose_candidates(cfg, data)}
+            trials = ledger.find("trials", partial(try_candidates, candidates, words, data, ledger))
+            plan = ledger.find("plan", partial(plan_run, trials, data, budget, cfg.bundle))
+            run = train_final(candidates[plan["candidate"]], words, plan, data, ledger.folder)
+            note_changes(words, data, ledger)
+            bundle = write_bundle(run, ledger.folder) if cfg.bundle else None
+            ledger.keep("end", {"run": str(run), "bundle": bundle and str(bundle), "seconds": budget.spent})
+        tell(ledger, cfg)
+        return Path(ledger["end"]["run"])
+
+
+# -- what is asked
+
+
+def check_request(cfg: DictConfig) -> None:
+    """Raise ConfigError for too little time, and for a bundle that cannot be written here."""
+    if cfg.minutes < LEAST_MINUTES:
+        raise ConfigError(
+            f"minutes={cfg.minutes:g} is too short to survey, try, train and test; give at least "
+            f"minutes={LEAST_MINUTES:g}"
+        )
+    if cfg.bundle:
+        from vitlab.bundles.formats import check_libraries
+
+        try:
+            check_libraries()
+        except ConfigError as error:
+            raise ConfigError(f"{error}; or add bundle=false") from error
+
+
+def base_words() -> list[str]:
+    """Give the words of this command that every run gets, and those that all runs of a fit share."""
+    own = [one for one in Job.current().parse_overrides() if one.key_or_group.partition(".")[0] in DATA_GROUPS]
+    given = [str(one.input_line) for one in own]
+    chosen = [] if any(one.key_or_group == "data" for one in own) else ["data=folder"]
+    return [*chosen, *given, "logger=none", "trainer.devices=1", "data.loading.on_bad_image=skip"]
+
+
+def weight_words() -> list[str]:
+    """Give the words of this command that choose a model with weights; [] without weights."""
+    own = [one for one in Job.current().parse_overrides() if one.key_or_group.partition(".")[0] == "model"]
+    pretrained = any(one.key_or_group == "model.pretrained" for one in own)
+    return [str(one.input_line) for one in own] if pretrained else []
+
+
+@contextmanager
+def open_ledger(cfg: DictConfig, budget: Budget) -> Iterator[Ledger]:
+    """Lock the folder of the fit, and read what an earlier start with the same arguments has found. Raises ConfigError
+    for a folder of something else."""
+    arguments = {"words": sorted(map(str, Job.current().overrides)), "minutes": cfg.minutes}
+    arguments["words"] = [word for word in arguments["words"] if not word.startswith(("overwrite=", "output="))]
+    folder = Path(cfg.output) if cfg.output else RUNS / "fit" / name_folder(cfg, arguments)
+    before = read_ledger(folder)
+    if cfg.overwrite and before:
+        shutil.rmtree(folder)
+    elif before and before["arguments"] != arguments:
+        raise ConfigError(
+            f"output={folder} holds a fit with other arguments; name another folder, or add overwrite=true"
+        )
+    elif not before and folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
+        raise ConfigError(f"output={folder} is not empty and holds no fit; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    take(folder, break_lock=False)
+    try:
+        ledger = Ledger(folder, budget)
+        if "arguments" not in ledger:
+            ledger.keep("arguments", arguments)
+        elif "end" not in ledger:
+            say("continues", f"{shorten_path(folder)}, where {ledger['seconds']:.0f} s were spent before")
+        yield ledger
+    finally:
+        leave(folder)
+
+
+def name_folder(cfg: DictConfig, arguments: dict[str, Any]) -> str:
+    """Name a folder by the data and all arguments, so that the same command finds it again."""
+    root = Path(str(cfg.data.source.get("root", Job.current().choices["data"]))).absolute().name
+    digest = hashlib.blake2b(json.dumps(arguments, sort_keys=True).encode(), digest_size=4).hexdigest()
+    return f"{''.join(c if c.isalnum() or c in '._+-' else '_' for c in root)}_{digest}"
+
+
+# -- what there is
+
+
+def examine(cfg: DictConfig, words: list[str], ledger: Ledger) -> dict[str, Any]:
+    """Open the data, survey it, and return what trials and plan need to know. Raises VitlabError for data that no
+    classifier can be trained on."""
+    facts: dict[str, Any] = call_within("train", look, [*words, "crop=fitting", "model=vit_xs8"])
+    seconds = max(SURVEYED * ledger.budget.seconds, 2.0)
+    survey = ["model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true"]
+    own = [word for word in words if not word.startswith(("logger", "trainer", "data.loading"))]
+    output = format_pair("output", str(ledger.folder / "survey"))
+    begun = time.monotonic()
+    report = call_within("survey", partial(program, "survey"), [*own, *survey, output])
+    facts["reading"] = min(facts["reading"], (time.monotonic() - begun) / max(sum(report["images"].values()), 1))
+    facts["notes"] += list_notes(report)
+    for note in facts["notes"]:
+        say("note", note)
+    return facts
+
+
+def look(cfg: DictConfig) -> dict[str, Any]:
+    """Open the data as a run would, and find values, sizes and the time to read an image. Raises DataError for images
+    that are no two classes."""
+    from vitlab.data import ImageDataModule
+    from vitlab.data.duplicates import examine_images
+    from vitlab.data.glance import choose_spaced, glance
+    from vitlab.data.targets import OneClass
+    from vitlab.run.building.autoconfig import find_values
+
+    found = find_values(cfg)
+    datamodule = found.datamodule
+    if not isinstance(datamodule, ImageDataModule) or not isinstance(datamodule.targets, OneClass):
+        raise ConfigError("fit needs images with one class each; give a folder with a folder for each class")
+    names = datamodule.class_names
+    if len(names) < 2:
+        raise DataError(f"the data has one class, {names[0]}; a classifier needs at least two, each in its folder")
+    train = datamodule.splits["train"]
+    begun = time.perf_counter()
+    places = range(min(len(train), 64))
+    sizes = examine_images(train, datamodule.images.eval_crop, places).sizes
+    reading = (time.perf_counter() - begun) / len(places)
+    counts = datamodule.class_counts()
+    notes = []
+    if counts.min() < LEAST_OF_A_CLASS:
+        smallest = names[int(counts.argmin())]
+        notes.append(f"{smallest} has only {counts.min()} training images; ten or more of each class are better")
+    values = {key: value for key, value in found.values.items() if key in FOUND}
+    return {
+        "words": [f"{FOUND[key]}={format_value(value)}" for key, value in values.items()],
+        "images": {split: len(datamodule.splits[split]) for split in ("train", "val", "test")},
+        "side": glance(train.pool, choose_spaced(train.indices, 500)).side,
+        "same_size": bool((sizes == sizes[:1]).all() and sizes[0, 0] == sizes[0, 1]),
+        "channels": datamodule.in_chans,
+        "reading": reading,
+        "fingerprint": datamodule.fingerprint,
+        "notes": notes,
+    }
+
+
+def list_notes(report: dict[str, Any]) -> list[str]:
+    """Say what the survey has found that a user should know of."""
+    notes = []
+    if bad := sum(report["unreadable"].values()):
+        notes.append(f"{bad:,} images cannot be read and are left out; survey/unreadable.csv names them")
+    for pair, count in report["overlap"].items():
+        if count:
+            notes.append(f"{count:,} images of {pair}: the accuracy on them says nothing about new images")
+    train = [numbers[0] for numbers in report["classes"].values()]
+    if max(train) > 10 * max(min(train), 1):
+        notes.append(f"the largest class has {max(train):,} training images, and the smallest {min(train):,}")
+    return notes
+
+
+# -- trials
+
+
+def choose_candidates(cfg: DictConfig, data: dict[str, Any]) -> list[Candidate]:
+    """List the candidates for this data. Raises ConfigError for an unknown name in cfg.candidates."""
+    images = Images(data["side"], data["images"]["train"], data["channels"], data["same_size"])
+    weights = weight_words()
+    if not weights:
+        say("weights", "none; all recipes train from scratch. Published weights often do better: model=vit_s16 "
+            "model.pretrained=published, or a file")  # fmt: skip
+    every = list_candidates(images, weights)
+    if cfg.candidates is None:
+        return every
+    unknown = [name for name in cfg.candidates if name not in {one.name for one in every}]
+    if unknown or not cfg.candidates:
+        given = unknown[0] if unknown else "[]"
+        raise ConfigError(f"candidates: {given} is not one of: {', '.join(one.name for one in every)}")
+    return [one for one in every if one.name in cfg.candidates]
+
+
+def try_candidates(
+    candidates: dict[str, Candidate], words: list[str], data: dict[str, Any], ledger: Ledger
+) -> list[dict[str, Any]]:
+    """Run short trials of the candidates, and longer ones of the best two; return all outcomes."""
+    done: dict[str, Any] = ledger.content.get("speeds", {})
+    names = list(candidates)
+
+    def probe(name: str) -> dict[str, Any]:
+        if name not in done:
+            begun = time.monotonic()
+            task = partial(measure, seconds=PROBE)
+            done[name] = call_within("train", task, [*candidates[name].words, *words])
+            done[name]["start"] = max(time.monotonic() - begun - PROBE, 0.1)
+            ledger.keep("speeds", done)
+        return dict(done[name])
+
+    first = probe(names[0])
+    rounds = ledger.find("rounds", lambda: plan_rounds(ledger.budget.left, first["start"], len(names))._asdict())
+    names = names[: rounds["candidates"]]
+    say("trials", f"{len(names)} of {len(candidates)} recipes, chosen by validation: {', '.join(names)}")
+    outcomes = [
+        run_trial(candidates[name], words, probe(name), rounds["first"], f"{name}_1", data, ledger) for name in names
+    ]
+    ended = [one for one in outcomes if not one.failed]
+    if not ended:
+        raise ConfigError(f"all trials have failed, {outcomes[0].name}: {outcomes[0].failed}")
+    if rounds["second"] and len(ended) > 1:
+        best, why = choose(ended, data["images"]["val"])
+        other, _ = choose([one for one in ended if one is not best], data["images"]["val"])
+        for one in (best, other):
+            speed = {"step": one.step_seconds, "batch_size": one.batch_size}
+            longer = run_trial(
+                candidates[one.name], words, speed, rounds["second"], f"{one.name}_2", data, ledger
+            )
+            outcomes.append(longer)
+    return [asdict(one) for one in outcomes]
+
+
+def measure(cfg: DictConfig, seconds: float) -> dict[str, Any]:
+    """Train for some seconds, and keep nothing; return the seconds of a step and its images."""
+    from vitlab.programs.check import build_trainable
+    from vitlab.run.building.autoconfig import find_values
+    from vitlab.run.building.trainer import build_trainer, find_devices
+    from vitlab.run.hardware.step_timing import measure_steps
+    from vitlab.run.storage.start import RunPlace, start_or_resume
+
+    job = Job.current()
+    with redirect_stdout(StringIO()):
+        start = start_or_resume(cfg, job, RunPlace(str(job.folder), None))
+        found = find_values(start.cfg, find_devices(start.cfg.trainer, job.folder, to_run=False))
+        size = found.cfg.global_batch_size
+        trainer = build_trainer(found.cfg.trainer, job.folder, False, [], to_run=False)
+        own = start.__class__(**{**start.__dict__, "cfg": found.cfg})
+        speed = measure_steps(*build_trainable(own, found.datamodule.source, size), trainer, seconds)
+    return {"step": (speed.reading + speed.learning) * size + speed.updating, "batch_size": size}
+
+
+def run_trial(
+    candidate: Candidate,
+    words: list[str],
+    speed: dict[str, Any],
+    seconds: float,
+    name: str,
+    data: dict[str, Any],
+    ledger: Ledger,
+) -> Outcome:
+    """Train a candidate for about so many seconds as an ordinary run without a test; an earlier start's is read."""
+    kept: dict[str, Any] = ledger.content.get("outcomes", {})
+    if name in kept:
+        return Outcome(**kept[name])
+    folder = ledger.folder / "trials" / name
+    shutil.rmtree(folder, ignore_errors=True)  # of a trial that was killed
+    steps = count_steps(seconds, speed["step"])
+    own = [*candidate.words, *words, *BARE, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
+    own += ["monitor=val/loss", format_pair("hydra.run.dir", str(folder.absolute()))]
+    begun = time.monotonic()
+    try:
+        with redirect_stdout(StringIO()):  # train.log of its folder has it
+            call_within("train", partial(program, "train"), own)
+        outcome = read_outcome(candidate.name, folder, steps, speed["batch_size"], time.monotonic() - begun)
+    except VitlabError as error:
+        outcome = Outcome(candidate.name, steps, speed["batch_size"], time.monotonic() - begun, failed=str(error))
+    found = f"failed: {outcome.failed}" if outcome.failed else f"val/acc1 {outcome.accuracy:.2%}, val/loss {outcome.loss:.4f}"
+    say("trial", f"{name}: {found}, {steps:,} steps in {outcome.seconds:.0f} s")
+    ledger.keep("outcomes", kept | {name: asdict(outcome)})
+    return outcome
+
+
+# -- the final run
+
+
+def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget, bundle: bool) -> dict[str, Any]:
+    """Choose the best of the longest trials, and fix the steps of the final run."""
+    outcomes = [Outcome(**one) for one in trials]
+    longest: dict[str, Outcome] = {one.name: one for one in outcomes if not one.failed}
+    seconds = [one for one in longest.values() if sum(other.name == one.name for other in outcomes) > 1]
+    best, why = choose(seconds or list(longest.values()), data["images"]["val"])
+    sizes = Sizes(**{split: data["images"][split] for split in ("train", "val", "test")}, reading=data["reading"])
+    plan = plan_final(best, sizes, budget.left, estimate_reserve(best, bundle))
+    say("chosen", why)
+    say("planned", f"{plan.steps:,} steps of {best.batch_size}, in {plan.seconds:.0f} s with test and bundle")
+    return {"candidate": best.name, "why": why, **asdict(plan)}
+
+
+def estimate_reserve(best: Outcome, bundle: bool) -> float:
+    """Estimate the seconds of pictures and bundle from those of a start on this machine."""
+    return best.other_seconds * (3.0 if bundle else 1.0)
+
+
+def train_final(
+    candidate: Candidate, words: list[str], plan: dict[str, Any], data: dict[str, Any], folder: Path
+) -> Path:
+    """Train as planned, calibrate and test; resume where an earlier start was killed."""
+    run = folder / "model"
+    if run.is_dir() and not has_state(run):
+        shutil.rmtree(run)  # killed before its first state
+    monitor = "val/loss" if data["images"]["val"] < FEW_VALIDATED else "val/acc1"
+    own = [*candidate.words, *words, "trainer.max_epochs=-1", f"trainer.max_steps={plan['steps']}"]
+    own += [f"trainer.check_val_every_n_epoch={plan['validate_every']}", f"monitor={monitor}"]
+    own += ["callbacks.latest_state.every_n_minutes=1", "resume=auto"]
+    call_within("train", partial(program, "train"), [*own, format_pair("hydra.run.dir", str(run.absolute()))])
+    return run
+
+
+def note_changes(words: list[str], data: dict[str, Any], ledger: Ledger) -> None:
+    """Note where the images are no longer those that were surveyed."""
+    now = call_within("train", look, [*words, "crop=fitting", "model=vit_xs8"])
+    if now["fingerprint"] != data["fingerprint"]:
+        before, after = (sum(one["images"].values()) for one in (data, now))
+        note = f"the images changed during the fit: {before:,} at its start, {after:,} at its end"
+        data["notes"].append(note)
+        ledger.keep("data", data)
+
+
+# -- what is handed over
+
+
+def write_bundle(run: Path, folder: Path) -> Path:
+    """Export the run's best model as a folder that needs no vitlab."""
+    bundle = folder / "bundle"
+    pairs = {"run": str(run), "output": str(bundle)}
+    words = [format_pair(key, value) for key, value in pairs.items()]
+    call_within("export", partial(program, "export"), [*words, "format=bundle", "overwrite=true"])
+    return bundle
+
+
+def tell(ledger: Ledger, cfg: DictConfig) -> None:
+    """Print the result, the time, and what to do with the classifier."""
+    from vitlab.reports.intervals import wilson_interval
+    from vitlab.reports.run import read_result
+
+    end, run = ledger["end"], Path(ledger["end"]["run"])
+    result = read_result(run) or {}
+    count, accuracy = ledger["data"]["images"]["test"], result["test"]["test/acc1"]
+    low, high = wilson_interval(accuracy * count, count)
+    say("chosen", ledger["plan"]["why"])
+    for note in ledger["data"]["notes"]:
+        say("note", note)
+    say("test", f"{accuracy:.2%} of {count:,} images, tested once (95 % interval: {low:.2%} to {high:.2%})")
+    say("time", f"{end['seconds'] / 60:.2f} of {cfg.minutes:g} minutes")
+    say("run", str(shorten_path(run)))
+    if end["bundle"]:
+        say("bundle", str(shorten_path(Path(end["bundle"]))))
+    say("predict", f"{format_command('predict')} {format_override('run', str(run))} images=<file, folder or glob>")
+
+
+def format_pair(key: str, value: str) -> str:
+    """Write an override for Hydra, without quotes for a shell."""
+    return f"{key}={format_value(value)}"
+
+
+def say(name: str, fact: str) -> None:
+    """Print a line at once, for those who wait."""
+    print(f"{name:<10}{fact}", flush=True)
+
+
+assert FILE
+assert COMMANDS
+assert Plan
+assert sys
