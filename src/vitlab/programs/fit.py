@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -17,7 +16,7 @@ from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_folder import RUNS, has_state
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.commands import COMMANDS, program
+from vitlab.commands import program
 from vitlab.config.arguments import format_override
 from vitlab.config.in_process import call_within
 from vitlab.config.job import Job
@@ -26,13 +25,17 @@ from vitlab.errors import ConfigError, DataError, VitlabError
 from vitlab.invocation import format_command, shorten_path
 from vitlab.trials.budget import Budget
 from vitlab.trials.candidates import Candidate, Images, list_candidates
-from vitlab.trials.ledger import FILE, Ledger, read_ledger
+from vitlab.trials.ledger import Ledger, read_ledger
 from vitlab.trials.outcome import Outcome, choose, read_outcome
-from vitlab.trials.plan import PROBE, Plan, Sizes, count_steps, plan_final, plan_rounds
+from vitlab.trials.plan import PROBE, Sizes, count_steps, plan_final, plan_rounds
 
-LEAST_MINUTES = 1.0
+LEAST_MINUTES = {False: 1.0, True: 2.0}  # without and with a bundle
 SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
 FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
+PICTURES, BUNDLE = (
+    1.3,
+    5.0,
+)  # what they take, as multiples of what a trial takes beside its steps: measured, in CPU seconds
 LEAST_OF_A_CLASS = 10  # training images, with fewer of which a note says so
 DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
 FOUND = {  # values that are found once, for all runs
@@ -42,9 +45,12 @@ FOUND = {  # values that are found once, for all runs
     "std": "data.std",
     "flip_rate": "crop.train.flip_rate",
 }
+ANY = ["crop=fitting", "model=vit_xs8"]  # with which data is opened: fitting crops leave flips to be found
+LOOKED_AT = 64  # images whose sizes, and time to read, are looked at
 BARE = [  # what a trial leaves out: the test, pictures
     "trainer.limit_test_batches=0",
     "trainer.check_val_every_n_epoch=1000000",  # once, at the end
+    "trainer.log_every_n_steps=5",
     *(f"~callbacks.{name}" for name in ("calibration", "batch_picture", "evaluation_report", "model_views")),
 ]
 
@@ -75,10 +81,10 @@ def fit(cfg: DictConfig) -> Path:
 
 def check_request(cfg: DictConfig) -> None:
     """Raise ConfigError for too little time, and for a bundle that cannot be written here."""
-    if cfg.minutes < LEAST_MINUTES:
+    if cfg.minutes < LEAST_MINUTES[cfg.bundle]:
         raise ConfigError(
             f"minutes={cfg.minutes:g} is too short to survey, try, train and test; give at least "
-            f"minutes={LEAST_MINUTES:g}"
+            f"minutes={LEAST_MINUTES[cfg.bundle]:g}"
         )
     if cfg.bundle:
         from vitlab.bundles.formats import check_libraries
@@ -146,57 +152,68 @@ def name_folder(cfg: DictConfig, arguments: dict[str, Any]) -> str:
 def examine(cfg: DictConfig, words: list[str], ledger: Ledger) -> dict[str, Any]:
     """Open the data, survey it, and return what trials and plan need to know. Raises VitlabError for data that no
     classifier can be trained on."""
-    facts: dict[str, Any] = call_within("train", look, [*words, "crop=fitting", "model=vit_xs8"])
     seconds = max(SURVEYED * ledger.budget.seconds, 2.0)
-    survey = ["model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true"]
-    own = [word for word in words if not word.startswith(("logger", "trainer", "data.loading"))]
+    facts: dict[str, Any] = call_within("train", partial(look, seconds=seconds), [*words, *ANY])
+    own = [word for word in words if not word.startswith(("logger=", "trainer.", "data.loading."))]
     output = format_pair("output", str(ledger.folder / "survey"))
-    begun = time.monotonic()
-    report = call_within("survey", partial(program, "survey"), [*own, *survey, output])
-    facts["reading"] = min(facts["reading"], (time.monotonic() - begun) / max(sum(report["images"].values()), 1))
-    facts["notes"] += list_notes(report)
+    survey = [*own, "model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true", output]
+    facts["notes"] += list_notes(call_within("survey", partial(program, "survey"), survey))
     for note in facts["notes"]:
         say("note", note)
     return facts
 
 
-def look(cfg: DictConfig) -> dict[str, Any]:
-    """Open the data as a run would, and find values, sizes and the time to read an image. Raises DataError for images
-    that are no two classes."""
-    from vitlab.data import ImageDataModule
+def look(cfg: DictConfig, seconds: float) -> dict[str, Any]:
+    """Open the data as a run would, and return values, sizes, the time to read an image, and notes; images are compared
+    for so many seconds. Raises DataError for images that are no two classes."""
     from vitlab.data.duplicates import examine_images
-    from vitlab.data.glance import choose_spaced, glance
-    from vitlab.data.targets import OneClass
+    from vitlab.data.glance import glance
     from vitlab.run.building.autoconfig import find_values
+    from vitlab.trials.near_duplicates import count_near_duplicates
 
     found = find_values(cfg)
-    datamodule = found.datamodule
-    if not isinstance(datamodule, ImageDataModule) or not isinstance(datamodule.targets, OneClass):
-        raise ConfigError("fit needs images with one class each; give a folder with a folder for each class")
-    names = datamodule.class_names
-    if len(names) < 2:
-        raise DataError(f"the data has one class, {names[0]}; a classifier needs at least two, each in its folder")
-    train = datamodule.splits["train"]
+    datamodule: Any = found.datamodule
+    check_classes(datamodule)
+    splits = datamodule.splits
     begun = time.perf_counter()
-    places = range(min(len(train), 64))
-    sizes = examine_images(train, datamodule.images.eval_crop, places).sizes
+    places = range(min(len(splits["train"]), LOOKED_AT))
+    sizes = examine_images(splits["train"], datamodule.images.eval_crop, places).sizes
     reading = (time.perf_counter() - begun) / len(places)
-    counts = datamodule.class_counts()
-    notes = []
+    near = count_near_duplicates(splits["train"], splits["test"], seconds)
+    say(
+        "compared",
+        f"{near.compared:,} test images with {near.known:,} training images: {near.found:,} are nearly the same",
+    )
+    counts, notes = datamodule.class_counts(), []
+    if near.found:
+        notes.append(f"{near.found:,} of {near.compared:,} test images are nearly the same as a training image, "
+            "so that the test accuracy is too high")  # fmt: skip
     if counts.min() < LEAST_OF_A_CLASS:
-        smallest = names[int(counts.argmin())]
-        notes.append(f"{smallest} has only {counts.min()} training images; ten or more of each class are better")
+        smallest = datamodule.class_names[int(counts.argmin())]
+        notes.append(f"{smallest} has only {counts.min()} training images; {LEAST_OF_A_CLASS} or more are better")
     values = {key: value for key, value in found.values.items() if key in FOUND}
     return {
         "words": [f"{FOUND[key]}={format_value(value)}" for key, value in values.items()],
-        "images": {split: len(datamodule.splits[split]) for split in ("train", "val", "test")},
-        "side": glance(train.pool, choose_spaced(train.indices, 500)).side,
-        "same_size": bool((sizes == sizes[:1]).all() and sizes[0, 0] == sizes[0, 1]),
+        "images": {split: len(splits[split]) for split in ("train", "val", "test")},
+        "side": glance(splits["train"].pool, splits["train"].indices).side,
+        "same_size": bool((sizes == sizes[0, 0]).all()),
         "channels": datamodule.in_chans,
         "reading": reading,
         "fingerprint": datamodule.fingerprint,
         "notes": notes,
     }
+
+
+def check_classes(datamodule: Any) -> None:
+    """Raise ConfigError for other data than images with one class each, and DataError for a single class."""
+    from vitlab.data import ImageDataModule
+    from vitlab.data.targets import OneClass
+
+    if not isinstance(datamodule, ImageDataModule) or not isinstance(datamodule.targets, OneClass):
+        raise ConfigError("fit needs images with one class each; give a folder with a folder for each class")
+    names = datamodule.class_names
+    if len(names) < 2:
+        raise DataError(f"the data has one class, {names[0]}; a classifier needs at least two, each in its own folder")
 
 
 def list_notes(report: dict[str, Any]) -> list[str]:
@@ -260,13 +277,11 @@ def try_candidates(
     if not ended:
         raise ConfigError(f"all trials have failed, {outcomes[0].name}: {outcomes[0].failed}")
     if rounds["second"] and len(ended) > 1:
-        best, why = choose(ended, data["images"]["val"])
+        best, _ = choose(ended, data["images"]["val"])
         other, _ = choose([one for one in ended if one is not best], data["images"]["val"])
         for one in (best, other):
             speed = {"step": one.step_seconds, "batch_size": one.batch_size}
-            longer = run_trial(
-                candidates[one.name], words, speed, rounds["second"], f"{one.name}_2", data, ledger
-            )
+            longer = run_trial(candidates[one.name], words, speed, rounds["second"], f"{one.name}_2", data, ledger)
             outcomes.append(longer)
     return [asdict(one) for one in outcomes]
 
@@ -315,7 +330,11 @@ def run_trial(
         outcome = read_outcome(candidate.name, folder, steps, speed["batch_size"], time.monotonic() - begun)
     except VitlabError as error:
         outcome = Outcome(candidate.name, steps, speed["batch_size"], time.monotonic() - begun, failed=str(error))
-    found = f"failed: {outcome.failed}" if outcome.failed else f"val/acc1 {outcome.accuracy:.2%}, val/loss {outcome.loss:.4f}"
+    found = (
+        f"failed: {outcome.failed}"
+        if outcome.failed
+        else f"val/acc1 {outcome.accuracy:.2%}, val/loss {outcome.loss:.4f}"
+    )
     say("trial", f"{name}: {found}, {steps:,} steps in {outcome.seconds:.0f} s")
     ledger.keep("outcomes", kept | {name: asdict(outcome)})
     return outcome
@@ -338,8 +357,8 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
 
 
 def estimate_reserve(best: Outcome, bundle: bool) -> float:
-    """Estimate the seconds of pictures and bundle from those of a start on this machine."""
-    return best.other_seconds * (3.0 if bundle else 1.0)
+    """Estimate the seconds of pictures and bundle from those that a trial has taken beside its steps."""
+    return best.other_seconds * (PICTURES + BUNDLE * bundle)
 
 
 def train_final(
@@ -359,12 +378,20 @@ def train_final(
 
 def note_changes(words: list[str], data: dict[str, Any], ledger: Ledger) -> None:
     """Note where the images are no longer those that were surveyed."""
-    now = call_within("train", look, [*words, "crop=fitting", "model=vit_xs8"])
-    if now["fingerprint"] != data["fingerprint"]:
-        before, after = (sum(one["images"].values()) for one in (data, now))
-        note = f"the images changed during the fit: {before:,} at its start, {after:,} at its end"
-        data["notes"].append(note)
-        ledger.keep("data", data)
+
+    def read(cfg: DictConfig) -> tuple[str, int]:
+        from vitlab.run.building.autoconfig import find_values
+
+        datamodule: Any = find_values(cfg).datamodule
+        return datamodule.fingerprint, sum(map(len, datamodule.splits.values()))
+
+    try:
+        fingerprint, count = call_within("train", read, [*words, *ANY])
+        note = f"the images have changed meanwhile: {sum(data['images'].values()):,} at the start, {count:,} at the end"
+    except VitlabError as error:
+        fingerprint, note = None, f"the images have changed meanwhile: {error}"
+    if fingerprint != data["fingerprint"]:
+        ledger.keep("data", data | {"notes": [*data["notes"], note]})
 
 
 # -- what is handed over
@@ -407,9 +434,3 @@ def format_pair(key: str, value: str) -> str:
 def say(name: str, fact: str) -> None:
     """Print a line at once, for those who wait."""
     print(f"{name:<10}{fact}", flush=True)
-
-
-assert FILE
-assert COMMANDS
-assert Plan
-assert sys
