@@ -25,7 +25,7 @@ from vitlab.errors import ConfigError, DataError, VitlabError
 from vitlab.invocation import format_command, shorten_path
 from vitlab.trials.budget import Budget
 from vitlab.trials.candidates import Candidate, Images, list_candidates
-from vitlab.trials.ledger import Ledger, read_ledger
+from vitlab.trials.ledger import FILE, Ledger, read_ledger
 from vitlab.trials.outcome import Outcome, choose, read_outcome
 from vitlab.trials.plan import PROBE, Sizes, count_steps, plan_final, plan_rounds
 
@@ -45,6 +45,7 @@ FOUND = {  # values that are found once, for all runs
     "std": "data.std",
     "flip_rate": "crop.train.flip_rate",
 }
+WEIGHTS_HELP = "published ones often do better: model=vit_s16 model.pretrained=published, or the name of a file"
 ANY = ["crop=fitting", "model=vit_xs8"]  # with which data is opened: fitting crops leave flips to be found
 LOOKED_AT = 64  # images whose sizes, and time to read, are looked at
 BARE = [  # what a trial leaves out: the test, pictures
@@ -130,13 +131,14 @@ def open_ledger(cfg: DictConfig, budget: Budget) -> Iterator[Ledger]:
     take(folder, break_lock=False)
     try:
         ledger = Ledger(folder, budget)
-        if "arguments" not in ledger:
-            ledger.keep("arguments", arguments)
-        elif "end" not in ledger:
+        ledger.content |= {"arguments": arguments}
+        if before and "end" not in ledger:
             say("continues", f"{shorten_path(folder)}, where {ledger['seconds']:.0f} s were spent before")
         yield ledger
     finally:
         leave(folder)
+        if not (folder / FILE).exists():  # what was asked is refused
+            shutil.rmtree(folder)
 
 
 def name_folder(cfg: DictConfig, arguments: dict[str, Any]) -> str:
@@ -154,6 +156,7 @@ def examine(cfg: DictConfig, words: list[str], ledger: Ledger) -> dict[str, Any]
     classifier can be trained on."""
     seconds = max(SURVEYED * ledger.budget.seconds, 2.0)
     facts: dict[str, Any] = call_within("train", partial(look, seconds=seconds), [*words, *ANY])
+    choose_candidates(cfg, facts)  # which refuses unknown names
     own = [word for word in words if not word.startswith(("logger=", "trainer.", "data.loading."))]
     output = format_pair("output", str(ledger.folder / "survey"))
     survey = [*own, "model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true", output]
@@ -236,11 +239,7 @@ def list_notes(report: dict[str, Any]) -> list[str]:
 def choose_candidates(cfg: DictConfig, data: dict[str, Any]) -> list[Candidate]:
     """List the candidates for this data. Raises ConfigError for an unknown name in cfg.candidates."""
     images = Images(data["side"], data["images"]["train"], data["channels"], data["same_size"])
-    weights = weight_words()
-    if not weights:
-        say("weights", "none; all recipes train from scratch. Published weights often do better: model=vit_s16 "
-            "model.pretrained=published, or a file")  # fmt: skip
-    every = list_candidates(images, weights)
+    every = list_candidates(images, weight_words())
     if cfg.candidates is None:
         return every
     unknown = [name for name in cfg.candidates if name not in {one.name for one in every}]
@@ -269,6 +268,8 @@ def try_candidates(
     first = probe(names[0])
     rounds = ledger.find("rounds", lambda: plan_rounds(ledger.budget.left, first["start"], len(names))._asdict())
     names = names[: rounds["candidates"]]
+    if not weight_words():
+        say("weights", f"none: all recipes start from scratch; {WEIGHTS_HELP}")
     say("trials", f"{len(names)} of {len(candidates)} recipes, chosen by validation: {', '.join(names)}")
     outcomes = [
         run_trial(candidates[name], words, probe(name), rounds["first"], f"{name}_1", data, ledger) for name in names
