@@ -33,7 +33,13 @@ def test_small_images_keep_their_size_and_large_ones_are_shrunk():
 
 def test_weights_are_tried_first():
     frozen, tuned, *_ = list_candidates(PHOTOS, ["model=vit_ti16", "model.pretrained=there"])
-    cfg = compose("train", ["data=folder", "data.source.root=there", *frozen.words])
+    found = [
+        "data.mean=[0.1,0.2,0.3]",
+        "data.std=[1.0,1.0,1.0]",
+        "data.in_chans=3",
+    ]  # which the weights state themselves
+    cfg = compose("train", ["data=folder", "data.source.root=there", *found, *frozen.words])
+    assert (cfg.data.mean, cfg.data.std, cfg.data.in_chans) == (None, None, None)
     assert (cfg.optimizer.trained, cfg.model.pretrained) == ("head", "there")
     assert compose("train", ["data=folder", "data.source.root=there", *tuned.words]).optimizer.trained == "all"
 

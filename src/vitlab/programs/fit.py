@@ -260,7 +260,7 @@ def try_candidates(
         if name not in done:
             begun = time.monotonic()
             task = partial(measure, seconds=PROBE)
-            done[name] = call_within("train", task, [*candidates[name].words, *words])
+            done[name] = call_within("train", task, [*words, *candidates[name].words])
             done[name]["start"] = max(time.monotonic() - begun - PROBE, 0.1)
             ledger.keep("speeds", done)
         return dict(done[name])
@@ -322,7 +322,7 @@ def run_trial(
     folder = ledger.folder / "trials" / name
     shutil.rmtree(folder, ignore_errors=True)  # of a trial that was killed
     steps = count_steps(seconds, speed["step"])
-    own = [*candidate.words, *words, *BARE, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
+    own = [*words, *candidate.words, *BARE, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
     own += ["monitor=val/loss", format_pair("hydra.run.dir", str(folder.absolute()))]
     begun = time.monotonic()
     try:
@@ -370,7 +370,7 @@ def train_final(
     if run.is_dir() and not has_state(run):
         shutil.rmtree(run)  # killed before its first state
     monitor = "val/loss" if data["images"]["val"] < FEW_VALIDATED else "val/acc1"
-    own = [*candidate.words, *words, "trainer.max_epochs=-1", f"trainer.max_steps={plan['steps']}"]
+    own = [*words, *candidate.words, "trainer.max_epochs=-1", f"trainer.max_steps={plan['steps']}"]
     own += [f"trainer.check_val_every_n_epoch={plan['validate_every']}", f"monitor={monitor}"]
     own += ["callbacks.latest_state.every_n_minutes=1", "resume=auto"]
     call_within("train", partial(program, "train"), [*own, format_pair("hydra.run.dir", str(run.absolute()))])

@@ -98,7 +98,10 @@ def survey_split(name: str, split: ImageSplit, num_workers: int, seconds: float 
     pieces = cut(len(split), AT_ONCE)
     if seconds is not None:
         pieces = [pieces[k] for k in np.random.RandomState(0).permutation(len(pieces))]
-    work, end = partial(examine_images, split, split.crop), time.monotonic() + (seconds or math.inf)
+    work, end = (
+        partial(examine_images, split, split.crop),
+        time.monotonic() + (math.inf if seconds is None else seconds),
+    )
     found = {}
     results = map_in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers)
     for piece, findings in zip(pieces, results, strict=False):

@@ -46,7 +46,10 @@ def list_candidates(images: Images, weights: Sequence[str]) -> list[Candidate]:
 
 def list_pretrained(images: Images, weights: Sequence[str]) -> list[Candidate]:
     """List ways to use weights: a linear head on frozen features, and fine-tuning all of the model."""
-    shared = (*weights, "crop=fitting", "data.image_size=null", "loss.label_smoothing=0.0")
+    found = [
+        f"data.{key}=null" for key in ("image_size", "in_chans", "images.mode", "mean", "std")
+    ]  # as the weights say
+    shared = (*weights, "crop=fitting", *found, "loss.label_smoothing=0.0")
     return [
         Candidate("frozen", None, (*shared, "optimizer=adamw", "optimizer.trained=head", "optimizer.lr=3e-3")),
         Candidate("fine_tuned", None, (*shared, "optimizer=adamw", "optimizer.lr=1e-4", "optimizer.layer_decay=0.75")),
