@@ -8,7 +8,7 @@ from conftest import image_folder, refuses
 from vitlab.programs import fit as program
 from vitlab.trials.candidates import Candidate
 
-SMALL = ("model=vit_mu4", "crop=whole", "data.image_size=16", "trainer=cpu", "trainer.precision=32-true")
+SMALL = ("model=vit_mu4", "crop=shifted", "data.image_size=16", "trainer=cpu", "trainer.precision=32-true")
 SMALL += ("data.loading.num_workers=0",)
 
 

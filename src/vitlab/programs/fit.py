@@ -5,10 +5,9 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from vitlab.checkpoints.run_folder import RUNS, has_state
 from vitlab.checkpoints.run_lock import leave, take
 from vitlab.commands import program
 from vitlab.config.arguments import format_override
-from vitlab.config.in_process import call_within
+from vitlab.config.in_process import call_within, format_overrides
 from vitlab.config.job import Job
 from vitlab.config.values import format_value
 from vitlab.errors import ConfigError, DataError, VitlabError
@@ -26,17 +25,16 @@ from vitlab.invocation import format_command, shorten_path
 from vitlab.trials.budget import Budget
 from vitlab.trials.candidates import Candidate, Images, list_candidates
 from vitlab.trials.ledger import FILE, Ledger, read_ledger
-from vitlab.trials.outcome import Outcome, choose, read_outcome
-from vitlab.trials.plan import PROBE, Sizes, count_steps, plan_final, plan_rounds
+from vitlab.trials.lines import say
+from vitlab.trials.outcome import Outcome, choose
+from vitlab.trials.plan import PROBE, Sizes, plan_final
+from vitlab.trials.rounds import Rounds
 
 LEAST_MINUTES = {False: 1.0, True: 2.0}  # without and with a bundle
 SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
 FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
-PICTURES, BUNDLE = (
-    1.3,
-    5.0,
-)  # what they take, as multiples of what a trial takes beside its steps: measured, in CPU seconds
-LEAST_OF_A_CLASS = 10  # training images, with fewer of which a note says so
+PICTURES, BUNDLE = 1.3, 5.0  # seconds, as multiples of what a trial takes beside its steps; measured in CPU time
+LEAST_OF_A_CLASS, LEAST_VALIDATED = 10, 50  # training and validation images, with fewer of which a note says so
 DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
 FOUND = {  # values that are found once, for all runs
     "in_chans": "data.in_chans",
@@ -48,12 +46,6 @@ FOUND = {  # values that are found once, for all runs
 WEIGHTS_HELP = "published ones often do better: model=vit_s16 model.pretrained=published, or the name of a file"
 ANY = ["crop=fitting", "model=vit_xs8"]  # with which data is opened: fitting crops leave flips to be found
 LOOKED_AT = 64  # images whose sizes, and time to read, are looked at
-BARE = [  # what a trial leaves out: the test, pictures
-    "trainer.limit_test_batches=0",
-    "trainer.check_val_every_n_epoch=1000000",  # once, at the end
-    "trainer.log_every_n_steps=5",
-    *(f"~callbacks.{name}" for name in ("calibration", "batch_picture", "evaluation_report", "model_views")),
-]
 
 
 def fit(cfg: DictConfig) -> Path:
@@ -66,10 +58,11 @@ def fit(cfg: DictConfig) -> Path:
             words = base_words()
             data = ledger.find("data", partial(examine, cfg, words, ledger))
             words += data["words"]
-            candidates = {one.name: one for one in choose_candidates(cfg, data)}
+            candidates = choose_candidates(cfg, data)
             trials = ledger.find("trials", partial(try_candidates, candidates, words, data, ledger))
             plan = ledger.find("plan", partial(plan_run, trials, data, budget, cfg.bundle))
-            run = train_final(candidates[plan["candidate"]], words, plan, data, ledger.folder)
+            chosen = next(one for one in candidates if one.name == plan["candidate"])
+            run = train_final(chosen, words, plan, data, ledger.folder)
             note_changes(words, data, ledger)
             bundle = write_bundle(run, ledger.folder) if cfg.bundle else None
             ledger.keep("end", {"run": str(run), "bundle": bundle and str(bundle), "seconds": budget.spent})
@@ -158,8 +151,8 @@ def examine(cfg: DictConfig, words: list[str], ledger: Ledger) -> dict[str, Any]
     facts: dict[str, Any] = call_within("train", partial(look, seconds=seconds), [*words, *ANY])
     choose_candidates(cfg, facts)  # which refuses unknown names
     own = [word for word in words if not word.startswith(("logger=", "trainer.", "data.loading."))]
-    output = format_pair("output", str(ledger.folder / "survey"))
-    survey = [*own, "model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true", output]
+    output = format_overrides({"output": ledger.folder / "survey"})
+    survey = [*own, "model=vit_xs8", f"seconds={seconds:.1f}", "overwrite=true", *output]
     facts["notes"] += list_notes(call_within("survey", partial(program, "survey"), survey))
     for note in facts["notes"]:
         say("note", note)
@@ -183,10 +176,8 @@ def look(cfg: DictConfig, seconds: float) -> dict[str, Any]:
     sizes = examine_images(splits["train"], datamodule.images.eval_crop, places).sizes
     reading = (time.perf_counter() - begun) / len(places)
     near = count_near_duplicates(splits["train"], splits["test"], seconds)
-    say(
-        "compared",
-        f"{near.compared:,} test images with {near.known:,} training images: {near.found:,} are nearly the same",
-    )
+    compared = f"{near.compared:,} test images with {near.known:,} training images"
+    say("compared", f"{compared}: {near.found:,} are nearly the same")
     counts, notes = datamodule.class_counts(), []
     if near.found:
         notes.append(f"{near.found:,} of {near.compared:,} test images are nearly the same as a training image, "
@@ -194,6 +185,8 @@ def look(cfg: DictConfig, seconds: float) -> dict[str, Any]:
     if counts.min() < LEAST_OF_A_CLASS:
         smallest = datamodule.class_names[int(counts.argmin())]
         notes.append(f"{smallest} has only {counts.min()} training images; {LEAST_OF_A_CLASS} or more are better")
+    if len(splits["val"]) < LEAST_VALIDATED:
+        notes.append(f"only {len(splits['val'])} images are for validation: the choice among recipes is uncertain")
     values = {key: value for key, value in found.values.items() if key in FOUND}
     return {
         "words": [f"{FOUND[key]}={format_value(value)}" for key, value in values.items()],
@@ -249,45 +242,14 @@ def choose_candidates(cfg: DictConfig, data: dict[str, Any]) -> list[Candidate]:
     return [one for one in every if one.name in cfg.candidates]
 
 
-def try_candidates(
-    candidates: dict[str, Candidate], words: list[str], data: dict[str, Any], ledger: Ledger
-) -> list[dict[str, Any]]:
-    """Run short trials of the candidates, and longer ones of the best two; return all outcomes."""
-    done: dict[str, Any] = ledger.content.get("speeds", {})
-    names = list(candidates)
-
-    def probe(name: str) -> dict[str, Any]:
-        if name not in done:
-            begun = time.monotonic()
-            task = partial(measure, seconds=PROBE)
-            done[name] = call_within("train", task, [*words, *candidates[name].words])
-            done[name]["start"] = max(time.monotonic() - begun - PROBE, 0.1)
-            ledger.keep("speeds", done)
-        return dict(done[name])
-
-    first = probe(names[0])
-    rounds = ledger.find("rounds", lambda: plan_rounds(ledger.budget.left, first["start"], len(names))._asdict())
-    names = names[: rounds["candidates"]]
+def try_candidates(candidates: list[Candidate], words: list[str], data: dict[str, Any], ledger: Ledger) -> list[Any]:
+    """Run short trials of the candidates, and longer ones of the best two; return the outcomes as plain types."""
     if not weight_words():
         say("weights", f"none: all recipes start from scratch; {WEIGHTS_HELP}")
-    say("trials", f"{len(names)} of {len(candidates)} recipes, chosen by validation: {', '.join(names)}")
-    outcomes = [
-        run_trial(candidates[name], words, probe(name), rounds["first"], f"{name}_1", data, ledger) for name in names
-    ]
-    ended = [one for one in outcomes if not one.failed]
-    if not ended:
-        raise ConfigError(f"all trials have failed, {outcomes[0].name}: {outcomes[0].failed}")
-    if rounds["second"] and len(ended) > 1:
-        best, _ = choose(ended, data["images"]["val"])
-        other, _ = choose([one for one in ended if one is not best], data["images"]["val"])
-        for one in (best, other):
-            speed = {"step": one.step_seconds, "batch_size": one.batch_size}
-            longer = run_trial(candidates[one.name], words, speed, rounds["second"], f"{one.name}_2", data, ledger)
-            outcomes.append(longer)
-    return [asdict(one) for one in outcomes]
+    return [asdict(one) for one in Rounds(ledger, words, data["images"]["val"], measure).run(candidates)]
 
 
-def measure(cfg: DictConfig, seconds: float) -> dict[str, Any]:
+def measure(cfg: DictConfig) -> tuple[float, int]:
     """Train for some seconds, and keep nothing; return the seconds of a step and its images."""
     from vitlab.programs.check import build_trainable
     from vitlab.run.building.autoconfig import find_values
@@ -296,49 +258,13 @@ def measure(cfg: DictConfig, seconds: float) -> dict[str, Any]:
     from vitlab.run.storage.start import RunPlace, start_or_resume
 
     job = Job.current()
-    with redirect_stdout(StringIO()):
-        start = start_or_resume(cfg, job, RunPlace(str(job.folder), None))
-        found = find_values(start.cfg, find_devices(start.cfg.trainer, job.folder, to_run=False))
-        size = found.cfg.global_batch_size
-        trainer = build_trainer(found.cfg.trainer, job.folder, False, [], to_run=False)
-        own = start.__class__(**{**start.__dict__, "cfg": found.cfg})
-        speed = measure_steps(*build_trainable(own, found.datamodule.source, size), trainer, seconds)
-    return {"step": (speed.reading + speed.learning) * size + speed.updating, "batch_size": size}
-
-
-def run_trial(
-    candidate: Candidate,
-    words: list[str],
-    speed: dict[str, Any],
-    seconds: float,
-    name: str,
-    data: dict[str, Any],
-    ledger: Ledger,
-) -> Outcome:
-    """Train a candidate for about so many seconds as an ordinary run without a test; an earlier start's is read."""
-    kept: dict[str, Any] = ledger.content.get("outcomes", {})
-    if name in kept:
-        return Outcome(**kept[name])
-    folder = ledger.folder / "trials" / name
-    shutil.rmtree(folder, ignore_errors=True)  # of a trial that was killed
-    steps = count_steps(seconds, speed["step"])
-    own = [*words, *candidate.words, *BARE, "trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
-    own += ["monitor=val/loss", format_pair("hydra.run.dir", str(folder.absolute()))]
-    begun = time.monotonic()
-    try:
-        with redirect_stdout(StringIO()):  # train.log of its folder has it
-            call_within("train", partial(program, "train"), own)
-        outcome = read_outcome(candidate.name, folder, steps, speed["batch_size"], time.monotonic() - begun)
-    except VitlabError as error:
-        outcome = Outcome(candidate.name, steps, speed["batch_size"], time.monotonic() - begun, failed=str(error))
-    found = (
-        f"failed: {outcome.failed}"
-        if outcome.failed
-        else f"val/acc1 {outcome.accuracy:.2%}, val/loss {outcome.loss:.4f}"
-    )
-    say("trial", f"{name}: {found}, {steps:,} steps in {outcome.seconds:.0f} s")
-    ledger.keep("outcomes", kept | {name: asdict(outcome)})
-    return outcome
+    start = start_or_resume(cfg, job, RunPlace(str(job.folder), None))
+    found = find_values(start.cfg, find_devices(start.cfg.trainer, job.folder, to_run=False))
+    size = found.cfg.global_batch_size
+    trainer = build_trainer(found.cfg.trainer, job.folder, False, [], to_run=False)
+    task, datamodule = build_trainable(replace(start, cfg=found.cfg), found.datamodule.source, size)
+    speed = measure_steps(task, datamodule, trainer, PROBE)
+    return (speed.reading + speed.learning) * size + speed.updating, size
 
 
 # -- the final run
@@ -373,7 +299,7 @@ def train_final(
     own = [*words, *candidate.words, "trainer.max_epochs=-1", f"trainer.max_steps={plan['steps']}"]
     own += [f"trainer.check_val_every_n_epoch={plan['validate_every']}", f"monitor={monitor}"]
     own += ["callbacks.latest_state.every_n_minutes=1", "resume=auto"]
-    call_within("train", partial(program, "train"), [*own, format_pair("hydra.run.dir", str(run.absolute()))])
+    call_within("train", partial(program, "train"), [*own, *format_overrides({"hydra.run.dir": run.absolute()})])
     return run
 
 
@@ -401,9 +327,8 @@ def note_changes(words: list[str], data: dict[str, Any], ledger: Ledger) -> None
 def write_bundle(run: Path, folder: Path) -> Path:
     """Export the run's best model as a folder that needs no vitlab."""
     bundle = folder / "bundle"
-    pairs = {"run": str(run), "output": str(bundle)}
-    words = [format_pair(key, value) for key, value in pairs.items()]
-    call_within("export", partial(program, "export"), [*words, "format=bundle", "overwrite=true"])
+    words = format_overrides({"run": run, "output": bundle, "format": "bundle", "overwrite": True})
+    call_within("export", partial(program, "export"), words)
     return bundle
 
 
@@ -425,13 +350,3 @@ def tell(ledger: Ledger, cfg: DictConfig) -> None:
     if end["bundle"]:
         say("bundle", str(shorten_path(Path(end["bundle"]))))
     say("predict", f"{format_command('predict')} {format_override('run', str(run))} images=<file, folder or glob>")
-
-
-def format_pair(key: str, value: str) -> str:
-    """Write an override for Hydra, without quotes for a shell."""
-    return f"{key}={format_value(value)}"
-
-
-def say(name: str, fact: str) -> None:
-    """Print a line at once, for those who wait."""
-    print(f"{name:<10}{fact}", flush=True)

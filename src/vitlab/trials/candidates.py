@@ -62,7 +62,7 @@ def list_from_scratch(images: Images, size: int) -> list[Candidate]:
     patch = size // 8  # 8 patches in a row
     on_device = size * size * images.channels * images.count <= CACHE_BYTES
     if images.count < FEW:
-        own = [*shared, "data.cache.kind=decoded", AFFINE]
+        own = [*shared, "global_batch_size=auto", "data.cache.kind=decoded", AFFINE]
         kinds = {
             "resnet": ("recipe=digits_resnet",),
             "vit": ("recipe=digits", f"model.patch_size={2 * patch}"),

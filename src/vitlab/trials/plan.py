@@ -25,7 +25,7 @@ class Sizes(NamedTuple):
     reading: float
 
 
-class Rounds(NamedTuple):
+class Times(NamedTuple):
     """How many candidates are tried, for how many seconds of steps each, and then two of them for how many more; 0: no
     second round."""
 
@@ -43,15 +43,15 @@ class Plan:
     seconds: float
 
 
-def plan_rounds(left: float, start: float, candidates: int) -> Rounds:
+def plan_rounds(left: float, start: float, candidates: int) -> Times:
     """Divide the time for trials, of which each costs `start` seconds beside its steps, among at most that many."""
     time = TRIED * left
     each = PROBE + 2 * start  # of a probe and the start of a trial
     count = max(1, min(candidates, int(time / (2 * each))))
     first = time / count - each
     if count < 2 or time / 2 < 4 * start:
-        return Rounds(count, max(first, PROBE), 0.0)
-    return Rounds(count, max(time / 2 / count - each, PROBE), time / 4 - start)
+        return Times(count, max(first, PROBE), 0.0)
+    return Times(count, max(time / 2 / count - each, PROBE), time / 4 - start)
 
 
 def count_steps(seconds: float, step_seconds: float) -> int:
