@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_folder import RUNS, has_state
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.commands import program
+from vitlab.commands import COMMANDS, program
 from vitlab.config.arguments import format_override
 from vitlab.config.in_process import call_within, format_overrides
 from vitlab.config.job import Job
@@ -65,7 +65,9 @@ def fit(cfg: DictConfig) -> Path:
             run = train_final(chosen, words, plan, data, ledger.folder)
             note_changes(words, data, ledger)
             bundle = write_bundle(run, ledger.folder) if cfg.bundle else None
-            ledger.keep("end", {"run": str(run), "bundle": bundle and str(bundle), "seconds": budget.spent})
+            report = write_report(run, ledger.folder)
+            written = {"bundle": bundle and str(bundle), "report": report and str(report)}
+            ledger.keep("end", {"run": str(run), **written, "seconds": budget.spent})
         tell(ledger, cfg)
         return Path(ledger["end"]["run"])
 
@@ -332,6 +334,16 @@ def write_bundle(run: Path, folder: Path) -> Path:
     return bundle
 
 
+def write_report(run: Path, folder: Path) -> Path | None:
+    """Write a page about the run; None where there is no command for it."""
+    if "report" not in COMMANDS:
+        return None
+    page = folder / "report.html"
+    words = format_overrides({"runs": [str(run)], "output": page, "overwrite": True})
+    call_within("report", partial(program, "report"), words)
+    return page
+
+
 def tell(ledger: Ledger, cfg: DictConfig) -> None:
     """Print the result, the time, and what to do with the classifier."""
     from vitlab.reports.intervals import wilson_interval
@@ -347,6 +359,7 @@ def tell(ledger: Ledger, cfg: DictConfig) -> None:
     say("test", f"{accuracy:.2%} of {count:,} images, tested once (95 % interval: {low:.2%} to {high:.2%})")
     say("time", f"{end['seconds'] / 60:.2f} of {cfg.minutes:g} minutes")
     say("run", str(shorten_path(run)))
-    if end["bundle"]:
-        say("bundle", str(shorten_path(Path(end["bundle"]))))
+    for name in ("bundle", "report"):
+        if end[name]:
+            say(name, str(shorten_path(Path(end[name]))))
     say("predict", f"{format_command('predict')} {format_override('run', str(run))} images=<file, folder or glob>")
