@@ -100,7 +100,7 @@ def test_a_folder_becomes_a_tested_classifier(cli, photos, tmp_path, hurried, mo
     after = json.loads((tmp_path / "fitted" / "fit.json").read_text())
     assert (after["trials"], after["plan"]) == (before["trials"], before["plan"])
     assert "continues" in run.out
-    assert "the images have changed meanwhile: 24 at the start, 25 at the end" in run.out
+    assert "the images have changed meanwhile: 48 at the start, 49 at the end" in run.out
 
     result = json.loads((tmp_path / "fitted" / "model" / "result.json").read_text())
     assert result["steps"] == after["plan"]["steps"]
