@@ -33,6 +33,7 @@ from vitlab.trials.rounds import Rounds
 LEAST_MINUTES = {False: 1.0, True: 2.0}  # without and with a bundle
 SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
 FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
+LATE = 1.05  # times the time left, from which an expected end is said to be late
 PICTURES, BUNDLE = 1.3, 5.0  # seconds, as multiples of what a trial takes beside its steps; measured in CPU time
 LEAST_OF_A_CLASS, LEAST_VALIDATED = 10, 50  # training and validation images, with fewer of which a note says so
 DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
@@ -282,6 +283,9 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
     plan = plan_final(best, sizes, budget.left, estimate_reserve(best, bundle))
     say("chosen", why)
     say("planned", f"{plan.steps:,} steps of {best.batch_size}, in {plan.seconds:.0f} s with test and bundle")
+    if plan.seconds > LATE * budget.left:
+        end = (budget.spent + plan.seconds) / 60
+        say("late", f"this machine is too slow for the minutes given; the end is expected after {end:.1f} minutes")
     return {"candidate": best.name, "why": why, **asdict(plan)}
 
 

@@ -16,7 +16,7 @@ from vitlab.reports.run import read_result
 @dataclass(frozen=True)
 class Outcome:
     """A finished trial: its candidate's name, optimizer steps, images per step, seconds of the whole run and of a step,
-    and accuracy and loss on validation. `failed` says why there is none of them."""
+    and accuracy and loss on validation. `failed` says why a trial has shown nothing."""
 
     name: str
     steps: int

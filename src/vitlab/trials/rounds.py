@@ -9,8 +9,6 @@ from functools import partial
 from io import StringIO
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig
-
 from vitlab.commands import program
 from vitlab.config.in_process import call_within, format_overrides
 from vitlab.errors import DataError, VitlabError
@@ -37,7 +35,7 @@ class Speed(NamedTuple):
     start: float = 0.0
 
 
-Measure = Callable[[DictConfig], tuple[float, int]]  # a training's config -> seconds of a step, and its images
+Measure = Callable[[Any], tuple[float, int]]  # a training's config -> seconds of a step, and its images
 
 
 class Rounds:
