@@ -20,6 +20,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("train a model, go on with a run (resume=), or run a sweep (-m)", "train"),
+    "fit": Command("make a classifier of a folder of images in some minutes", "fit", "data.source.root"),
     "check": Command("tell what a training would cost, and what would be refused", "check"),
     "tune": Command("find a learning rate or a batch size before a training", "tune"),
     "evaluate": Command("score a finished run on one of its splits", "evaluate"),
