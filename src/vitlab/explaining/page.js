@@ -39,7 +39,7 @@ function shares(l = state.layer, h = state.head) {
   return e.map(x => x / sum);
 }
 const escaped = text => text.replace(/[&<>"]/g, letter => `&#${letter.charCodeAt(0)};`);
-const minus = text => text.replace("-", "−");
+const minus = text => text.replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
 const number = (of, value, text) => `<data class="n" data-of="${of}" value="${value}">${minus(text)}</data>`;
 const n = (of, value, digits = 2) => number(of, value, value.toFixed(digits));
 const percent = (of, value, digits = 1) => number(of, value, (100 * value).toFixed(digits)) + " %";
@@ -77,7 +77,7 @@ function paintHeat(canvas, values, {signed = false, gap = false} = {}) {  // val
   Object.assign(canvas, {width: GW * S, height: GH * S});
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
-  const edge = gap ? Math.max(2, S * 0.06) : 0, top = values ? range0(values) : 1;
+  const edge = gap ? Math.max(2, S * 0.06) : 1, top = values ? range0(values) : 1;
   for (let p = 0; p < F.patches; p++) {
     const x = p % GW, y = Math.floor(p / GW), to = [x * S + edge, y * S + edge, S - 2 * edge, S - 2 * edge];
     context.drawImage(picture, x * P, y * P, P, P, ...to);
@@ -150,11 +150,12 @@ class TokenField {  // `which`: the entry of the state that it sets
     state[this.which] = ROWS[Math.min(ROWS.length - 1, Math.max(first, at + steps[event.key]))];
     draw();
   }
-  draw(values, options = {}) {  // values: T, or N for patches alone
-    const patches = values && values.length === T ? values.slice(PREFIX) : values;
-    paintHeat(this.canvas, patches, options);
+  draw(values, options = {}, chosen = state[this.which]) {  // values: T, or null
+    paintHeat(this.canvas, values && values.slice(PREFIX), options);
+    const top = values && range0(values);
     for (const own of this.options) {
-      const on = Number(own.dataset.token) === state[this.which];
+      const token = Number(own.dataset.token), on = token === chosen;
+      if (token < PREFIX) own.style.boxShadow = values ? `inset 0 -5px rgb(${blend(values[token] / top).join(" ")})` : "";
       own.classList.toggle("on", on);
       own.setAttribute("aria-selected", on);
       if (on) this.root.setAttribute("aria-activedescendant", own.id);
@@ -190,6 +191,7 @@ function slider(host, text, which, last, from = 0) {
   own.hidden = last === from;
   return text => { input.value = state[which]; shown.textContent = text ?? state[which] + 1; };
 }
+const patch = () => (state.query < PREFIX ? state.key : state.query) - PREFIX;  // of the first stages
 const who = token => label(token < PREFIX ? names[token] : `patch in ${names[token]}`);
 
 // -- the views, by the name of their stage
@@ -210,8 +212,7 @@ const VIEWS = {
     const field = new TokenField(add(pair, "div"), "the image in patches", "query", {prefix: false});
     const zoom = add(pair, "div"), small = P * P * F.channels <= 192;
     return () => {
-      field.draw(null, {gap: true});
-      const p = Math.max(0, state.query - PREFIX), top = Math.floor(p / GW) * P, left = p % GW * P;
+      const p = patch(), top = Math.floor(p / GW) * P, left = p % GW * P;
       const table = c => `<table class="pixels">${range(P).map(y => `<tr>${range(P).map(x => {
         const value = pixel(now(), c, top + y, left + x), ink = value > 117 ? "#000" : "#fff";
         return `<td style="background: rgb(${value} ${value} ${value}); color: ${ink}">${n(place("pixel", c, top + y, left + x), value, 0)}</td>`;
@@ -219,6 +220,7 @@ const VIEWS = {
       const titles = F.channels === 3 ? ["red", "green", "blue"] : range(F.channels).map(c => `channel ${c + 1}`);
       zoom.innerHTML = `<h3>${who(p + PREFIX)}</h3>` + (small ? `<div class="scroll" tabindex="0" role="region" aria-label="pixels">${range(F.channels)
         .map(c => (F.channels > 1 ? `<h3>${label(titles[c])}</h3>` : "") + table(c)).join("")}</div>` : '<div class="tile"><canvas aria-hidden="true"></canvas></div>');
+      field.draw(null, {gap: true}, p + PREFIX);
       if (!small) paint(zoom.querySelector("canvas"), P, P, (x, y) => colours(now(), top + y, left + x));
     };
   },
@@ -229,7 +231,7 @@ const VIEWS = {
     const said = add(host, "div", {class: "readout"});
     return () => {
       move(`${state.filter + 1} of ${DATA.channels.length}`);
-      const p = Math.max(0, state.query - PREFIX), top = Math.floor(p / GW) * P, left = p % GW * P, f = state.filter, C = F.channels;
+      const p = patch(), top = Math.floor(p / GW) * P, left = p % GW * P, f = state.filter, C = F.channels;
       const E = (c, y, x) => MODEL.filter.at(f, (c * P + y) * P + x), all = range(C * P * P).map(k => MODEL.filter.at(f, k)), most = range0(all);
       const X = (c, y, x) => (pixel(now(), c, top + y, left + x) / 255 - DATA.mean[c]) / DATA.std[c];
       const products = range(P * P).map(k => range(C).reduce((sum, c) => sum + X(c, Math.floor(k / P), k % P) * E(c, Math.floor(k / P), k % P), 0));
@@ -264,7 +266,7 @@ const VIEWS = {
       strips.forEach(([, strip], s) => strip.draw(all[s], range0(all.flat())));
       move();
       const [first, ...rest] = strips.map(([name]) => n(place(name, i, state.wide), A(name, i, state.wide), 3));
-      line.innerHTML = `${label(`number ${state.wide + 1}`)}: ${first}` + (rest.length === 2 ? ` + ${rest[0]} → ${rest[1]}` : ` → ${rest[0]}`);
+      line.innerHTML = `${label(`number ${state.wide + 1}`)}: ${first}` + (rest.length === 2 ? ` + ${rest[0]} ${DATA.normed ? "→" : "="} ${rest[1]}` : ` → ${rest[0]}`);
     };
   },
   qkv(host) {
@@ -372,7 +374,7 @@ const VIEWS = {
     return () => {
       bars.innerHTML = `<div class="bars">${range(now().classes.length).map(k => `${label(now().classes[k])}<div><div style="width: ${100 * A("lens", F.layers, k)}%"></div></div>
         <b>${percent(place("lens", F.layers, k), A("lens", F.layers, k))}</b>`).join("")}</div><p class="readout">The logit of ${label(now().classes[0])} is ${n(place("logit", 0, 0), A("logit", 0, 0))}${
-        now().classes.length > 1 ? `, that of ${label(now().classes[1])} ${n(place("logit", 0, 1), A("logit", 0, 1))}` : ""}. The temperature is ${number("fact/temperature", DATA.temperature, DATA.temperature.toFixed(3))}.
+        now().classes.length > 1 ? `, and that of ${label(now().classes[1])} is ${n(place("logit", 0, 1), A("logit", 0, 1))}` : ""}. The temperature is ${number("fact/temperature", DATA.temperature, DATA.temperature.toFixed(3))}.
         ${F.classes > now().classes.length ? `The page shows the ${whole("fact/shown", now().classes.length)} likeliest of ${whole("fact/classes", F.classes)} classes.` : ""}</p>`;
     };
   },
@@ -430,9 +432,9 @@ function build() {
     head();
   });
   state.query = ROWS[0];
-  const middle = PREFIX + Math.floor(GH / 2) * GW + Math.floor(GW / 2);
-  state.key = ROWS.reduce((best, t) => Math.abs(t - middle) < Math.abs(best - middle) ? t : best);
-  if (!PREFIX) state.query = state.key;
+  if (!PREFIX) state.query = ROWS[Math.floor(ROWS.length / 2)];
+  const first = shares(), patches = ROWS.filter(token => token >= PREFIX);
+  state.key = patches.reduce((best, token) => first[token] > first[best] ? token : best);
   for (const host of document.querySelectorAll("[data-view]")) drawers.push(VIEWS[host.dataset.view](host));
 }
 let waiting = false;

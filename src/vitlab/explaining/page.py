@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import vitlab
 from vitlab.explaining.packing import BYTES, choose_rows, encode, pack
@@ -99,6 +99,7 @@ def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
         "rows": rows,
         "channels": channels,
         "added": bool(model.pos_embed.numel()),
+        "normed": not isinstance(model.norm_pre, nn.Identity),
         "mean": list(given.mean),
         "std": list(given.std),
         "temperature": given.temperature,
@@ -166,6 +167,6 @@ def format_stage(stage: Stage) -> str:
 <div class="words"><h2>{stage.title}</h2>
 <p>{stage.text}</p>
 <p class="equation">{stage.equation}</p>
-<div class="source" tabindex="0" role="region" aria-label="code of: {stage.title}">{lines}</div></div>
+<div class="source">{lines}</div></div>
 <div class="view" data-view="{stage.view}"></div>
 </section>"""
