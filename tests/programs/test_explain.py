@@ -41,7 +41,7 @@ def test_a_run_is_explained_in_one_file(cli, tmp_path, digits_run, digit):
         (["images=nowhere"], 3, ["images=nowhere"]),
         (["images=broken.png"], 3, ["broken.png", "repair or remove"]),
         (["images=1.png", "output=page.pdf"], 2, ["page.pdf", ".html"]),
-        (["images=1.png", "output=1.png", "overwrite=true"], 2, ["1.png", ".html"]),
+        (["images=1.png", "output=1.png", "overwrite=true"], 2, ["1.png", "name another place"]),
         (["images=1.png", "num_images=0"], 2, ["num_images 0"]),
         (["run=nowhere", "images=1.png"], 4, ["nowhere"]),
         (["run=empty", "images=1.png"], 4, ["empty"]),
