@@ -149,7 +149,8 @@ def test_rooms_stand_in_floors_without_circles():
         rooms -= ground
 
 
-READERS = {"bundles", "compression", "explaining"}  # rooms that only read finished runs; each may import from three more
+# rooms that only read finished runs; each may import from three more
+READERS = {"bundles", "compression", "explaining"}
 
 
 def test_at_most_60_arrows_lie_between_rooms():

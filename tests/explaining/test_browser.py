@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no browser: chromium is not on the PATH"),
 ]
 SHOWN = """() => [...document.querySelectorAll('.n')].map(one => ({of: one.dataset.of, text: one.textContent,
-    percent: (one.nextSibling?.textContent ?? '').startsWith(' %'), unit: one.nextElementSibling?.dataset?.unit ?? null}))"""
+    percent: (one.nextSibling?.textContent ?? '').startsWith(' %'),
+    unit: one.nextElementSibling?.dataset?.unit ?? null}))"""
 # digits in a drawing that stand in no number with an origin, and in no label
 LOOSE = """() => [...document.querySelectorAll('[data-view]')].flatMap(view => {
     const walker = document.createTreeWalker(view, NodeFilter.SHOW_TEXT), found = [];
@@ -31,7 +32,8 @@ LOOSE = """() => [...document.querySelectorAll('[data-view]')].flatMap(view => {
     return found;
 })"""
 OVERFLOWING = """() => [document.documentElement.scrollWidth - innerWidth, ...[...document.querySelectorAll('main *')]
-    .filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll')).map(one => one.className)]"""
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll'))
+    .map(one => one.className)]"""
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,9 @@ class Expected:
         if name == "left":
             layer, h, i = map(int, index[:3])
             taken, d = [int(one) for one in index[3].split("-")], int(index[4])
-            return float(found["output"][layer, h, i, d] - found["share"][layer, h, i, taken] @ found["v"][layer, h, taken, d])
+            return float(
+                found["output"][layer, h, i, d] - found["share"][layer, h, i, taken] @ found["v"][layer, h, taken, d]
+            )
         at = tuple(int(one) for one in index if one)
         if name == "pixel":
             return int(image.pixels[at])
@@ -144,16 +148,16 @@ class Expected:
 
 
 STATES = [
-    "",
-    "state.query = 6; state.key = 9; state.layer = 0; state.head = 1; state.dim = 3; state.wide = 7; state.filter = 4; state.size = 9",
-    "state.image = 1; state.query = 16; state.key = 0; state.layer = 1; state.head = 0; state.dim = 11; state.filter = 11; state.size = 64",
+    "{}",
+    "{query: 6, key: 9, layer: 0, head: 1, dim: 3, wide: 7, filter: 4, size: 9}",
+    "{image: 1, query: 16, key: 0, layer: 1, head: 0, dim: 11, filter: 11, size: 64}",
 ]
 
 
 def test_every_number_shown_is_that_of_the_weights(page, explained):
     expected, origins = Expected(*explained[:3]), set()
     for state in STATES:
-        page.evaluate(f"() => {{ {state}; draw(); }}")
+        page.evaluate(f"() => {{ Object.assign(state, {state}); draw(); }}")
         settle(page)
         assert page.evaluate(LOOSE) == []
         for one in page.evaluate(SHOWN):
@@ -200,7 +204,11 @@ def test_the_pointer_previews_and_a_click_stays(page):
 def test_all_is_reached_by_keyboard(page):
     field = page.get_by_role("listbox", name="who looks")
     field.focus()
-    for key, chosen in [("ArrowRight", "patch, row 1, column 1"), ("ArrowDown", "patch, row 2, column 1"), ("End", "patch, row 4, column 4")]:
+    for key, chosen in [
+        ("ArrowRight", "patch, row 1, column 1"),
+        ("ArrowDown", "patch, row 2, column 1"),
+        ("End", "patch, row 4, column 4"),
+    ]:
         page.keyboard.press(key)
         settle(page)
         assert field.get_by_role("option", selected=True).get_attribute("aria-label") == chosen

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from conftest import SRC, vit_options
 
-from vitlab.explaining.page import Explained, GivenImage, build_page
 from vitlab.explaining.packing import choose_rows, pack
+from vitlab.explaining.page import Explained, GivenImage, build_page
 from vitlab.explaining.source_lines import find_line
 from vitlab.layers.written_attention import attention_weights
 from vitlab.models import DistilledVisionTransformer, VisionTransformer, record_attention, stages
@@ -41,8 +41,13 @@ class Half:
 
 def build(model, count=1, most_bytes=3e6, mean=MEAN, std=STD, task=Half):
     C, (H, W) = model.patch_embed.proj.in_channels, model.patch_embed.image_size
-    pixels = [torch.randint(0, 256, (C, H, W), dtype=torch.uint8, generator=torch.Generator().manual_seed(n)) for n in range(count)]
-    normed = [((one / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None])[None] for one in pixels]
+    pixels = [
+        torch.randint(0, 256, (C, H, W), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
+        for n in range(count)
+    ]
+    normed = [
+        ((one / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None])[None] for one in pixels
+    ]
     images = [GivenImage(f"{n}<b>.png", one, x) for n, (one, x) in enumerate(zip(pixels, normed, strict=True))]
     given = Explained("a <run>", model, NAMES, task().probabilities, TEMPERATURE, mean, std)
     return build_page(given, images, most_bytes), images
@@ -106,7 +111,12 @@ def recompute(model, image, channels):
     found |= {name: torch.stack(values).detach() for name, values in layers.items()}
     logits, rolled = logits.detach(), rolled.detach()
     probabilities = (logits / TEMPERATURE).softmax(-1)[:, best]
-    return found | {"logit": logits[-1:, best], "lens": probabilities, "rollout": rolled[:1, 1:], "classes": best.tolist()}
+    return found | {
+        "logit": logits[-1:, best],
+        "lens": probabilities,
+        "rollout": rolled[:1, 1:],
+        "classes": best.tolist(),
+    }
 
 
 def combine(shares, logit):
@@ -209,7 +219,9 @@ def test_quoted_lines_stand_in_the_source_where_the_page_says():
     assert len(quoted) > 15
     for file, number, text in quoted:
         line = (SRC / file).read_text(encoding="utf-8").splitlines()[int(number) - 1]
-        assert line.strip() == text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
+        assert line.strip() == text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace(
+            "&#x27;", "'"
+        ).replace("&amp;", "&")
 
 
 def test_a_line_that_is_missing_or_stands_twice_is_an_error():

@@ -47,8 +47,8 @@ class Explained(NamedTuple):
 
 
 def build_page(given: Explained, images: Sequence[GivenImage], most_bytes: float) -> str:
-    """Build the page in HTML. Raises ValueError for a model that it cannot explain, for numbers that are not finite, and
-    if images and model do not fit into `most_bytes`."""
+    """Build the page in HTML. Raises ValueError for a model that it cannot explain, for numbers that are not finite,
+    and if images and model do not fit into `most_bytes`."""
     if why := refuse_model(given.model):
         raise ValueError(f"the page explains a Vision Transformer that reads patches, but of this one {why}")
     rows = keep_rows(given.model, images, most_bytes)

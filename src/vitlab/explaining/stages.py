@@ -63,8 +63,7 @@ def list_facts(model: VisionTransformer) -> dict[str, int]:
 def write_facts(facts: dict[str, int]) -> dict[str, str]:
     """Write each number of the model in HTML."""
     return {
-        name: f'<data class="n" data-of="fact/{name}" value="{value}">{value:,}</data>'
-        for name, value in facts.items()
+        name: f'<data class="n" data-of="fact/{name}" value="{value}">{value:,}</data>' for name, value in facts.items()
     }
 
 
@@ -72,9 +71,7 @@ def name_prefix(model: VisionTransformer) -> list[str]:
     """Name the tokens before the patches."""
     counts = {TOKEN_NAMES[name]: getattr(model, name).shape[1] for name in model.prefixes}
     return [
-        name if count == 1 else f"{name} {number}"
-        for name, count in counts.items()
-        for number in range(1, count + 1)
+        name if count == 1 else f"{name} {number}" for name, count in counts.items() for number in range(1, count + 1)
     ]
 
 
@@ -89,9 +86,7 @@ def name_norm(norm: nn.Module) -> str:
     return "RMSNorm" if isinstance(norm, nn.RMSNorm) else "LN"
 
 
-def describe_stages(
-    model: VisionTransformer, probabilities: Callable[..., Any], evidence: bool
-) -> Iterator[Stage]:
+def describe_stages(model: VisionTransformer, probabilities: Callable[..., Any], evidence: bool) -> Iterator[Stage]:
     """Describe the stages of this model in the order of the forward pass, with the function that turns logits into
     probabilities; `evidence`: with the stage of heat maps."""
     facts = write_facts(list_facts(model))
@@ -112,8 +107,8 @@ def describe_patches(facts: dict[str, str]) -> Stage:
         "patches",
         "Cut the image into patches",
         f"A Transformer reads a sequence, like the words of a sentence. So the image of {facts['height']} × "
-        f"{facts['width']} pixels is cut into {facts['patches']} squares of {side} pixels, row by row. Each square is a "
-        "<b>patch</b>. Point at a patch to see its pixels, from 0 (black) to 255 (white).",
+        f"{facts['width']} pixels is cut into {facts['patches']} squares of {side} pixels, row by row. Each square "
+        "is a <b>patch</b>. Point at a patch to see its pixels, from 0 (black) to 255 (white).",
         f"{var('x')} ∈ ℝ<sup><var>H</var>×<var>W</var>×<var>C</var></sup> → {var('x', 'p')} ∈ "
         "ℝ<sup><var>N</var>×<var>P</var>²<var>C</var></sup> with <var>N</var> = <var>HW</var>/<var>P</var>²",
         [find_line(patchify, "permute(")],
@@ -124,11 +119,11 @@ def describe_projection(facts: dict[str, str]) -> Stage:
     return Stage(
         "projection",
         "Turn each patch into a token",
-        f"The {facts['patch_numbers']} pixel values of a patch are first brought to a common scale. Then one learned matrix "
-        f"<var>E</var> turns them into {facts['dim']} numbers. This list of numbers is called a <b>token</b>. Each of its "
-        "numbers is a weighted sum of all pixels of the patch. The weights form a small picture, a filter, and the sum "
-        "is large when the patch resembles it. Sliding the filter over the image in steps of one patch is a strided "
-        "convolution: it gives the same numbers.",
+        f"The {facts['patch_numbers']} pixel values of a patch are first brought to a common scale. Then one learned "
+        f"matrix <var>E</var> turns them into {facts['dim']} numbers. This list of numbers is called a <b>token</b>. "
+        "Each of its numbers is a weighted sum of all pixels of the patch. The weights form a small picture, a "
+        "filter, and the sum is large when the patch resembles it. Sliding the filter over the image in steps of one "
+        "patch is a strided convolution: it gives the same numbers.",
         f"{var('x', 'p', 'n')}{var('E')} + {var('b')} = conv<sub>stride <var>P</var></sub>({var('x')}, "
         f"{var('E')})<sub><var>n</var></sub> + {var('b')}",
         [find_line(PatchEmbedding.forward, "F.linear(")],
@@ -161,8 +156,8 @@ def describe_positions(model: VisionTransformer) -> Stage:
         text += "The map compares the place of the patch you point at with all other places: 1 means the same. "
     if prefix:
         text += (
-            f"In front of the patches stands: {', '.join(prefix)}. It belongs to no patch. It starts the same for every "
-            "image and collects information on its way through the model."
+            f"In front of the patches stands: {', '.join(prefix)}. It belongs to no patch. It starts the same for "
+            "every image and collects information on its way through the model."
         )
     first = f"{var('x', 'class')}; " if "class token" in prefix else "<var>prefix</var>; " if prefix else ""
     body = f"[{first}{var('x', 'p', '1')}{var('E')}; …; {var('x', 'p', 'N')}{var('E')}]"
@@ -181,9 +176,9 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
     yield Stage(
         "qkv",
         "Ask, offer, hand over: query, key and value",
-        "Now the tokens exchange what they know; this is <b>attention</b>. From each token, three learned matrices make "
-        "three shorter lists of numbers. The <b>query</b> says what the token looks for. The <b>key</b> says what it "
-        "can be found by. The <b>value</b> is what it hands over. This happens in each of "
+        "Now the tokens exchange what they know; this is <b>attention</b>. From each token, three learned matrices "
+        "make three shorter lists of numbers. The <b>query</b> says what the token looks for. The <b>key</b> says "
+        "what it can be found by. The <b>value</b> is what it hands over. This happens in each of "
         f"{facts['layers']} layers, and in each layer {facts['heads']} times side by side. Each of these <b>heads</b> "
         f"can look for something else; its lists have {facts['head_dim']} numbers.{extra} Choose a token that looks on "
         "the left, and a token that it looks at on the right.",
@@ -195,27 +190,28 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
     yield Stage(
         "scores",
         "Does the key match the query?",
-        "Multiply query and key number by number and add up the products. A large sum means: this is what I look for. The "
-        "sum is divided by √<var>d</var>, so that it does not grow with the length of the lists."
-        + " Then the learned number for the distance of the two patches is added." * biased,
+        "Multiply query and key number by number and add up the products. A large sum means: this is what I look "
+        "for. The sum is divided by √<var>d</var>, so that it does not grow with the length of the lists."
+        + " Then the learned number for the distance of the two patches is added."
+        * biased,
         f"{var('s', 'ij')} = {var('q', 'i')} · {var('k', 'j')} / √<var>d</var>" + f" + {var('B', 'ij')}" * biased,
         [*score_lines, find_line(mask_scores, "scores + attn_mask")] if biased else score_lines,
     )
     yield Stage(
         "softmax",
         "Share out the attention",
-        "The softmax turns the scores of one query into shares. All are positive, and together they make 100 %. Raising a "
-        "score by 1 makes its share 2.7 times as large, beside the others. The small maps show the shares of the chosen "
-        "token in every head of every layer. Select one to see it large.",
+        "The softmax turns the scores of one query into shares. All are positive, and together they make 100 %. "
+        "Raising a score by 1 makes its share 2.7 times as large, beside the others. The small maps show the shares "
+        "of the chosen token in every head of every layer. Select one to see it large.",
         f"{var('A', 'ij')} = exp({var('s', 'ij')}) / Σ<sub><var>m</var></sub> exp({var('s', 'im')})",
         [find_line(attention_weights, "(blind, 0).softmax" if biased else "return scores.softmax(dim=-1)")],
     )
     yield Stage(
         "values",
         "Collect the values",
-        "The token that looks takes the value of every token, multiplied by its share, and adds them up. So it now holds "
-        "something of the patches that it looked at. The results of all heads are put side by side, and one more learned "
-        "matrix mixes them.",
+        "The token that looks takes the value of every token, multiplied by its share, and adds them up. So it now "
+        "holds something of the patches that it looked at. The results of all heads are put side by side, and one "
+        "more learned matrix mixes them.",
         f"{var('o', 'i')} = Σ<sub><var>j</var></sub> {var('A', 'ij')}{var('v', 'j')}, &ensp; MSA = "
         f"[{var('o', '', 'head 1')}; …; {var('o', '', 'head h')}] {var('U', 'msa')}",
         [find_line(written_attention, "F.dropout(A"), find_line(Attention.forward, "self.proj(x)")],
@@ -234,8 +230,10 @@ def describe_block(model: VisionTransformer) -> Stage:
         "The result of attention is <em>added</em> to the token. So a token is a stream that flows through all layers, "
         "and every layer adds to it. After attention, a small network of two matrices (the MLP) works on each token by "
         "itself, and its result is added as well. A norm brings the token to a common scale before each of them."
-        + " Both results are multiplied by learned factors γ first." * bool(gamma)
-        + " The bars compare lengths of vectors, for the token that looks: what flows in, what is added, what flows out.",
+        + " Both results are multiplied by learned factors γ first."
+        * bool(gamma)
+        + " The bars compare lengths of vectors, for the token that looks: what flows in, what is added, what flows "
+        "out.",
         f"{var('z′', 'l')} = {gamma}MSA({norm}({var('z', 'l−1')})) + {var('z', 'l−1')}, &ensp; {var('z', 'l')} = "
         f"{gamma}MLP({norm}({var('z′', 'l')})) + {var('z′', 'l')}",
         [
@@ -260,9 +258,9 @@ def describe_result(
     yield Stage(
         "lens",
         "What would it say if it stopped here?",
-        f"At the end, a last matrix, the <b>head</b>, turns the stream into classes. It reads {reads}. Nothing keeps us "
-        "from reading the stream earlier, after any layer, with the same head: this is called the logit lens. Each row is "
-        "a layer, each column a class. Watch where the answer appears.",
+        f"At the end, a last matrix, the <b>head</b>, turns the stream into classes. It reads {reads}. Nothing keeps "
+        "us from reading the stream earlier, after any layer, with the same head: this is called the logit lens. "
+        "Each row is a layer, each column a class. Watch where the answer appears.",
         f"{var('p', 'l')} = {squash}(head(norm({var('z', 'l')}))/<var>τ</var>), &ensp; <var>l</var> = 0 … <var>L</var>",
         [find_line(VisionTransformer.encode, "self.norm(x)"), *lines],
     )
@@ -283,10 +281,10 @@ def describe_evidence() -> Stage:
     return Stage(
         "evidence",
         "Which patches speak for a class?",
-        "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would change if "
-        "a token looked a little more at another one. Attention times this slope, over all layers, shows which patches "
-        "speak for the class. The last map, attention rollout, asks only what flowed where; it is the same for all "
-        "classes. Both are approximations: two methods can disagree.",
+        "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would "
+        "change if a token looked a little more at another one. Attention times this slope, over all layers, shows "
+        "which patches speak for the class. The last map, attention rollout, asks only what flowed where; it is the "
+        "same for all classes. Both are approximations: two methods can disagree.",
         f"{var('C')} ← {var('C')} + E<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('C')}",
         [find_line(combine_relevance, "clamp_min(0)")],
     )
@@ -296,9 +294,9 @@ def describe_cost() -> Stage:
     return Stage(
         "cost",
         "What a larger image costs",
-        "Every token looks at every token. So twice as many tokens need four times as many scores. All other work grows in "
-        "proportion to the number of tokens. Move the slider to give this model a larger image, with patches of the same "
-        "size.",
+        "Every token looks at every token. So twice as many tokens need four times as many scores. All other work "
+        "grows in proportion to the number of tokens. Move the slider to give this model a larger image, with "
+        "patches of the same size.",
         f"multiplications = <var>T</var> · {var('W', 'linear')} + 2 · <var>T</var>² · <var>D</var> · <var>L</var>",
         [find_line(attention_weights, "scores = (q /"), find_line(written_attention, "F.dropout(A")],
     )

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.layers import Block, PatchEmbedding, RelativePosition, RotaryPosition
+from vitlab.layers import Block, PatchEmbedding, RotaryPosition
 from vitlab.models import VisionTransformer
 from vitlab.views import cosine_similarity, eval_mode, relevance, rollout, why_no_relevance
 

@@ -47,8 +47,8 @@ def explain(cfg: DictConfig) -> Path:
 
 
 def open_classifier(saved: SavedRun, run: str) -> Supervised:
-    """Rebuild the task of a run. Raises ConfigError unless a Vision Transformer of vitlab tells classes of images of one
-    size."""
+    """Rebuild the task of a run. Raises ConfigError unless a Vision Transformer of vitlab tells classes of images of
+    one size."""
     check_images(saved.config.data)
     if "max_tokens" in resolve_config(saved.config)["data"]["images"]["eval_crop"]:
         raise ConfigError(f"run={run} takes images of different sizes; explain needs a run with one image_size")
