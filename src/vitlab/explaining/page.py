@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import vitlab
+from vitlab.explaining.forward_trace import compare_positions, refuse_model, trace, trace_evidence
 from vitlab.explaining.packing import BYTES, choose_rows, encode, pack
 from vitlab.explaining.stages import Stage, describe_stages, list_facts, name_prefix
-from vitlab.explaining.trace import compare_positions, refuse_model, trace, trace_evidence
 from vitlab.models import VisionTransformer
 
 FILTERS = 12  # of the projection, those with the largest weights
