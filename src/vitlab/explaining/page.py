@@ -54,14 +54,10 @@ def build_page(given: Explained, images: Sequence[GivenImage], most_bytes: float
     rows = keep_rows(given.model, images, most_bytes)
     traced = [trace_image(given, image, rows) for image in images]
     evidence = all("evidence" in one["arrays"] for one in traced)
-    stages = list(describe_stages(given.model, type_of(given.probabilities), evidence))
+    function = getattr(given.probabilities, "__func__", given.probabilities)  # whose source is quoted
+    stages = list(describe_stages(given.model, function, evidence))
     content = {**describe_model(given, rows), "images": traced}
     return fill_template(given, stages, content)
-
-
-def type_of(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function behind a method, whose source is quoted."""
-    return getattr(method, "__func__", method)
 
 
 def keep_rows(model: VisionTransformer, images: Sequence[GivenImage], most_bytes: float) -> list[int]:
