@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": Command("score a finished run on one of its splits", "evaluate"),
     "predict": Command("tell the classes of new images", "predict"),
     "visualize": Command("draw where a model looks, and what it has learned", "visualize"),
+    "explain": Command("write one page that shows each step of a model on an image", "explain"),
     "probe": Command("tell how much of the classes can be read from frozen features", "probe"),
     "features": Command("write the features of images to a file", "extract_features"),
     "export": Command("take a run to timm or Hugging Face", "export"),
