@@ -145,7 +145,8 @@ class Question:
 
 def read_question(cfg: DictConfig) -> Question:
     """Read the runs and compare them. Raises VitlabError for runs that are missing, unfinished or not comparable."""
-    chosen, notes = find_chosen_key(cfg, "report"), []
+    chosen = find_chosen_key(cfg, "report")
+    notes: list[str] = []
     if chosen == "runs":
         runs = [read_chosen(run_folder(str(run))) for run in cfg.runs]
         recipes, is_regression = split_by_software(runs)
