@@ -65,8 +65,8 @@ def test_bad_input_is_refused_in_one_sentence(cli, tmp_path, digits_run, digit, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["model=resnet20"], "ResNet"),
-        (["task=masked_autoencoding", "model=mae_xs4", "+model.encoder.depth=1"], "without classes"),
+        (["model=resnet20"], "needs a Vision Transformer"),
+        (["task=masked_autoencoding", "model=mae_xs4", "model.encoder.depth=1"], "without classes"),
         (["model.position_place=every_layer"], "position_place"),
     ],
     ids=["no attention", "no classes", "a variant"],
