@@ -95,7 +95,7 @@ def parse_saved_config(config: dict[str, Any], origin: str) -> DictConfig:
                 )
         if not isinstance(found := config.get("found") or {}, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
-        cfg = OmegaConf.create(add_keys(config))
+        cfg: DictConfig = OmegaConf.create(add_keys(config))
         resolve_value(cfg)  # every reference leads to a value
     except RecursionError as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {get_first_line(error)}") from error

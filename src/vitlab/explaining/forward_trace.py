@@ -50,7 +50,7 @@ def trace_stem(model: VisionTransformer, image: Tensor) -> dict[str, Tensor]:
     """Equation 1: patches, mapped linearly and by a strided convolution (N, D), what is added to them (T, D), and the
     tokens that enter the first block."""
     projected, grid = model.patch_embed(image)
-    proj = model.patch_embed.proj
+    proj: Any = model.patch_embed.proj
     convolved = F.conv2d(image, proj.weight, proj.bias, stride=model.patch_embed.patch_size).flatten(2).transpose(1, 2)
     stem, _ = model.embed(image)
     embedded = torch.cat([model.prefix(), projected], dim=1)
@@ -96,7 +96,8 @@ def compare_positions(model: VisionTransformer) -> Tensor | None:
     with eval_mode(model):
         if model.pos_embed.numel():
             return cosine_similarity(model.position(model.pos_embed, None)[0, prefix:])
-        kind = model.blocks[0].attn.rel_pos
+        block: Any = model.blocks[0]
+        kind = block.attn.rel_pos
         if isinstance(kind, RotaryPosition):
             angles = kind.angles(kind.grid)[prefix:]  # (N, d/2)
             return (angles[:, None] - angles).cos().mean(dim=-1)

@@ -64,7 +64,8 @@ def keep_rows(model: VisionTransformer, images: Sequence[GivenImage], most_bytes
     """Choose the tokens whose vectors the page keeps. Raises ValueError if not even one patch fits."""
     facts = list_facts(model)
     L, H, T, D = facts["layers"], facts["heads"], facts["tokens"], facts["dim"]
-    biased = int(model.blocks[0].attn.rel_pos.bias(None, None) is not None)
+    block: Any = model.blocks[0]
+    biased = int(block.attn.rel_pos.bias(None, None) is not None)
     row = BYTES * (L * (4 * D + (1 + biased) * H * T + 5) + 3 * D + 2 * facts["patches"] / len(images))
     fixed = BYTES * facts["patches"] * (2 * FILTERS + 5) + images[0].pixels.numel() * 4 / 3
     shared = 100_000 + BYTES * FILTERS * facts["patch_numbers"]  # code, words, filters
@@ -79,7 +80,8 @@ def keep_rows(model: VisionTransformer, images: Sequence[GivenImage], most_bytes
 
 def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
     """Collect what all images share: facts, names, and the filters of the projection."""
-    model, proj = given.model, given.model.patch_embed.proj
+    model = given.model
+    proj: Any = model.patch_embed.proj
     channels = choose_filters(model)
     similarity = compare_positions(model)
     arrays = {"filter": proj.weight.flatten(1)[channels]}
@@ -105,8 +107,10 @@ def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
 
 def choose_filters(model: VisionTransformer) -> list[int]:
     """Choose the filters of the projection with the largest weights."""
-    weight: Tensor = model.patch_embed.proj.weight.flatten(1)
-    return weight.norm(dim=1).topk(min(FILTERS, len(weight))).indices.tolist()
+    proj: Any = model.patch_embed.proj
+    sizes = proj.weight.flatten(1).norm(dim=1)
+    chosen: list[int] = sizes.topk(min(FILTERS, len(sizes))).indices.tolist()
+    return chosen
 
 
 def trace_image(given: Explained, image: GivenImage, rows: list[int]) -> dict[str, Any]:

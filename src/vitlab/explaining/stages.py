@@ -38,16 +38,17 @@ def var(name: str, below: str = "", above: str = "") -> str:
 def list_facts(model: VisionTransformer) -> dict[str, int]:
     """Count what the model is made of; `linear` are the weights that each token is multiplied with in the blocks."""
     (h, w), embed = model.patch_embed.grid, model.patch_embed
-    heads: int = model.blocks[0].attn.num_heads
-    dim = embed.proj.out_channels
+    block: Any = model.blocks[0]
+    proj: Any = embed.proj
+    heads, dim = block.attn.num_heads, proj.out_channels
     layers = [layer for layer in model.blocks.modules() if isinstance(layer, nn.Linear)]
     return {
         "height": embed.image_size[0],
         "width": embed.image_size[1],
-        "channels": embed.proj.in_channels,
+        "channels": proj.in_channels,
         "patch_size": embed.patch_size,
         "patches": h * w,
-        "patch_numbers": embed.proj.weight[0].numel(),
+        "patch_numbers": proj.weight[0].numel(),
         "dim": dim,
         "layers": len(model.blocks),
         "heads": heads,
@@ -132,7 +133,8 @@ def describe_projection(facts: dict[str, str]) -> Stage:
 
 def describe_positions(model: VisionTransformer) -> Stage:
     """Describe what tells a token its place: a vector that is added, rotary or relative positions, or nothing."""
-    kind, prefix, added = model.blocks[0].attn.rel_pos, name_prefix(model), model.pos_embed.numel() > 0
+    block: Any = model.blocks[0]
+    kind, prefix, added = block.attn.rel_pos, name_prefix(model), model.pos_embed.numel() > 0
     text = "A token says what its patch shows, but not where the patch lies. "
     lines = [find_line(VisionTransformer.embed, "torch.cat("), find_line(VisionTransformer.embed, "self.position(")]
     if added:

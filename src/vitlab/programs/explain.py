@@ -1,6 +1,7 @@
 """Explain on one page what the model of a finished run computes of an image."""
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from omegaconf import DictConfig
@@ -71,7 +72,7 @@ def build(saved: SavedRun, task: Supervised, paths: list[Path], datamodule: Imag
     page cannot explain."""
     given = Explained(
         name=str(saved.config.name),
-        model=task.model,
+        model=cast(VisionTransformer, task.model),
         classes=[str(name) for name in saved.checkpoint["run"]["class_names"]],
         probabilities=task.probabilities,
         temperature=task.temperature,

@@ -258,6 +258,8 @@ def prepare(run: RecordedRun, first: int, last: int, folder: Path) -> Start:
     """Take the config that the run had in a stretch, and the state before it, to another folder."""
     path = run.states[last]
     later = file.read(path)
+    identity = parse_identity(later["run"]["identity"], path)
+    assert identity is not None, "a run with a chain has one"
     config = merge_node(read_saved_config(later, str(path)), {"resume": None, "break_lock": False})
     config.logger = {}
     state = run.states[first] if first else None
@@ -266,7 +268,7 @@ def prepare(run: RecordedRun, first: int, last: int, folder: Path) -> Start:
         Job.current(),
         folder,
         Redaction(config),
-        parse_identity(later["run"]["identity"], path),
+        identity,
         later["run"]["choices"],
         state,
         read_state(state) if state else {},
