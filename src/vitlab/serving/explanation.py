@@ -1,0 +1,82 @@
+"""Say where a model looks, and which patches speak for a class, for the page and for heat maps.
+
+C channels, S image_size, L layers, h heads, N patches
+"""
+
+import asyncio
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from vitlab_runtime.pixels import Preprocessing
+
+from vitlab.models import VisionTransformer
+from vitlab.views import look, relevance, why_no_relevance
+
+
+class Views(NamedTuple):
+    """What is to be seen of one image, empty or None where a model does not have it."""
+
+    attention: list[list[list[float]]]  # (L, h, N)
+    rollout: list[list[float]]  # (L, N)
+    heat_map: list[float] | None  # (N,)
+
+
+class Explainer:
+    """A Vision Transformer of which attention and heat maps are computed, in one thread."""
+
+    def __init__(self, model: VisionTransformer, preprocessing: Preprocessing):
+        self.model, self.preprocessing = model, preprocessing
+        self.grid: tuple[int, int] = tuple(model.patch_embed.grid)
+        self.no_heat_map = why_no_relevance(model)
+        self.thread = ThreadPoolExecutor(1, "explain")  # the views replace parts of the model while they look
+
+    async def draw_heat_map(self, pixels: np.ndarray, place: int) -> list[float]:
+        """Compute how much each patch of an image (C, S, S) speaks for a class -> (N,), the highest 1."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, self.compute_heat_map, pixels, place)
+
+    async def explain(self, pixels: np.ndarray, place: int) -> Views:
+        """Compute all views of an image (C, S, S), the heat map for the class at `place`."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, self.compute_views, pixels, place)
+
+    def compute_heat_map(self, pixels: np.ndarray, place: int) -> list[float]:
+        found = relevance(self.model, self.normalize(pixels), place)
+        return shorten(found / found.max().clamp_min(1e-12))
+
+    def compute_views(self, pixels: np.ndarray, place: int) -> Views:
+        seen = look(self.model, self.normalize(pixels))
+        heat_map = None if self.no_heat_map else self.compute_heat_map(pixels, place)
+        return Views([], [], heat_map) if seen is None else Views(shorten(seen.maps), shorten(seen.rollout), heat_map)
+
+    def normalize(self, pixels: np.ndarray) -> Tensor:
+        """(C, S, S) in uint8 -> (1, C, S, S)"""
+        return torch.from_numpy(self.preprocessing.normalize(pixels[None]))
+
+
+def shorten(values: Tensor) -> list[object]:
+    """Write numbers with four digits, which a page cannot tell from more."""
+    return (values * 1e4).round().div(1e4).double().mul(1e4).round().div(1e4).tolist()  # type: ignore[no-any-return]
+
+
+def remove_patches(pixels: np.ndarray, places: list[int], grid: tuple[int, int], mean: list[float]) -> np.ndarray:
+    """Fill patches, numbered row by row, with the mean colour of the training images, which is 0 once normalised.
+    (C, S, S) -> (C, S, S)"""
+    filled = pixels.copy()
+    height, width = pixels.shape[1] // grid[0], pixels.shape[2] // grid[1]
+    colour = np.round(np.array(mean) * 255).astype(np.uint8)[:, None, None]
+    for row, column in (divmod(place, grid[1]) for place in places):
+        filled[:, row * height : (row + 1) * height, column * width : (column + 1) * width] = colour
+    return filled
+
+
+def encode_picture(pixels: np.ndarray) -> str:
+    """Encode pixels (C, S, S) as a PNG in a data URL."""
+    plain = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    with BytesIO() as file:
+        Image.fromarray(plain).save(file, "PNG")
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
