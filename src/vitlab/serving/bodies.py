@@ -38,7 +38,9 @@ async def read_images(request: Request, most_bytes: int, most_images: int) -> li
 
 async def read_body(request: Request, most: int) -> bytes:
     """Read all bytes of a body, chunked or not. Raises Refused for more than `most`, as soon as that is known."""
-    refused = Refused(413, f"the request has more than the {most:,} bytes that are allowed; send smaller or fewer images")
+    refused = Refused(
+        413, f"the request has more than the {most:,} bytes that are allowed; send smaller or fewer images"
+    )
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
         raise refused

@@ -12,10 +12,10 @@ from io import BytesIO
 
 import numpy as np
 from PIL import Image
-from vitlab_runtime.errors import ImageError
-from vitlab_runtime.pixels import Preprocessing
 
 from vitlab.serving.refusal import Refused
+from vitlab_runtime.errors import ImageError
+from vitlab_runtime.pixels import Preprocessing
 
 MEGA = 1_000_000
 GIB = 2**30

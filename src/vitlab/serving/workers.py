@@ -3,10 +3,10 @@
 import anyio
 import numpy as np
 from anyio import to_process
-from vitlab_runtime.pixels import Preprocessing
 
 from vitlab.serving.decoding import ImageLimits, read_pixels
 from vitlab.serving.refusal import Refused
+from vitlab_runtime.pixels import Preprocessing
 
 BLANK = b"BM:\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0" + bytes(24) + b"\xff\xff\xff\0"  # a pixel
 
