@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from vitlab.models import VisionTransformer
-from vitlab.views import look, relevance, why_no_relevance
+from vitlab.views import relevance, why_no_relevance
+from vitlab.views.look import look
 from vitlab_runtime.pixels import Preprocessing
 
 
