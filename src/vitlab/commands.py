@@ -30,6 +30,7 @@ COMMANDS = {
     "probe": Command("tell how much of the classes can be read from frozen features", "probe"),
     "features": Command("write the features of images to a file", "extract_features"),
     "export": Command("take a run to timm or Hugging Face", "export"),
+    "serve": Command("serve a bundle over HTTP, with a page to try it", "serve", "bundle"),
     "compress": Command("make a run smaller and faster: int8 weights, merged tokens", "compress"),
     "survey": Command("read a whole data set, and tell what is in it and what is wrong", "survey"),
     "preview": Command("draw a training batch as the model will see it", "preview"),

@@ -42,7 +42,9 @@ def describe_origins(runs: Sequence[FinishedRun]) -> list[dict[str, str]]:
         row: dict[str, str] = {"run": str(run.folder), "started": started}
         if len(starts) > 1:
             row["started"] += f", {len(starts)} starts"
-        named = {name: software[name] for name in ("commit", "vitlab", "torch", "python") if name in software}
+        named: dict[str, str] = {
+            name: software[name] for name in ("commit", "vitlab", "torch", "python") if name in software
+        }
         named["commit"] = shorten_commit(named["commit"])
         rows.append({**row, **named, "machine": software["device"]})
     return rows
