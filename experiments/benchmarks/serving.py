@@ -68,7 +68,14 @@ def start(name, bundle, port):
     """Start a server, and return its process once it answers."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "runtime")}
     if name == "vitlab":
-        words = [ROOT / "src" / "serve.py", f"bundle={bundle}", f"port={port}", "threads=1", "heat_maps=false", "queue=128"]
+        words = [
+            ROOT / "src" / "serve.py",
+            f"bundle={bundle}",
+            f"port={port}",
+            "threads=1",
+            "heat_maps=false",
+            "queue=128",
+        ]
     else:
         script = Path("build") / f"{name}_hello.py"
         script.parent.mkdir(exist_ok=True)
@@ -127,7 +134,9 @@ def main():
     versions = ", ".join(f"{name} {version(name)}" for name in ("fastapi", "uvicorn", "litserve", "onnxruntime"))
     print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, {versions}.")
     print(f"A JPEG of 640 x 480 pixels, {len(content):,} bytes; {seconds:g} seconds for each row, in turns.\n")
-    print("| clients | server | answers/s | × FastAPI | p50 ms | p95 ms | p99 ms | failed |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| clients | server | answers/s | × FastAPI | p50 ms | p95 ms | p99 ms | failed |\n|---|---|---|---|---|---|---|---|"
+    )
     try:
         for count in counts:
             rows = {name: asyncio.run(load(ports[name], sent[name], count, seconds)) for name in names}
@@ -135,7 +144,10 @@ def main():
             for name, (times, failed) in rows.items():
                 p50, p95, p99 = np.percentile(times, [50, 95, 99]) * 1000
                 ratio = rates[name] / rates["fastapi"]
-                print(f"| {count} | {name} | {rates[name]:.1f} | {ratio:.2f} | {p50:.1f} | {p95:.1f} | {p99:.1f} | {failed} |", flush=True)
+                print(
+                    f"| {count} | {name} | {rates[name]:.1f} | {ratio:.2f} | {p50:.1f} | {p95:.1f} | {p99:.1f} | {failed} |",
+                    flush=True,
+                )
     finally:
         for process in processes.values():
             process.terminate()
