@@ -6,7 +6,6 @@ import socket
 
 import pytest
 from conftest import refuses
-
 from runtime.conftest import list_files
 from serving.conftest import bundle  # noqa: F401 - a fixture
 
@@ -51,7 +50,7 @@ def test_a_wrong_value_is_refused(cli, own, words, sentence):
 
 def test_a_short_token_is_refused(started, own, tmp_path):
     (tmp_path / "token").write_text("abc\n")
-    assert refuses(started(f"bundle={own}", f"token_file={tmp_path / 'token'}"), "at least 8 letters")
+    assert refuses(started(f"bundle={own}", f"token_file={tmp_path / 'token'}"), "one word of 8 or more letters")
 
 
 def test_a_port_in_use_is_refused(cli, own):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -44,10 +45,8 @@ def kill_decoder(server):
     listed = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
     children = listed.read_text().split() if listed.exists() else []
     if children:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(int(random.choice(children)), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     return post(server, content=IMAGE)
 
 

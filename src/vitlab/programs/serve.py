@@ -76,7 +76,7 @@ def read_token(file: str | None) -> str | None:
         reason = error.strerror if isinstance(error, OSError) else "it is not plain ASCII text"
         raise ConfigError(f"the file of token_file cannot be read: {reason}; write a token into it") from error
     if len(token) < SHORTEST or not token.isprintable() or " " in token:
-        raise ConfigError(f"the file of token_file must hold one word of at least {SHORTEST} letters; write a longer token")
+        raise ConfigError(f"the file of token_file must hold one word of {SHORTEST} or more letters")
     return token
 
 
