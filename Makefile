@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate export report lock clean
+.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate export report serve lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -20,7 +20,7 @@ setup: .venv/ready ## make the environment in .venv, from hash-locked requiremen
 	@touch $@
 
 .venv/ready: .venv/libraries pyproject.toml
-	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip install -q -p $(BIN)/python --no-deps --no-build-isolation -e . -e runtime
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
@@ -79,6 +79,9 @@ export: setup ## export a finished run as a bundle: make export ARGS="run=latest
 
 report: setup ## a page about finished runs: make report ARGS="sweep=NAME"; of the newest run without ARGS
 	$(BIN)/python src/report.py $(or $(ARGS),'runs=[latest]')
+
+serve: setup ## serve a bundle, with a page to try it: make serve ARGS="bundle=DIR"
+	$(BIN)/python src/serve.py $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 

@@ -70,7 +70,7 @@ def examples_of(command):
 
 SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
 SMALLER = ["model=vit_mu4", *FEW, "trainer.precision=32-true"]
-LONG = {"check", "compare", "compress", "sweeps", "tune", "verify"}  # which measure, and train
+LONG = {"check", "compare", "compress", "serve", "sweeps", "tune", "verify"}  # which measure, and train
 ELSEWHERE = {"fit", "chain=chain.jsonl"}  # which train for minutes: tests/programs/
 
 
@@ -82,6 +82,9 @@ def test_the_examples_of_a_command_run(cli, command, short_run, tmp_path, monkey
     monkeypatch.setattr(sys, "argv", [str(SRC / f"{command}.py")])
     shutil.copytree(short_run, tmp_path / "runs" / "vit_mu4_digits" / "run")  # as train leaves it
     examples = examples_of(command)
+    if command == "serve":  # until it would wait for requests
+        assert cli("export", "run=latest", "format=bundle", "output=bundle").status == 0
+        monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
     assert 2 <= len(examples) <= 4
     for _, script, *words in examples:
         name = Path(script).stem

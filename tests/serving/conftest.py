@@ -16,9 +16,9 @@ import pytest
 import torch
 from conftest import SRC, vit_options
 from PIL import Image
+from runtime.conftest import LABELS, PREPROCESSING, list_files, write_bundle
 from safetensors.torch import save_file
 
-from runtime.conftest import LABELS, PREPROCESSING, list_files, write_bundle
 from vitlab.bundles.graph import Scorer
 from vitlab.models import VisionTransformer
 from vitlab.tasks.known_classes import KnownClasses

@@ -1,22 +1,17 @@
 """Requests to a running server: what is answered, what is refused, and that it goes on."""
 
-import json
-import os
 import signal
 import threading
 import time
-from io import BytesIO
-from types import SimpleNamespace
 
 import httpx
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-
 from runtime.conftest import LABELS
+
 from serving.conftest import encode, serving
-from serving.hostile import HOSTILE, attack, read_memory
+from serving.hostile import HOSTILE, attack
 from vitlab.views import relevance
 from vitlab_runtime import load
 

@@ -15,9 +15,11 @@ from vitlab.atomic_files import write_folder_atomically, write_json, write_whole
 from vitlab.bundles import layout
 from vitlab.bundles.formats import check_libraries
 from vitlab.bundles.writing import FORMS, Form, write_graphs, write_weights
+from vitlab.config.arguments import format_override
 from vitlab.config.nodes import resolve_config
 from vitlab.counting import costs, total
 from vitlab.errors import ConfigError
+from vitlab.invocation import format_command
 from vitlab.reports.finished import read_samples
 from vitlab.reports.model_card import ModelCard
 from vitlab.reports.run import read_result
@@ -65,6 +67,8 @@ def export(cfg: DictConfig) -> Path:
     console.print(f"{saved.path}\nis in {output}, {opened.format(output)}")
     for line in notes:
         console.print(line)
+    if cfg.format == "bundle" and (output / "classifier.onnx").is_file():
+        console.print(f"served by: {format_command('serve')} {format_override('bundle', str(output))}")
     if cfg.push is not None:
         console.print(f"uploaded to {upload(output, cfg.push)}")
     return output

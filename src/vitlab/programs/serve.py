@@ -74,9 +74,9 @@ def read_token(file: str | None) -> str | None:
         token = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not plain ASCII text"
-        raise ConfigError(f"token_file={file} cannot be read: {reason}; write a token into it") from error
+        raise ConfigError(f"the file of token_file cannot be read: {reason}; write a token into it") from error
     if len(token) < SHORTEST or not token.isprintable() or " " in token:
-        raise ConfigError(f"token_file={file} must hold one word of at least {SHORTEST} letters; write a longer token")
+        raise ConfigError(f"the file of token_file must hold one word of {SHORTEST} or more letters")
     return token
 
 
@@ -100,6 +100,7 @@ def open_explainer(folder: Path, bundle: "Bundle", index: dict[str, Any]) -> "Ex
     CheckpointError for damaged weights."""
     if layout.WEIGHTS not in index["files"]:
         return "the bundle holds no weights, as one that compress wrote"
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     from vitlab.models import VisionTransformer
@@ -115,7 +116,7 @@ def open_explainer(folder: Path, bundle: "Bundle", index: dict[str, Any]) -> "Ex
         model.load_state_dict(load_file(folder / layout.WEIGHTS))
     except BundleError as error:
         raise CheckpointError(str(error)) from None
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{folder} holds weights that do not fit its model; export the run again") from error
     if not isinstance(model, VisionTransformer):
         return f"a {type(model).__name__} has no attention"
