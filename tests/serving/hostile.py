@@ -99,11 +99,9 @@ def attack(server, count):
     """Send so many requests of all kinds, eight at a time. Each must be answered as its kind is; memory may not grow by
     more than 64 MiB after the first tenth; in the end a real image is answered."""
     random.seed(count)
-    names = [
-        *SLOW,
-        *random.choices(list(HOSTILE), k=count - 2 - count // 1000),
-        *random.choices(list(SLOW), k=count // 1000),
-    ]
+    weights = [0.2 if name == "worker killed" else 1 for name in HOSTILE]  # another one takes a second to start
+    slow = random.choices(list(SLOW), k=count // 1000)
+    names = [*SLOW, *slow, *random.choices(list(HOSTILE), weights, k=count - len(SLOW) - len(slow))]
     kinds, odd, memory = HOSTILE | SLOW, [], []
 
     def send(name):

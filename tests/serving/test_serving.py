@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ci, pytest.mark.slow]  # one server for all, which tak
 
 @pytest.fixture(scope="module")
 def server(bundle):
-    with serving(bundle.folder, "max_megabytes=2", "max_megapixels=1", "max_images=4", "deadline=8") as running:
+    with serving(bundle.folder, "max_megabytes=2", "max_megapixels=1", "max_images=4", "deadline=20") as running:
         yield running
 
 
@@ -124,7 +124,7 @@ def test_hostile_requests_are_answered_and_leave_nothing(server):
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 def test_ten_thousand_hostile_requests(bundle):
-    with serving(bundle.folder, "max_megabytes=2", "max_megapixels=1", "max_images=4", "deadline=8") as running:
+    with serving(bundle.folder, "max_megabytes=2", "max_megapixels=1", "max_images=4", "deadline=20") as running:
         attack(running, 10_000)
 
 

@@ -26,13 +26,13 @@ class Decoders:
                 tasks.start_soon(self.read, BLANK)
 
     async def read(self, content: bytes) -> np.ndarray:
-        """Decode an image: uint8 (C, S, S). Raises Refused. An image whose process dies is tried in one more: the
-        process may have been killed for another reason."""
-        for _ in range(2):
+        """Decode an image: uint8 (C, S, S). Raises Refused. An image whose process dies is tried in others, one
+        more than there are: all may have been killed for another reason."""
+        for _ in range(self.count + 1):
             try:
                 return await to_process.run_sync(
                     read_pixels, content, self.limits, self.preprocessing, cancellable=True, limiter=self.slots
                 )
-            except anyio.BrokenWorkerProcess:
+            except (anyio.BrokenWorkerProcess, ProcessLookupError):  # the latter for one that dies as it starts
                 continue
         raise Refused(422, "it cannot be decoded; save it again as PNG")
