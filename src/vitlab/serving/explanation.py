@@ -5,7 +5,7 @@ C channels, S image_size, L layers, h heads, N patches
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +44,8 @@ class Explainer:
 
     def compute_heat_map(self, pixels: np.ndarray, place: int) -> list[float]:
         found = relevance(self.model, self.normalize(pixels), place)
-        return shorten(found / found.max().clamp_min(1e-12))
+        shares: list[float] = shorten(found / found.max().clamp_min(1e-12))
+        return shares
 
     def compute_views(self, pixels: np.ndarray, place: int) -> Views:
         seen = look(self.model, self.normalize(pixels))
