@@ -70,7 +70,7 @@ def examples_of(command):
 
 SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
 SMALLER = ["model=vit_mu4", *FEW, "trainer.precision=32-true"]
-LONG = {"check", "compare", "compress", "sweeps", "tune"}  # which measure, and train
+LONG = {"check", "compare", "compress", "fit", "sweeps", "tune"}  # which measure, and train
 
 
 @pytest.mark.parametrize(
