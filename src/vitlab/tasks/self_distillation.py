@@ -84,7 +84,8 @@ class SelfDistillation(Task):
         with torch.no_grad():
             teacher = torch.stack(compute_logits(self.teacher, batch.views[: self.num_large])).float()  # (T, B, K)
             targets = self.targets(teacher, "fit")
-            self.center.lerp_(average_over_ranks(teacher.mean(dim=(0, 1))), 1 - self.center_momentum)
+            mean = average_over_ranks(teacher.mean(dim=(0, 1)))
+            self.center.lerp_(mean, 1 - self.center_momentum)
         return self_distillation([logits.float() for logits in student], list(targets), self.temperatures[0])
 
     def evaluate_batch(self, batch: Batch, stage: str) -> tuple[Tensor, dict[str, Any]]:
