@@ -5,7 +5,7 @@ C channels, S image_size, L layers, h heads, N patches
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,8 @@ class Explainer:
 
     def __init__(self, model: VisionTransformer, preprocessing: Preprocessing):
         self.model, self.preprocessing = model, preprocessing
-        self.grid: tuple[int, int] = tuple(model.patch_embed.grid)
+        rows, columns = model.patch_embed.grid
+        self.grid = (int(rows), int(columns))
         self.no_heat_map = why_no_relevance(model)
         self.thread = ThreadPoolExecutor(1, "explain")  # the views replace parts of the model while they look
 
@@ -56,6 +57,6 @@ class Explainer:
         return torch.from_numpy(self.preprocessing.normalize(pixels[None]))
 
 
-def shorten(values: Tensor) -> list[object]:
+def shorten(values: Tensor) -> Any:
     """Write numbers with four digits, which a page cannot tell from more."""
-    return values.double().round(decimals=4).tolist()  # type: ignore[no-any-return]
+    return values.double().round(decimals=4).tolist()
