@@ -45,7 +45,8 @@ class Explainer:
 
     def compute_heat_map(self, pixels: np.ndarray, place: int) -> list[float]:
         found = relevance(self.model, self.normalize(pixels), place)
-        return shorten(found / found.max().clamp_min(1e-12))
+        highest: list[float] = shorten(found / found.max().clamp_min(1e-12))
+        return highest
 
     def compute_views(self, pixels: np.ndarray, place: int) -> Views:
         seen = look(self.model, self.normalize(pixels))
