@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate export serve lock clean
+.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate export report serve lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ evaluate: setup ## score a finished run: make evaluate ARGS="run=runs/NAME/TIME 
 
 export: setup ## export a finished run as a bundle: make export ARGS="run=latest output=DIR"
 	$(BIN)/python src/export.py format=bundle $(ARGS)
+
+report: setup ## a page about finished runs: make report ARGS="sweep=NAME"; of the newest run without ARGS
+	$(BIN)/python src/report.py $(or $(ARGS),'runs=[latest]')
 
 serve: setup ## serve a bundle, with a page to try it: make serve ARGS="bundle=DIR"
 	$(BIN)/python src/serve.py $(ARGS)

@@ -23,7 +23,7 @@ def rows(folder):
 
 def test_a_run_leaves_everything_that_describes_it(digits_run):
     kept = {path.name for path in (digits_run / "checkpoints").iterdir()}
-    assert kept == {"best.ckpt", "latest.ckpt", "previous.ckpt"}
+    assert kept == {"best.ckpt", "latest.ckpt", "previous.ckpt", "step_19.ckpt", "step_38.ckpt"}
     config = yaml.safe_load((digits_run / "config.yaml").read_text())
     assert config["model"]["num_classes"] == 10  # resolved
     start = json.loads((digits_run / "provenance.json").read_text())[0]

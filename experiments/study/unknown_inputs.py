@@ -15,8 +15,6 @@ Method    Each finished run scores its own test images (known) and unknown ones,
                      images, with one covariance   Lee et al., 2018, arXiv:1807.03888
           relative   the same, less the distance to the mean of all training images with their covariance
                      Ren et al., 2021, arXiv:2106.09022
-          distance_on_sphere   the distance of features of length 1   Mueller & Hein, 2025, arXiv:2505.18032
-          relative_on_sphere   the relative distance of features of length 1
           distance_or_energy   the less usual of both, by their ranks among the validation images
           AUROC, and FPR95: the share of unknown images that pass where 95 % of the known ones do.
 Command   python src/train.py -m seed=0,1,2,3,4,5 sweep=unknown_digits
@@ -129,37 +127,19 @@ class Gaussians(NamedTuple):
         return torch.einsum("nkd,de,nke->nk", away, self.inverse, away)
 
 
-class Scorer:
-    """Computes all scores of features (n, D) of images, by the head of a model and the training images' features and
-    classes (n,)."""
-
-    def __init__(self, head: torch.nn.Module, features: torch.Tensor, target: torch.Tensor):
-        self.head = head
-        every = torch.zeros_like(target)
-        self.fitted = {}
-        for ending, prepare in {"": torch.Tensor.double, "_on_sphere": place_on_sphere}.items():
-            prepared = prepare(features)
-            self.fitted[ending] = prepare, Gaussians.fit(prepared, target), Gaussians.fit(prepared, every)
-
-    @torch.no_grad()
-    def score(self, features: torch.Tensor) -> Scores:
-        z = self.head(features)
-        scores = {
-            "energy": z.logsumexp(dim=1),
-            "max_logit": z.amax(dim=1),
-            "max_prob": z.double().softmax(dim=1).amax(dim=1),
-        }
-        for ending, (prepare, classes, whole) in self.fitted.items():
-            prepared = prepare(features)
-            distance = classes.measure(prepared)
-            scores["distance" + ending] = -distance.amin(dim=1)
-            scores["relative" + ending] = -(distance - whole.measure(prepared)).amin(dim=1)
-        return scores
-
-
-def place_on_sphere(features: torch.Tensor) -> torch.Tensor:
-    """Divide features (n, D) by their lengths."""
-    return torch.nn.functional.normalize(features.double(), dim=1)
+def score(features: torch.Tensor, head: torch.nn.Module, classes: Gaussians, whole: Gaussians) -> Scores:
+    """Compute each score of features (n, D), by the classes as normal distributions with one covariance, and by one
+    distribution of all training images."""
+    with torch.no_grad():
+        z = head(features)
+    distance = classes.measure(features)
+    return {
+        "energy": z.logsumexp(dim=1),
+        "max_logit": z.amax(dim=1),
+        "max_prob": z.double().softmax(dim=1).amax(dim=1),
+        "distance": -distance.amin(dim=1),
+        "relative": -(distance - whole.measure(features)).amin(dim=1),
+    }
 
 
 def join(scores: Scores, validation: Scores) -> Scores:
@@ -178,15 +158,15 @@ def study(folder: Path, held_out: dict[str, str]) -> dict[tuple[str, str], tuple
     """Measure (AUROC, FPR95) of one run, by (kind of unknown images, score)."""
     run = vitlab.load(folder, device="cpu")
     features, target = compute_features(run, "train")
-    scorer = Scorer(run.model.head, features, target)
-    validation = scorer.score(compute_features(run, "val")[0])
-    known = join(scorer.score(compute_features(run, "test")[0]), validation)
+    fitted = run.model.head, Gaussians.fit(features, target), Gaussians.fit(features, torch.zeros_like(target))
+    validation = score(compute_features(run, "val")[0], *fitted)
+    known = join(score(compute_features(run, "test")[0], *fitted), validation)
     makers = held_out or UNKNOWN
     found = {}
     for kind, make in makers.items():
         random = np.random.RandomState(0)
         images = read_folder(make, random) if isinstance(make, str) else make(random)
-        unknown = join(scorer.score(run.features(images, batch_size=256)), validation)
+        unknown = join(score(run.features(images, batch_size=256), *fitted), validation)
         for name, of_known in known.items():
             both = torch.cat([of_known, unknown[name]]).numpy()
             auroc = roc_auc_score([1] * len(of_known) + [0] * len(unknown[name]), both)

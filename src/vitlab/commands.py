@@ -20,11 +20,13 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("train a model, go on with a run (resume=), or run a sweep (-m)", "train"),
+    "fit": Command("make a classifier of a folder of images in some minutes", "fit", "data.source.root"),
     "check": Command("tell what a training would cost, and what would be refused", "check"),
     "tune": Command("find a learning rate or a batch size before a training", "tune"),
     "evaluate": Command("score a finished run on one of its splits", "evaluate"),
     "predict": Command("tell the classes of new images", "predict"),
     "visualize": Command("draw where a model looks, and what it has learned", "visualize"),
+    "explain": Command("write one page that shows each step of a model on an image", "explain"),
     "probe": Command("tell how much of the classes can be read from frozen features", "probe"),
     "features": Command("write the features of images to a file", "extract_features"),
     "export": Command("take a run to timm or Hugging Face", "export"),
@@ -35,6 +37,8 @@ COMMANDS = {
     "pack": Command("pack a data set into a few large files", "pack"),
     "summary": Command("count parameters, operations and memory of a model, before it runs", "summarize"),
     "compare": Command("tell which of several recipes is better, and how sure that is", "compare"),
+    "report": Command("write a page that shows what finished runs have found, to send", "report"),
+    "verify": Command("compute parts of a run again, and tell whether it is what it says", "verify", "run"),
     "runs": Command("find, compare, archive and remove runs", "runs", "root"),
     "new": Command("write a folder for code of your own: a loss, its config, its test", "new", "output"),
     "sweeps": Command("tell what the jobs of a sweep are at", "tell", "sweep"),

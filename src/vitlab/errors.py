@@ -66,6 +66,12 @@ class DistributedError(VitlabError):
     status = 7
 
 
+class AlteredError(VitlabError):
+    """A run is not what it recorded: something was changed afterwards."""
+
+    status = 9
+
+
 def format_error(error: BaseException | str) -> str:
     """Return the message of a library's error on one line, or its class if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

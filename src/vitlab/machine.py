@@ -14,8 +14,21 @@ from typing import Any
 from vitlab.atomic_files import compute_digest, format_json
 from vitlab.errors import ConfigError
 
+POWERCAP = Path("/sys/class/powercap")  # Linux: what a package of an Intel or AMD processor has used, in microjoules
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 NEVER = 2**31 - 1
+ONEDNN = {  # flags of a processor, and the value of ONEDNN_MAX_CPU_ISA that allows their use; the newest first
+    "amx_fp16": "AVX10_1_512_AMX_FP16",
+    "amx_bf16": "AVX512_CORE_AMX",
+    "avx512_fp16": "AVX512_CORE_FP16",
+    "avx512_bf16": "AVX512_CORE_BF16",
+    "avx512_vnni": "AVX512_CORE_VNNI",
+    "avx512_bw": "AVX512_CORE",
+    "avx_vnni": "AVX2_VNNI",
+    "avx2": "AVX2",
+    "avx": "AVX",
+    "sse4_1": "SSE41",
+}
 
 
 def physical_memory() -> int:
@@ -62,6 +75,22 @@ def choose_device(name: str | None) -> Any:
     return device
 
 
+def read_energy() -> float | None:
+    """Read the joules that the processors and NVIDIA GPUs of this machine have used since some time in the past; None
+    where the machine does not tell, or not to this user."""
+    used = []
+    for package in POWERCAP.glob("intel-rapl:*"):
+        with suppress(OSError, ValueError):
+            used += [int((package / "energy_uj").read_text()) / 1e6] if package.name.count(":") == 1 else []
+    with suppress(Exception):  # a library that may be missing, of a driver that may be
+        import pynvml
+
+        pynvml.nvmlInit()
+        devices = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        used += [pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3 for device in devices]
+    return sum(used) if used else None
+
+
 def describe_cpu() -> str:
     """Describe what decides the speed of one CPU thread: model, instruction sets and version of torch. The host name is
     left out, because it differs in each container."""
@@ -70,6 +99,39 @@ def describe_cpu() -> str:
     capabilities = cpu_capabilities()
     name = capabilities.get("cpu_name") or platform.processor() or platform.machine()
     return f"{name} ({compute_digest(format_json(capabilities))}), torch {torch.__version__}"
+
+
+def describe_arithmetic(processes: int) -> dict[str, Any]:
+    """Describe what decides the last digits of a result: processor, instruction sets, threads, `processes` that train
+    together, versions of the libraries that compute, and how float32 matrices are multiplied. On equal machines, a run
+    that is computed again is equal bit for bit."""
+    import torch
+
+    matmul = getattr(torch.backends.mkldnn, "matmul", None)
+    known = dict(re.findall(r"(MKL-DNN|Math Kernel Library Version) (\S+)", torch.__config__.show()))
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {
+        "cpu": cpu_capabilities().get("cpu_name") or platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "onednn_instructions": find_onednn_instructions(),
+        "threads": torch.get_num_threads(),
+        "threads_set": os.environ.get("OMP_NUM_THREADS"),
+        "processes": processes,
+        "gpus": sorted(set(gpus)),
+        "torch": str(torch.__version__),
+        "onednn": known.get("MKL-DNN"),
+        "mkl": known.get("Math Kernel Library Version"),
+        "products": getattr(matmul, "fp32_precision", None),
+    }
+
+
+def find_onednn_instructions() -> str:
+    """Return the newest instructions of the processor that oneDNN may use, by its own names; "" where torch reports
+    none. ONEDNN_MAX_CPU_ISA limits them."""
+    known, limit = cpu_capabilities(), os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    names = list(ONEDNN.values())
+    has = [name for flag, name in ONEDNN.items() if known.get(flag)]
+    return next((name for name in has if limit not in names or names.index(name) >= names.index(limit)), "")
 
 
 def make_cache_folder(name: str) -> Path | None:

@@ -61,7 +61,7 @@ def test_a_vision_transformer(variant, tmp_path):
 
 
 def test_one_that_knows_its_classes(tmp_path):
-    known = KnownClasses(torch.randn(10, 32), torch.randn(32, 32), 2.5)
+    known = KnownClasses.fit(torch.randn(80, 32) + 3, torch.arange(80) % 10).accept(torch.randn(80, 32) + 3, 0.05)
     model = randomized(VisionTransformer(**vit_options(**SMALL)))
     check(score(model, known), tmp_path)
     (graph,) = score(model, known)(images(3))

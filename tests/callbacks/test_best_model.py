@@ -24,12 +24,18 @@ class Run:
         self.folder = folder / "checkpoints"
         self.folder.mkdir()
         self.default_root_dir, self.lightning_module = str(folder), nn.Linear(1, 1)
-        self.lightning_module.record = {"config": {}}
+        self.lightning_module.record, self.lightning_module.num_steps = {"config": {}}, 10
         self.global_step, self.world_size, self.accumulate_grad_batches, self.current_epoch = 0, 1, 1, 0
         self.is_global_zero, self.fast_dev_run, self.sanity_checking = True, False, False
         self.strategy = SimpleNamespace(broadcast=lambda value: value)
         self.best = BestModel(monitor="val/acc1", mode="max")
-        kept = {"every_n_steps": every_n_steps, "keep_every_n_steps": None, "every_n_minutes": None, "copy_to": None}
+        kept = {
+            "every_n_steps": every_n_steps,
+            "keep_every_n_steps": None,
+            "keep_states": 0,
+            "every_n_minutes": None,
+            "copy_to": None,
+        }
         self.latest = LatestState(**kept)
         self.callbacks = self.checkpoint_callbacks = [self.latest]
         self.after_step = lambda: None

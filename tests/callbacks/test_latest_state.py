@@ -10,6 +10,7 @@ from torch import nn
 
 from vitlab.callbacks import LatestState
 from vitlab.checkpoints import writer as module
+from vitlab.checkpoints.chain import read_chain
 from vitlab.checkpoints.copies import Copies
 from vitlab.errors import ConfigError, StorageError
 
@@ -22,7 +23,13 @@ def written(request, monkeypatch):
 
 
 def latest_state(**changes):
-    options = {"every_n_steps": 500, "every_n_minutes": None, "keep_every_n_steps": None, "copy_to": None}
+    options = {
+        "every_n_steps": 500,
+        "every_n_minutes": None,
+        "keep_every_n_steps": None,
+        "keep_states": 0,
+        "copy_to": None,
+    }
     return LatestState(**options | changes)
 
 
@@ -61,6 +68,7 @@ class Run:
         self.folder = folder / "run" / "checkpoints"
         self.folder.mkdir(parents=True)
         self.default_root_dir, self.lightning_module = str(folder / "run"), nn.Linear(1, 1)
+        self.lightning_module.num_steps, self.lightning_module.record = 12, {}
         self.global_step, self.world_size, self.accumulate_grad_batches = 0, 1, 1
         self.is_global_zero, self.fast_dev_run = True, False
         self.after_step = lambda latest: None
@@ -88,6 +96,20 @@ def test_milestones_stay_beside_the_newest_two(tmp_path, written):
     run = Run(tmp_path)
     run.steps(latest_state(every_n_steps=2, keep_every_n_steps=5), 12)
     assert run.files() == {"latest.ckpt": 12, "previous.ckpt": 10, "step_5.ckpt": 5, "step_10.ckpt": 10}
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(0, []), (2, [6, 12]), (3, [4, 8, 12]), ("auto", [2, 4, 6, 8, 10, 12])])
+def test_kept_states_are_spread_over_the_run_and_each_has_a_line_in_the_chain(keep, kept, tmp_path, written):
+    """Of the states that are saved anyway, each that is the first one behind a share of the run."""
+    run = Run(tmp_path)
+    run.steps(latest_state(every_n_steps=2, keep_states=keep), 13)
+    assert run.files().keys() - {"latest.ckpt", "previous.ckpt"} == {f"step_{step}.ckpt" for step in kept}
+    assert [line["step"] for line in read_chain(tmp_path / "run" / "chain.jsonl")[1:]] == [2, 4, 6, 8, 10, 12]
+
+
+def test_states_that_take_much_room_are_kept_only_when_asked_for():
+    assert [latest_state(keep_states="auto").count_states(size) for size in (10**6, 2 * 10**7, 10**8)] == [8, 2, 0]
+    assert latest_state(keep_states=8).count_states(10**9) == 8
 
 
 def test_by_the_clock_a_state_is_saved_some_minutes_after_the_one_before(tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def check_all(*callbacks):
 
 
 def test_only_one_average_can_take_the_place_of_the_weights():
-    latest = LatestState(every_n_steps=1, every_n_minutes=None, keep_every_n_steps=None, copy_to=None)
+    latest = LatestState(every_n_steps=1, every_n_minutes=None, keep_every_n_steps=None, keep_states=0, copy_to=None)
     check_all(latest, AVERAGES["ema"]())
     check_all(latest, AVERAGES["swa"]())
     with pytest.raises(ConfigError, match="leave out one of them"):

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from conftest import image_folder
 from PIL import Image
 
 from vitlab.config.home import CONF
@@ -153,3 +154,17 @@ def test_copies_of_an_image_with_several_classes(cli, tmp_path):
     found = rows(tmp_path / "here" / "identical.csv")
     assert [row["class"] for row in found if row["image"].endswith((" 0", " 1"))][:3] == ["0, 1"] * 3
     assert "none" in {row["class"] for row in found}
+
+
+def test_a_survey_that_is_out_of_time_knows_what_it_has_not_read(cli, tmp_path):
+    """One piece of 64 images is read of each split, from anywhere in it."""
+    image_folder(tmp_path / "many", splits=("train", "test"), count=100)
+    words = ["data=folder", f"data.source.root={tmp_path / 'many'}", "model=vit_mu4", "data.loading.num_workers=0"]
+    run = cli("survey", *words, "seconds=0", "output=surveyed", tiny=False)
+    assert run.status == 0, run.err
+    assert "of 180 images of train in time" in run.out
+    report = json.loads((tmp_path / "surveyed" / "survey.json").read_text())
+    assert report["images"]["train"] == 180
+    assert sum(report["sizes"].values()) < 380
+    assert sum(report["unreadable"].values()) == 0
+    assert report["identical"]["groups"] == 0 or report["identical"]["images"] < 380

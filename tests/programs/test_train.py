@@ -129,7 +129,7 @@ def test_a_finished_run_that_is_resumed_keeps_its_record(cli, short_run, tmp_pat
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["steps_of_this_start"], result["images_per_second"]) == (0, None)
     guide = (tmp_path / "run" / "README.md").read_text()
-    for command in ("evaluate", "predict", "go on"):
+    for command in ("evaluate", "predict", "report", "go on"):
         (printed,) = [line for line in tested.out.splitlines() if line.startswith(command)]
         assert printed.removeprefix(command).strip() in guide.splitlines()
     assert "| `test_image.*` |" in guide

@@ -57,7 +57,8 @@ def test_columns_are_those_of_the_run(predictor, bundle, files):
         assert list(expected) == COLUMNS[2:-1]
         for name, value in expected.items():
             found = columns[name][row].item()
-            assert found == (pytest.approx(value, abs=2e-6) if isinstance(value, float) else value)
+            bound = 2e-5 if name == "novelty" else 2e-6  # a difference of squares loses a digit in float32
+            assert found == (pytest.approx(value, abs=bound) if isinstance(value, float) else value)
     assert np.array_equal(columns["class"], columns["class_1"])
     assert np.array_equal(columns["probability"], columns["probability_1"])
     assert len(set(columns["class"])) > 1

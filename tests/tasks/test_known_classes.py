@@ -32,12 +32,31 @@ def draw(seed, count=300):
 
 def test_distances_are_those_of_scipy():
     features, target = draw(0)
-    known = KnownClasses.fit(features, target)._replace(threshold=1.0)
+    known = KnownClasses.fit(features, target)
     means = np.stack([features[target == k].numpy().mean(axis=0) for k in range(3)])
-    precision = LedoitWolf(assume_centered=True).fit(features.numpy() - means[target.numpy()]).precision_
-    asked = torch.tensor([[1.0, 2, 3], [9, 0, 1], [50, 50, 50]])
-    expected = [min(mahalanobis(one, mean, precision) for mean in means) for one in asked.numpy()]
-    assert known.compute_novelty(asked).tolist() == pytest.approx(expected, rel=1e-4)
+    mean = features.numpy().mean(axis=0)
+    within, among = (
+        LedoitWolf(assume_centered=True).fit(features.numpy() - centre).precision_ for centre in (means[target], mean)
+    )
+    asked = np.array([[1.0, 2, 3], [9, 0, 1], [50, 50, 50]], np.float32)
+    expected = [
+        min(mahalanobis(one, own, within) for own in means) ** 2 - mahalanobis(one, mean, among) ** 2 for one in asked
+    ]
+    assert known.measure(torch.from_numpy(asked)).tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_features_far_from_zero_lose_no_digits():
+    features, target = draw(0)
+    near, far = (KnownClasses.fit(f, target).accept(f, 0.05) for f in (features, features + 1000))
+    torch.testing.assert_close(
+        far.compute_novelty(draw(2)[0] + 1000), near.compute_novelty(draw(2)[0]), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_the_median_of_known_images_is_0_and_the_threshold_1():
+    known = KnownClasses.fit(*draw(0)).accept(draw(1)[0], 0.05)
+    novelty = known.compute_novelty(draw(1)[0])
+    assert novelty.quantile(torch.tensor([0.5, 0.95])).tolist() == pytest.approx([0, 1], abs=1e-4)
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2])

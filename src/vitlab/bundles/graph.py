@@ -38,28 +38,25 @@ class Scorer(nn.Module):
     """Normalised images (B, C, H, W) -> logits (B, K), calibrated probabilities (B, K), and, where classes are `known`,
     the novelty of each image (B,): above 1, it is of none of the classes."""
 
-    means: Tensor
-    whitening: Tensor
-
     def __init__(self, model: nn.Module, probabilities: Probabilities, known: KnownClasses | None):
         super().__init__()
-        self.model, self.probabilities = model, probabilities
-        self.threshold = None if known is None else known.threshold
-        if known is not None:
-            self.register_buffer("means", known.means)
-            self.register_buffer("whitening", known.whitening)
+        self.model, self.probabilities, self.known = model, probabilities, known
+        for name, part in () if known is None else zip(known._fields, known, strict=True):
+            if isinstance(part, Tensor):
+                self.register_buffer(name, part)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        if self.threshold is None:
+        if self.known is None:
             logits = self.model(pixels)
             return logits, self.probabilities(logits)
         logits, features = classify_and_represent(self.model, pixels)
-        apart = (features @ self.whitening)[:, None] - self.means  # (B, K, D); torch.cdist has no ONNX form
-        return logits, self.probabilities(logits), apart.square().sum(dim=2).amin(dim=1).sqrt() / self.threshold
+        own = dict(self.named_buffers(recurse=False))  # a file holds the tensors by name
+        known = KnownClasses._make((self.known._asdict() | own).values())
+        return logits, self.probabilities(logits), known.compute_novelty(features)
 
     @property
     def outputs(self) -> list[str]:
-        return ["logits", "probabilities"] + ([] if self.threshold is None else ["novelty"])
+        return ["logits", "probabilities"] + ([] if self.known is None else ["novelty"])
 
 
 class ImageClassifier(nn.Module):

@@ -12,7 +12,6 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 from vitlab.callbacks.latest_state import LatestState, check_finite
 from vitlab.callbacks.weight_averaging import WeightAverage
 from vitlab.checkpoints import file
-from vitlab.checkpoints.background import Background
 from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import unshard_state
 from vitlab.errors import CheckpointError
@@ -81,8 +80,10 @@ class BestModel(Callback):
                 "score": {self.monitor: score},
                 "run": pl_module.record,
             }
-            self.writer = self.writer or Writer(get_background(trainer), held=True)
-            self.writer.write(checkpoint, partial(file.write, path=self.path(trainer)))
+            latest = find_latest_state(trainer)
+            add = partial(latest.open_chain(trainer).add_best, self.step)
+            self.writer = self.writer or Writer(latest.background, held=True)
+            self.writer.write(checkpoint, partial(file.write, path=self.path(trainer), chain=add))
 
     def read_weights(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Read the best model's weights, on every rank from the first one's folder: others that srun started have
@@ -100,6 +101,6 @@ class BestModel(Callback):
         return unshard_state(weights)
 
 
-def get_background(trainer: pl.Trainer) -> Background:
-    """Return the thread that writes the latest state."""
-    return next(callback.background for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))
+def find_latest_state(trainer: pl.Trainer) -> LatestState:
+    """Return the callback that writes the latest state, whose thread and chain the best model shares."""
+    return next(callback for callback in trainer.checkpoint_callbacks if isinstance(callback, LatestState))

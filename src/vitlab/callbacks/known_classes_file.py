@@ -11,14 +11,16 @@ from vitlab.errors import CheckpointError
 from vitlab.tasks.known_classes import KnownClasses
 
 FILE = "known_classes.safetensors"
+TENSORS, NUMBERS = ("mean", "whitening", "means", "spreading"), ("typical", "threshold")
 
 
 def save_known_classes(trainer: pl.Trainer, known: KnownClasses) -> None:
     """Write the file into the run's folder, on the first rank."""
     if trainer.is_global_zero:
-        tensors = {"means": known.means.contiguous(), "whitening": known.whitening.contiguous()}
+        numbers = {name: repr(getattr(known, name)) for name in NUMBERS}
+        tensors = {name: getattr(known, name).contiguous() for name in TENSORS}
         with write_atomically(Path(trainer.default_root_dir) / FILE) as temporary:
-            save_file(tensors, temporary, metadata={"threshold": repr(known.threshold)})
+            save_file(tensors, temporary, metadata=numbers)
 
 
 def read_known_classes(folder: Path) -> KnownClasses | None:
@@ -28,10 +30,12 @@ def read_known_classes(folder: Path) -> KnownClasses | None:
         return None
     try:
         with safe_open(path, "pt") as file:
-            means, whitening = (file.get_tensor(key) for key in ("means", "whitening"))
-            threshold = float(file.metadata()["threshold"])
-        if means.ndim != 2 or whitening.shape != (means.shape[1],) * 2:
+            told = file.metadata() or {}
+            parts = [*map(file.get_tensor, TENSORS), *(float(told[name]) for name in NUMBERS)]
+        known = KnownClasses._make(parts)
+        D = len(known.mean)
+        if known.means.shape[:1] != (D,) or not known.whitening.shape == known.spreading.shape == (D, D):
             raise ValueError("the shapes do not fit")
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); remove it to predict without it") from error
-    return KnownClasses(means, whitening, threshold)
+    return known

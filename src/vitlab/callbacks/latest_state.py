@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
@@ -17,9 +17,13 @@ from vitlab.checkpoints.run_folder import CHECKPOINTS, LATEST, check_room
 from vitlab.checkpoints.writer import Writer
 from vitlab.distributed.sharding import get_own_parameters, unshard_tensor
 from vitlab.errors import NonFiniteError
-from vitlab.ranges import Count, Positive
+from vitlab.ranges import Count, Natural, Positive
+
+if TYPE_CHECKING:
+    from vitlab.checkpoints.chain import Chain
 
 AGREE = 20  # optimizer steps between two looks at the clock, where several processes must see the same
+SPREAD, MOST_BYTES = 8, 50_000_000  # keep_states=auto: so many states, if they take no more together
 
 
 class LatestState(Checkpoint):
@@ -27,7 +31,9 @@ class LatestState(Checkpoint):
     one before (null: no clock), at the end of each epoch that ends in a validation, and at the end of the run.
     previous.ckpt is the one before it, should the newer one be damaged.
 
-    The states after multiples of `keep_every_n_steps` optimizer steps stay, as step_N.ckpt; null keeps none. `copy_to`
+    The states after multiples of `keep_every_n_steps` optimizer steps stay, as step_N.ckpt; null keeps none. So do
+    `keep_states` of those that are saved anyway, spread evenly over the run, from which `verify` computes it again;
+    auto: up to 8 that take at most 50 MB together. chain.jsonl gets a line for each state. `copy_to`
     is a folder at any address of fsspec, such as s3://bucket/runs, to which each newest state goes while training goes
     on. So does a large state to the disk: training waits until it is copied within the memory, and for the state before
     it. One that cannot be written or copied ends the run before its next step. A state is saved between steps only,
@@ -42,15 +48,18 @@ class LatestState(Checkpoint):
         every_n_steps: Count,
         every_n_minutes: Positive | None,
         keep_every_n_steps: Count | None,
+        keep_states: Natural | Literal["auto"],
         copy_to: str | None,
     ):
         super().__init__()
         self.every_n_steps = every_n_steps
         self.every_n_minutes = every_n_minutes
         self.keep_every_n_steps = keep_every_n_steps
+        self.keep_states = keep_states
         self.copies = None if copy_to is None else Copies(copy_to)
-        self.saved_step = 0
+        self.saved_step = self.first_step = 0
         self.saved_at = time.monotonic()
+        self.chain: Chain | None = None
 
     @cached_property
     def background(self) -> Background:
@@ -66,6 +75,16 @@ class LatestState(Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
+        self.first_step, self.chain = trainer.global_step, None
+
+    def open_chain(self, trainer: pl.Trainer) -> "Chain":
+        """Return the chain of digests of the run, which is read when something is saved first."""
+        from vitlab.checkpoints.chain import Chain
+
+        if self.chain is None:
+            folder = Path(trainer.default_root_dir)
+            self.chain = Chain(folder, trainer.lightning_module.record, self.first_step)
+        return self.chain
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -127,17 +146,26 @@ class LatestState(Checkpoint):
         latest = Path(trainer.default_root_dir) / CHECKPOINTS / f"{LATEST[0]}.ckpt"
         if trainer.is_global_zero and latest.is_file():
             check_room(Path(trainer.default_root_dir), latest.stat().st_size)
-        trainer.save_checkpoint(latest, weights_only=False, storage_options=partial(self._keep, step))
+        trainer.save_checkpoint(latest, weights_only=False, storage_options=partial(self._keep, trainer, step))
         self.saved_step, self.saved_at = step, time.monotonic()
 
-    def _keep(self, step: int, state: dict[str, Any], latest: Path) -> None:
+    def _keep(self, trainer: pl.Trainer, step: int, state: dict[str, Any], latest: Path) -> None:
         """Write a state, and put it where else it goes."""
-        self.writer.write(state, partial(self._write, step, latest), partial(self._copy, latest))
+        steps = (self.saved_step, step, trainer.lightning_module.num_steps)
+        write = partial(self._write, self.open_chain(trainer), steps, latest)
+        self.writer.write(state, write, partial(self._copy, latest))
 
-    def _write(self, step: int, latest: Path, state: dict[str, Any]) -> None:
-        file.write(state, latest, previous=latest.with_name(f"{LATEST[1]}.ckpt"))
-        if self.is_kept(step):
+    def _write(self, chain: "Chain", steps: tuple[int, int, int], latest: Path, state: dict[str, Any]) -> None:
+        before, step, last = steps
+        add = partial(chain.add_state, step, state=state)
+        file.write(state, latest, previous=latest.with_name(f"{LATEST[1]}.ckpt"), chain=add)
+        count = self.count_states(latest.stat().st_size)
+        if self.is_kept(step) or before * count // last < step * count // last:
             link(latest, latest.with_name(f"step_{step}.ckpt"))
+
+    def count_states(self, size: int) -> int:
+        """Return how many states of `size` bytes are kept, spread over the run."""
+        return min(SPREAD, MOST_BYTES // size) if self.keep_states == "auto" else self.keep_states
 
     def _copy(self, latest: Path) -> None:
         if self.copies is not None:

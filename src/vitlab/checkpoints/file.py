@@ -1,6 +1,7 @@
 """A checkpoint on disk: plain types and tensors, written whole or not at all, read only when undamaged."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,26 @@ from vitlab.checkpoints.contents import check_contents
 from vitlab.errors import CheckpointError, StorageError
 
 
-def write(checkpoint: dict[str, Any], path: Path, previous: Path | None = None) -> None:
+def write(
+    checkpoint: dict[str, Any],
+    path: Path,
+    previous: Path | None = None,
+    chain: Callable[[Path], None] | None = None,
+) -> None:
     """Write a checkpoint; a kill or a full disk at any moment leaves either the old file or the new one.
 
-    `previous` is where the file goes that it replaces. Raises StorageError.
+    `previous` is where the file goes that it replaces. `chain` is called with the whole file before it gets its name.
+    Raises StorageError.
     """
     import torch
 
     try:
         path.parent.mkdir(exist_ok=True)
-        with write_atomically(path, previous=previous) as temporary, open(temporary, "wb") as file:
-            torch.save(checkpoint, file)
+        with write_atomically(path, previous=previous) as temporary:
+            with open(temporary, "wb") as file:
+                torch.save(checkpoint, file)
+            if chain is not None:
+                chain(temporary)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         if isinstance(error, torch.AcceleratorError):  # of an earlier kernel, noticed only here
             raise

@@ -126,16 +126,21 @@ def compile_model(own: Classifier, batch_sizes: Sequence[int]) -> Candidate | Sk
 
 
 def open_openvino(name: str, path: Path, threads: int) -> Candidate | Skipped:
-    """Open an ONNX file in OpenVINO, which computes in bfloat16."""
+    """Open an ONNX file in OpenVINO, which computes in bfloat16 if this CPU can."""
     if find_spec("openvino") is None:
-        return Skipped(name, "openvino is not installed; pip install openvino")
+        return Skipped(name, "openvino is not installed; pip install 'vitlab[openvino]'")
     if not path.is_file():
         return Skipped(name, "there is no ONNX file to open")
     import openvino
 
     core = openvino.Core()
+    if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        return Skipped(name, "OpenVINO has no bfloat16 on this CPU, and would compute in float32")
     options = {"INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
+    try:
+        request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
+    except RuntimeError as error:  # an operator that it lacks
+        return Skipped(name, f"OpenVINO cannot run it: {str(error).strip().splitlines()[-1].strip(' -')}")
 
     def run(pixels: Tensor) -> Tensor:
         return torch.from_numpy(request.infer({"pixels": pixels.numpy()})["logits"].copy())

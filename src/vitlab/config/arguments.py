@@ -21,14 +21,23 @@ from vitlab.errors import ConfigError
 SPLITS = ("train", "val", "test")
 TEXTS = {  # keys whose value is text as it is typed: the name of a file, a folder, or a run, or words for a model
     *("images", "run", "resume", "output", "index", "class_names", "name", "sweep", "hydra.run.dir", "hydra.sweep.dir"),
-    *("texts", "question", "sort_into", "device", "share", "root", "archive", "where"),
+    *("texts", "question", "sort_into", "device", "share", "root", "archive", "where", "chain", "config"),
     *("model.pretrained", "teacher.pretrained", "data.cache.root"),
     *(f"data.source.{key}" for key in ("root", "file", "val_file", "test_file", "name", "index_root")),
     *(f"data.source.{key}" for key in ("characters", "input.vocabulary", "target.vocabulary")),
     *(f"data.source.{key}.{split}" for key in ("images", "labels") for split in SPLITS),
 }
 LITERAL = {"images", "texts", "question"}  # in which also ${...} is part of the text
-NAMES = {"name", "sweep", "texts", "question", "device", "share", "where"}  # in which a ~ at the beginning is no home
+NAMES = {
+    "name",
+    "sweep",
+    "texts",
+    "question",
+    "device",
+    "share",
+    "where",
+    "config",
+}  # in which a ~ at the beginning is no home
 OVERRIDE = re.compile(r"(?P<plus>\+{0,2})(?P<key>[^=]*)=(?P<value>.*)", re.DOTALL)
 QUOTED = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 PATH = re.compile(r".*[/\\].*|\.+", re.DOTALL)

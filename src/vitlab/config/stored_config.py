@@ -28,6 +28,9 @@ from vitlab.monitors import better
 # resolvers that a saved config may call: which way a metric is better, and sizes of what was found in the data
 HARMLESS = frozenset(function.__name__ for function in (better, before_crop, together))
 
+ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take, as older runs had them in effect
+    "vitlab.callbacks.LatestState": {"keep_states": 0},
+}
 OF_A_SWEEP = ("sweep", "engine")  # keys of how a sweep is run
 OF_A_START = (
     "resume",
@@ -75,7 +78,7 @@ def make_portable(cfg: DictConfig) -> dict[str, Any]:
 
 
 def parse_saved_config(config: dict[str, Any], origin: str) -> DictConfig:
-    """Read a config out of a checkpoint.
+    """Read a config out of a checkpoint, with the keys that older runs lack.
 
     Raises ConfigError for a call of another resolver than the `HARMLESS` ones, which could read a secret from the
     environment: no config is saved with one. Raises CheckpointError for what is no config, or refers to what does not
@@ -92,13 +95,21 @@ def parse_saved_config(config: dict[str, Any], origin: str) -> DictConfig:
                 )
         if not isinstance(found := config.get("found") or {}, dict):
             raise CheckpointError(f"the config in {origin} is damaged: found is a {type(found).__name__}, not keys")
-        cfg = OmegaConf.create(config)
+        cfg: DictConfig = OmegaConf.create(add_keys(config))
         resolve_value(cfg)  # every reference leads to a value
     except RecursionError as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {get_first_line(error)}") from error
     except OmegaConfBaseException as error:
         raise CheckpointError(f"the config in {origin} cannot be read: {explain_omegaconf_error(error)}") from error
     return cfg
+
+
+def add_keys(value: Any) -> Any:
+    """Return a saved config with the keys of `ADDED`."""
+    if not isinstance(value, dict):
+        return value
+    added = ADDED.get(str(value.get("_target_")), {})
+    return {name: add_keys(inner) for name, inner in value.items()} | {k: v for k, v in added.items() if k not in value}
 
 
 def read_saved_config(checkpoint: dict[str, Any], path: str, *, begun: bool = True) -> DictConfig:

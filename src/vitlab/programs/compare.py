@@ -19,6 +19,7 @@ from vitlab.reports.comparison_tables import differences, disagreements, find_di
 from vitlab.reports.finished import FinishedRun, read_run
 from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder
+from vitlab.verification.seal import describe_seals
 
 PICTURED = 24  # samples that are drawn
 MOST_ROWS = 10  # rows of a table that is printed
@@ -34,6 +35,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     notes += told
     metric = metric if "/" in metric else f"test/{metric}"
     pairs = compare_recipes(recipes, metric)
+    notes += describe_seals(run.folder for recipe in recipes for run in recipe.runs.values())
     notes += dict.fromkeys(note for pair in pairs for note in notes_on(pair))
     sentences = [pair.sentence() for pair in sorted(pairs, key=lambda pair: -abs(pair.gain))]
     settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
@@ -51,20 +53,26 @@ def find_recipes(cfg: DictConfig) -> tuple[list[Recipe], list[str]]:
     """Read the runs of runs=, sweep= or study=, and sort them by recipe; return what was left out, too. Raises
     ConfigError where nothing, or too little, is named, and CheckpointError for runs that are not finished."""
     notes: list[str] = []
-    chosen = [key for key in ("runs", "sweep", "study") if cfg[key] is not None]
-    if len(chosen) != 1:
-        raise ConfigError("nothing to compare; give one of runs=[A,B], sweep=NAME or study=NAME")
-    if cfg.runs is not None:
-        folders = [str(run) for run in cfg.runs]
-        if cfg.by is not None:
-            raise ConfigError("by= needs sweep= or study=; leave it out with runs=")
-        recipes = group_by_settings([read_chosen(Path(folder)) for folder in folders])
+    chosen = find_chosen_key(cfg, "compare")
+    if chosen == "runs":
+        recipes = group_by_settings([read_chosen(Path(str(run))) for run in cfg.runs])
     else:
         recipes, notes = group_sweep_jobs(str(cfg.sweep or cfg.study), cfg.by)
     if len(recipes) < 2:
         have = f"{recipes[0].label} with {list_seeds(recipes[0])}" if recipes else "none"
-        raise ConfigError(f"{chosen[0]}= names only one recipe ({have}); add another one to compare")
+        raise ConfigError(f"{chosen}= names only one recipe ({have}); add another one to compare")
     return recipes, notes
+
+
+def find_chosen_key(cfg: DictConfig, purpose: str) -> str:
+    """Return which of runs=, sweep= and study= is set. Raises ConfigError unless one of them is, and for by= that has
+    no use."""
+    chosen = [key for key in ("runs", "sweep", "study") if cfg[key] is not None]
+    if len(chosen) != 1:
+        raise ConfigError(f"nothing to {purpose}; give one of runs=[A,B], sweep=NAME or study=NAME")
+    if chosen == ["runs"] and cfg.by is not None:
+        raise ConfigError("by= needs sweep= or study=; leave it out with runs=")
+    return chosen[0]
 
 
 def read_chosen(folder: Path) -> FinishedRun:
@@ -76,12 +84,17 @@ def read_chosen(folder: Path) -> FinishedRun:
     return replace(run, settings={key: value for key, value in run.settings.items() if key not in left_out})
 
 
+def list_settings(run: FinishedRun) -> tuple[tuple[str, str], ...]:
+    """List the settings of a run's recipe: all but its name, its seeds, and those of the machine."""
+    own = {key: value for key, value in run.settings.items() if not (is_run_key(key) or is_machine_key(key))}
+    return tuple(sorted((key, str(value)) for key, value in own.items()))
+
+
 def group_by_settings(runs: Sequence[FinishedRun]) -> list[Recipe]:
     """Put runs together that differ in their seed alone. Raises ConfigError for one that is named twice."""
     groups: dict[tuple[tuple[str, str], ...], dict[int, FinishedRun]] = {}
     for run in runs:
-        own = {key: value for key, value in run.settings.items() if not (is_run_key(key) or is_machine_key(key))}
-        group = groups.setdefault(tuple(sorted((key, str(value)) for key, value in own.items())), {})
+        group = groups.setdefault(list_settings(run), {})
         if run.seed in group:
             both = f"{group[run.seed].folder} and {run.folder}"
             raise ConfigError(f"{both} are the same recipe with seed {run.seed}; leave one out")

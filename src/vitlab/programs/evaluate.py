@@ -19,6 +19,7 @@ from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.printing import console
 from vitlab.run.storage.output import output_folder
 from vitlab.run.storage.result import partial_use
+from vitlab.verification.seal import describe_seal
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
@@ -69,6 +70,8 @@ def score(cfg: DictConfig, saved: SavedRun, datamodule: DataModule, folder: Path
     output = folder / f"evaluation_{cfg.split}.json"
     console.write_json(output, {"checkpoint": str(saved.path), "split": cfg.split, "partial": partial, **metrics})
     facts = {"checkpoint": str(saved.path), "saved": str(output)}
+    if saved.path.name == "best.ckpt":
+        facts["seal"] = describe_seal(saved.folder)
     if skipped := datamodule.skipped[cfg.split]:
         facts["skipped"] = f"{len(skipped)} unreadable images"
     if partial:

@@ -1,6 +1,8 @@
 """Survey a data set: read every image once, print what was found, write it as tables, and draw it."""
 
+import math
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -18,7 +20,16 @@ from vitlab.callbacks.figures import LABELLED_CLASSES, write_figure
 from vitlab.config.job import Job
 from vitlab.config.nodes import merge_node
 from vitlab.data.batches.batch import Sample
-from vitlab.data.duplicates import Findings, Overlap, Place, examine_images, find_shared, group_equal, join_findings
+from vitlab.data.duplicates import (
+    UNKNOWN,
+    Findings,
+    Overlap,
+    Place,
+    examine_images,
+    find_shared,
+    group_equal,
+    join_findings,
+)
 from vitlab.data.glance import GRAY
 from vitlab.data.images.decoding import MODES
 from vitlab.data.images.moments import mean_and_std
@@ -53,7 +64,7 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     splits = {name: datamodule.get_evaluation_split(name) for name in datamodule.splits}
     classes = counts(splits, datamodule.class_names)
     workers = choose_num_workers(datamodule.loading.num_workers, processes=1)
-    found = {name: survey_split(name, split, workers) for name, split in splits.items()}
+    found = {name: survey_split(name, split, workers, cfg.seconds) for name, split in splits.items()}
     groups = group_equal({name: f.digests for name, f in found.items()})
     mean, std = mean_and_std(found["train"].moments)
     gray = {mode for f in found.values() for mode in f.modes} <= GRAY | {"?"}
@@ -81,12 +92,31 @@ def survey(cfg: DictConfig) -> dict[str, Any]:
     return report
 
 
-def survey_split(name: str, split: ImageSplit, num_workers: int) -> Findings:
-    """Examine every image of a split."""
+def survey_split(name: str, split: ImageSplit, num_workers: int, seconds: float | None = None) -> Findings:
+    """Examine every image of a split, or, once `seconds` are over, those of pieces from all over it: the others are
+    images of which nothing is known."""
     pieces = cut(len(split), AT_ONCE)
-    work = partial(examine_images, split, split.crop)
-    return join_findings(
-        list(map_in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers))
+    if seconds is not None:
+        pieces = [pieces[k] for k in np.random.RandomState(0).permutation(len(pieces))]
+    work, end = (
+        partial(examine_images, split, split.crop),
+        time.monotonic() + (math.inf if seconds is None else seconds),
+    )
+    found = {}
+    results = map_in_order(work, pieces, done=0, title=f"reading {name}", unit="images", num_workers=num_workers)
+    for piece, findings in zip(pieces, results, strict=False):
+        found[piece.start] = findings
+        if time.monotonic() > end:
+            print(f"read {sum(len(one.sizes) for one in found.values()):,} of {len(split):,} images of {name} in time")
+            break
+    unread = {p.start: know_nothing(len(p), split.in_chans) for p in pieces if p.start not in found}
+    return join_findings([one for _, one in sorted((found | unread).items())])
+
+
+def know_nothing(count: int, channels: int) -> Findings:
+    """Return the findings of images that nobody has looked at."""
+    return Findings(
+        np.full(count, UNKNOWN), np.zeros((count, 2), np.int64), ["?"] * count, {}, np.zeros((3, channels), np.int64)
     )
 
 

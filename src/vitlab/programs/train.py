@@ -14,15 +14,13 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from vitlab.callbacks import BestModel, Calibration, ChecksRun, EvaluationReport
+from vitlab.callbacks.best_model import find_latest_state
 from vitlab.callbacks.progress import find_step_log
 from vitlab.checkpoints.run_folder import has_state, write_marks
 from vitlab.config.arguments import format_override
-from vitlab.config.build import TRUSTED
-from vitlab.config.home import OF_THE_USER
 from vitlab.config.identity import AUTO
 from vitlab.config.job import Job
 from vitlab.config.nodes import make_node, resolve_config
-from vitlab.config.trust import list_packages
 from vitlab.data import DataModule, ImageDataModule
 from vitlab.distributed.environment import is_other_rank
 from vitlab.distributed.fully_sharded import FullySharded
@@ -46,7 +44,7 @@ from vitlab.run.printing.hints import print_hints, print_overlap
 from vitlab.run.printing.log import write_log
 from vitlab.run.printing.next_steps import describe_complete, next_steps
 from vitlab.run.storage.folder_guide import write_guide
-from vitlab.run.storage.provenance import record_config, record_start
+from vitlab.run.storage.provenance import list_own_packages, record_config, record_start
 from vitlab.run.storage.result import Result, partial_use
 from vitlab.run.storage.start import Start, claim_folder, start_or_resume
 from vitlab.sweeps.attempt import SUPERVISED
@@ -104,7 +102,7 @@ def build(start: Start, datamodule: DataModule, device: str = "cpu") -> Parts:
             try_pixels(model, cfg.data.in_chans, cfg.data.image_size, cfg.data.num_classes)
     teacher = build_teacher(cfg) if "teacher" in cfg else None
     task = build_task(cfg, model, teacher, datamodule.vocabulary)
-    task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size))
+    task.plan(datamodule.plan(), datamodule, start.record(datamodule, device_batch_size, trainer.world_size))
     if cfg.activation_checkpointing:
         recompute_activations(model)
     return Parts(trainer, datamodule, task)
@@ -132,7 +130,7 @@ def load_weights(start: Start, parts: Parts) -> Any:
 
 def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None:
     """Print what is about to run, and write config.yaml and provenance.json."""
-    cfg, trainer, model = start.cfg, parts.trainer, parts.task.model
+    cfg, trainer = start.cfg, parts.trainer
     console.print_start(found, parts)
     if isinstance(parts.datamodule, ImageDataModule):
         print_overlap(parts.datamodule.splits)
@@ -141,20 +139,24 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
     if trainer.is_global_zero:
         resolved = make_node(start.kept(resolve_config(cfg)))
         record_config(start.folder, start.identity, OmegaConf.to_yaml(resolved).encode("utf-8"))
-        packages = list_packages(resolve_config(cfg)) if TRUSTED or OF_THE_USER else []
-        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, packages)
+        record_start(start.folder, start.words, start.first_step, parts.task.num_steps, list_own_packages(cfg))
         if start.mark is not None:
             write_marks(start.folder, auto=start.mark)
         if transfer is not None:
             transfer.save(start.folder / "pretrained.csv")
             transfer.show()
+    speed_up(cfg, parts)
+
+
+def speed_up(cfg: DictConfig, parts: Parts) -> None:
+    """Multiply in float8, and compile, as the config says."""
     if cfg.float8:
         from vitlab.run.hardware.float8 import use_float8
 
-        use_float8(model)
+        use_float8(parts.task.model)
     if cfg.compile:
-        sharded = isinstance(trainer.strategy, FullySharded)
-        compile_model(model, parts.datamodule.num_image_sizes, by_block=sharded)
+        sharded = isinstance(parts.trainer.strategy, FullySharded)
+        compile_model(parts.task.model, parts.datamodule.num_image_sizes, by_block=sharded)
 
 
 @contextmanager
@@ -231,11 +233,13 @@ def finish(start: Start, parts: Parts, result: Result) -> None:
     """Write result.json, print the result and what to do with it."""
     monitor = start.cfg.monitor
     console.write_json(start.folder / RESULT, {"monitor": monitor, **asdict(result)})
+    if not parts.trainer.fast_dev_run:
+        find_latest_state(parts.trainer).open_chain(parts.trainer).add_end(result.steps, result.score, result.test)
     if (start.folder / "pictures").is_dir():
         draw_curves(start.folder, monitor)
     best = {f"best {monitor}": result.score} if result.score is not None else {}
     then = next_steps(start, parts)
-    commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "go on") if key in then]
+    commands = [then[key] for key in ("evaluate", "predict", "fine-tune", "report", "go on") if key in then]
     write_guide(start.folder, start.kept.text(str(start.cfg.name)), start.kept(commands))
     then |= uploads(parts.trainer.loggers)
     facts = result.facts(parts.datamodule.things)

@@ -69,8 +69,9 @@ def own_data(folder):
 
 def printed(run):
     """The commands that a training prints, by what they do."""
-    found = re.findall(r"^(evaluate|predict|fine-tune|go on) +(.*)$", run.out, re.M)
-    assert [name for name, _ in found] in (["evaluate", "predict", "go on"], ["evaluate", "fine-tune", "go on"])
+    found = re.findall(r"^(evaluate|predict|fine-tune|report|go on) +(.*)$", run.out, re.M)
+    names = [name for name, _ in found]
+    assert names in (["evaluate", "predict", "report", "go on"], ["evaluate", "fine-tune", "report", "go on"])
     return dict(found)
 
 
@@ -146,7 +147,7 @@ def test_an_image_that_is_no_file_becomes_one(tmp_path):
 def test_a_run_that_kept_no_state_prints_no_command_that_needs_one(cli):
     bare = cli("train", *DIGITS, "trainer.fast_dev_run=true", folder="bare")
     assert bare.status == 0, bare.err
-    assert not re.search(r"^(evaluate|predict|go on) ", bare.out, re.M)
+    assert not re.search(r"^(evaluate|predict|report|go on) ", bare.out, re.M)
     latest = cli("train", *DIGITS, *SHORT, "~callbacks.best_model", folder="latest")
     assert latest.status == 0, latest.err
     run_as_printed(cli, printed(latest))

@@ -56,6 +56,7 @@ def next_steps(start: Start, parts: Parts) -> dict[str, str]:
     else:
         words = [*words_to_fine_tune(start, parts), format_override("model.pretrained", run)]
         told["fine-tune"] = " ".join([format_command("train"), *words, *trust])
+    told["report"] = " ".join([format_command("report"), format_override("runs", [run]), *trust])
     if has_state(folder):
         words = [format_override("resume", run), suggest_longer(start.cfg.trainer)]
         told["go on"] = " ".join([format_command("train"), *words, *trust])

@@ -9,6 +9,7 @@ FILES = {
     "config.yaml": "the config the run was trained with; `found` holds what was found in the data or measured",
     "provenance.json": "each start: time, command, versions, machine, git commit, digest of your own code",
     "metrics.csv": "every logged metric, a row for each logged step",
+    "chain.jsonl": "digests of each state, the best model and the result, which `verify` compares",
     "result.json": "best score, metrics of the test, seconds of all starts, speed; written when the run has ended",
     "test_predictions.csv": "for each test image the true and the predicted class, its calibrated probability, and the "
     "loss, which is not calibrated; if `novelty` is above 1, `none_of_these` is yes",
@@ -17,13 +18,14 @@ FILES = {
     "pretrained.csv": "what became of each tensor of the weights that the run started from",
     "checkpoints/best.ckpt": "the best model on the validation split",
     "checkpoints/latest.ckpt": "the state to resume from; `previous.ckpt` is the one before it",
+    "checkpoints/step_*.ckpt": "states spread over the run, from which `verify` computes it again",
     "pictures/": "curves, a training batch, confusion matrix, worst predictions, what the model looks at",
     "test_image.*": "an image of the test split, for which the command below predicts the class",
     "train.log": "what was printed, with times, and the traceback if the run failed",
     **dict.fromkeys(("wandb/", "tensorboard/", "mlflow/"), "what a logger keeps here"),
-    "evaluate/, predict/": "written by these commands later, a folder for each call",
+    "evaluate/, predict/, report/": "written by these commands later, a folder for each call",
 }
-LATER = "evaluate/, predict/"
+LATER = "evaluate/, predict/, report/"
 
 
 def write_guide(folder: Path, title: str, commands: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Record where a run comes from: versions, machine, git commit, and every start it had."""
 
+import functools
 import json
 import platform
 import shlex
@@ -13,10 +14,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vitlab.atomic_files import compute_digest, set_aside, write_json, write_whole
+from omegaconf import DictConfig
+
+from vitlab.atomic_files import compute_digest, format_json, set_aside, write_json, write_whole
 from vitlab.checkpoints.run_folder import CONFIG, read_marks, write_marks
 from vitlab.checkpoints.run_identity import RunIdentity
-from vitlab.config.home import ROOT
+from vitlab.config.build import TRUSTED
+from vitlab.config.home import OF_THE_USER, ROOT
+from vitlab.config.nodes import resolve_config
+from vitlab.config.trust import list_packages
 from vitlab.invocation import format_command
 from vitlab.machine import cpu_capabilities
 
@@ -85,6 +91,21 @@ def digest_sources(packages: Iterable[str]) -> dict[str, str]:
             files = [Path(spec.origin)]
         found[name] = compute_digest(b"\0".join(file.read_bytes() for file in files))
     return found
+
+
+def list_own_packages(cfg: DictConfig) -> list[str]:
+    """List the packages of the user's own code that a config builds."""
+    return list_packages(resolve_config(cfg)) if TRUSTED or OF_THE_USER else []
+
+
+def digest_code(cfg: DictConfig) -> str:
+    """Digest the code that trains: vitlab, and the user's own."""
+    return compute_digest(format_json({**digest_vitlab(), **digest_sources(list_own_packages(cfg))}))
+
+
+@functools.cache
+def digest_vitlab() -> dict[str, str]:
+    return digest_sources([__name__.partition(".")[0]])
 
 
 def record_start(folder: Path, words: list[str], step: int, last: int, packages: Iterable[str] = ()) -> None:

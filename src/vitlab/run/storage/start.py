@@ -24,10 +24,11 @@ from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
+from vitlab.machine import describe_arithmetic
 from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
 from vitlab.run.storage.newest_state import newest_state
-from vitlab.run.storage.provenance import versions
+from vitlab.run.storage.provenance import digest_code, versions
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Start:
         words: list[str] = self.kept([*self.job.options, *overrides])
         return words
 
-    def record(self, datamodule: DataModule, device_batch_size: int) -> dict[str, Any]:
-        """Give what rebuilds the run from a checkpoint, in plain types."""
+    def record(self, datamodule: DataModule, device_batch_size: int, processes: int) -> dict[str, Any]:
+        """Give what rebuilds the run from a checkpoint, in plain types, and what `verify` compares."""
         config = make_portable(self.cfg)
         record = {
             "config": config,
@@ -80,6 +81,8 @@ class Start:
             "device_batch_size": device_batch_size,
             "fingerprint": datamodule.fingerprint,
             "versions": versions(),
+            "machine": describe_arithmetic(processes),
+            "digests": {"config": config_digest(self.cfg), "code": digest_code(self.cfg)},
         }
         return {**self.kept(record), "identity": asdict(self.identity)}
 

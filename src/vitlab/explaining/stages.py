@@ -1,0 +1,304 @@
+"""Describe each stage of a Vision Transformer: in a few sentences, as an equation, and by the line that computes it.
+
+Equations are those of Dosovitskiy et al., 2021, arXiv:2010.11929, as they hold for the options of the model at hand.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from vitlab.explaining.source_lines import SourceLine, find_line
+from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, patchify
+from vitlab.layers.mlp import SwiGLU
+from vitlab.layers.rotary_position import turn
+from vitlab.layers.written_attention import attention_weights, mask_scores, written_attention
+from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.views.relevance import combine_relevance
+
+POOL_LINES = {"token": "x[:, 0]", "avg": "x.mean(dim=1)", "map": "self.mlp(self.norm(x))"}
+TOKEN_NAMES = {"cls_token": "class token", "dist_token": "distillation token", "reg_token": "register"}
+
+
+class Stage(NamedTuple):
+    """A section of the page: the name of its drawing, its title, text and equation in HTML, and lines of code."""
+
+    view: str
+    title: str
+    text: str
+    equation: str
+    lines: list[SourceLine]
+
+
+def var(name: str, below: str = "", above: str = "") -> str:
+    """Write a variable of an equation with its indices."""
+    return f"<var>{name}</var>" + f"<sub>{below}</sub>" * bool(below) + f"<sup>{above}</sup>" * bool(above)
+
+
+def list_facts(model: VisionTransformer) -> dict[str, int]:
+    """Count what the model is made of; `linear` are the weights that each token is multiplied with in the blocks."""
+    (h, w), embed = model.patch_embed.grid, model.patch_embed
+    block: Any = model.blocks[0]
+    proj: Any = embed.proj
+    heads, dim = block.attn.num_heads, proj.out_channels
+    layers = [layer for layer in model.blocks.modules() if isinstance(layer, nn.Linear)]
+    return {
+        "height": embed.image_size[0],
+        "width": embed.image_size[1],
+        "channels": proj.in_channels,
+        "patch_size": embed.patch_size,
+        "patches": h * w,
+        "patch_numbers": proj.weight[0].numel(),
+        "dim": dim,
+        "layers": len(model.blocks),
+        "heads": heads,
+        "head_dim": dim // heads,
+        "prefix": model.num_prefix_tokens,
+        "tokens": model.num_prefix_tokens + h * w,
+        "classes": model.head.out_features,
+        "linear": sum(layer.weight.numel() for layer in layers),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def write_facts(facts: dict[str, int]) -> dict[str, str]:
+    """Write each number of the model in HTML."""
+    return {
+        name: f'<data class="n" data-of="fact/{name}" value="{value}">{value:,}</data>' for name, value in facts.items()
+    }
+
+
+def name_prefix(model: VisionTransformer) -> list[str]:
+    """Name the tokens before the patches."""
+    counts = {TOKEN_NAMES[name]: getattr(model, name).shape[1] for name in model.prefixes}
+    return [
+        name if count == 1 else f"{name} {number}" for name, count in counts.items() for number in range(1, count + 1)
+    ]
+
+
+def name_read(model: VisionTransformer) -> str:
+    """Name what the head reads."""
+    if isinstance(model, DistilledVisionTransformer):
+        return "the class token and the distillation token, each with its own head, and takes the mean"
+    return model.attn_pool.reads
+
+
+def name_norm(norm: nn.Module) -> str:
+    return "RMSNorm" if isinstance(norm, nn.RMSNorm) else "LN"
+
+
+def describe_stages(model: VisionTransformer, probabilities: Callable[..., Any], evidence: bool) -> Iterator[Stage]:
+    """Describe the stages of this model in the order of the forward pass, with the function that turns logits into
+    probabilities; `evidence`: with the stage of heat maps."""
+    facts = write_facts(list_facts(model))
+    yield describe_patches(facts)
+    yield describe_projection(facts)
+    yield describe_positions(model)
+    yield from describe_attention(model, facts)
+    yield describe_block(model)
+    yield from describe_result(model, facts, probabilities)
+    if evidence:
+        yield describe_evidence()
+    yield describe_cost()
+
+
+def describe_patches(facts: dict[str, str]) -> Stage:
+    side = f"{facts['patch_size']} × {facts['patch_size']}"
+    return Stage(
+        "patches",
+        "Cut the image into patches",
+        f"A Transformer reads a sequence, like the words of a sentence. So the image of {facts['height']} × "
+        f"{facts['width']} pixels is cut into {facts['patches']} squares of {side} pixels, row by row. Each square "
+        "is a <b>patch</b>. Point at a patch to see its pixels, from 0 (black) to 255 (white).",
+        f"{var('x')} ∈ ℝ<sup><var>H</var>×<var>W</var>×<var>C</var></sup> → {var('x', 'p')} ∈ "
+        "ℝ<sup><var>N</var>×<var>P</var>²<var>C</var></sup> with <var>N</var> = <var>HW</var>/<var>P</var>²",
+        [find_line(patchify, "permute(")],
+    )
+
+
+def describe_projection(facts: dict[str, str]) -> Stage:
+    return Stage(
+        "projection",
+        "Turn each patch into a token",
+        f"The {facts['patch_numbers']} pixel values of a patch are first brought to a common scale. Then one learned "
+        f"matrix <var>E</var> turns them into {facts['dim']} numbers. This list of numbers is called a <b>token</b>. "
+        "Each of its numbers is a weighted sum of all pixels of the patch. The weights form a small picture, a "
+        "filter, and the sum is large when the patch resembles it. Sliding the filter over the image in steps of one "
+        "patch is a strided convolution: it gives the same numbers.",
+        f"{var('x', 'p', 'n')}{var('E')} + {var('b')} = conv<sub>stride <var>P</var></sub>({var('x')}, "
+        f"{var('E')})<sub><var>n</var></sub> + {var('b')}",
+        [find_line(PatchEmbedding.forward, "F.linear(")],
+    )
+
+
+def describe_positions(model: VisionTransformer) -> Stage:
+    """Describe what tells a token its place: a vector that is added, rotary or relative positions, or nothing."""
+    block: Any = model.blocks[0]
+    kind, prefix, added = block.attn.rel_pos, name_prefix(model), model.pos_embed.numel() > 0
+    text = "A token says what its patch shows, but not where the patch lies. "
+    lines = [find_line(VisionTransformer.embed, "torch.cat("), find_line(VisionTransformer.embed, "self.position(")]
+    if added:
+        origin = "was learned in training" if model.position.learned else "is fixed: sines and cosines of the place"
+        text += f"So each place has a vector of its own, which is added to the token. It {origin}. "
+    if isinstance(kind, RotaryPosition):
+        text += (
+            "In each layer, queries and keys (see below) are turned by angles that depend on the place, so that their "
+            "match depends on how far apart two patches lie. These are rotary positions. "
+        )
+        lines.append(find_line(turn, "torch.stack("))
+    if isinstance(kind, RelativePosition):
+        text += (
+            "In each layer, a learned number for the distance between two patches is added to their score (see below). "
+            "These are relative positions. "
+        )
+        lines.append(find_line(RelativePosition.bias, "F.pad("))
+    if not (added or isinstance(kind, RotaryPosition | RelativePosition)):
+        text += "This model is told no places: to it, an image is an unordered set of patches. "
+    if added or isinstance(kind, RotaryPosition):
+        text += "The map compares the place of the patch you point at with all other places: 1 means the same. "
+    if prefix:
+        text += (
+            f"In front of the patches stands: {', '.join(prefix)}. It belongs to no patch. It starts the same for "
+            "every image and collects information on its way through the model."
+        )
+    first = f"{var('x', 'class')}; " if "class token" in prefix else "<var>prefix</var>; " if prefix else ""
+    body = f"[{first}{var('x', 'p', '1')}{var('E')}; …; {var('x', 'p', 'N')}{var('E')}]"
+    body += f" + {var('E', 'pos')}" if added else ""
+    if not isinstance(model.norm_pre, nn.Identity):
+        body = f"{name_norm(model.norm_pre)}({body})"
+    return Stage("positions", "Add the place of each patch", text, f"{var('z', '0')} = {body}", lines)
+
+
+def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Iterator[Stage]:
+    """Describe equations 5 to 8."""
+    block: Any = model.blocks[0]
+    kind = block.attn.rel_pos
+    extra = "" if isinstance(block.attn.q_norm, nn.Identity) else " A norm brings queries and keys to a common length."
+    extra += " Rotary positions are already applied to them." if isinstance(kind, RotaryPosition) else ""
+    yield Stage(
+        "qkv",
+        "Ask, offer, hand over: query, key and value",
+        "Now the tokens exchange what they know; this is <b>attention</b>. From each token, three learned matrices "
+        "make three shorter lists of numbers. The <b>query</b> says what the token looks for. The <b>key</b> says "
+        "what it can be found by. The <b>value</b> is what it hands over. This happens in each of "
+        f"{facts['layers']} layers, and in each layer {facts['heads']} times side by side. Each of these <b>heads</b> "
+        f"can look for something else; its lists have {facts['head_dim']} numbers.{extra} Choose a token that looks on "
+        "the left, and a token that it looks at on the right.",
+        f"[{var('q')}, {var('k')}, {var('v')}] = {name_norm(block.norm1)}({var('z')}) {var('U', 'qkv')}",
+        [find_line(Attention.heads, "self.qkv(x)"), find_line(Attention.heads, "split(part")],
+    )
+    biased = isinstance(kind, RelativePosition)
+    score_lines = [find_line(attention_weights, "scores = (q /")]
+    yield Stage(
+        "scores",
+        "Does the key match the query?",
+        "Multiply query and key number by number and add up the products. A large sum means: this is what I look "
+        "for. The sum is divided by √<var>d</var>, so that it does not grow with the length of the lists."
+        + " Then the learned number for the distance of the two patches is added."
+        * biased,
+        f"{var('s', 'ij')} = {var('q', 'i')} · {var('k', 'j')} / √<var>d</var>" + f" + {var('B', 'ij')}" * biased,
+        [*score_lines, find_line(mask_scores, "scores + attn_mask")] if biased else score_lines,
+    )
+    yield Stage(
+        "softmax",
+        "Share out the attention",
+        "The softmax turns the scores of one query into shares. All are positive, and together they make 100 %. "
+        "Raising a score by 1 makes its share 2.7 times as large, beside the others. The small maps show the shares "
+        "of the chosen token in every head of every layer. Select one to see it large.",
+        f"{var('A', 'ij')} = exp({var('s', 'ij')}) / Σ<sub><var>m</var></sub> exp({var('s', 'im')})",
+        [find_line(attention_weights, "(blind, 0).softmax" if biased else "return scores.softmax(dim=-1)")],
+    )
+    yield Stage(
+        "values",
+        "Collect the values",
+        "The token that looks takes the value of every token, multiplied by its share, and adds them up. So it now "
+        "holds something of the patches that it looked at. The results of all heads are put side by side, and one "
+        "more learned matrix mixes them.",
+        f"{var('o', 'i')} = Σ<sub><var>j</var></sub> {var('A', 'ij')}{var('v', 'j')}, &ensp; MSA = "
+        f"[{var('o', '', 'head 1')}; …; {var('o', '', 'head h')}] {var('U', 'msa')}",
+        [find_line(written_attention, "F.dropout(A"), find_line(Attention.forward, "self.proj(x)")],
+    )
+
+
+def describe_block(model: VisionTransformer) -> Stage:
+    """Describe equations 2 and 3."""
+    block: Any = model.blocks[0]
+    mlp: Any = type(block.mlp)
+    gamma = "" if isinstance(block.ls1, nn.Identity) else "γ ⊙ "
+    norm = name_norm(block.norm1)
+    return Stage(
+        "block",
+        "Add it to the stream, and repeat",
+        "The result of attention is <em>added</em> to the token. So a token is a stream that flows through all layers, "
+        "and every layer adds to it. After attention, a small network of two matrices (the MLP) works on each token by "
+        "itself, and its result is added as well. A norm brings the token to a common scale before each of them."
+        + " Both results are multiplied by learned factors γ first."
+        * bool(gamma)
+        + " The bars compare lengths of vectors, for the token that looks: what flows in, what is added, what flows "
+        "out.",
+        f"{var('z′', 'l')} = {gamma}MSA({norm}({var('z', 'l−1')})) + {var('z', 'l−1')}, &ensp; {var('z', 'l')} = "
+        f"{gamma}MLP({norm}({var('z′', 'l')})) + {var('z′', 'l')}",
+        [
+            find_line(Block.forward, "# equation 2"),
+            find_line(Block.forward, "# equation 3"),
+            find_line(mlp.forward, "F.silu(gate)" if mlp is SwiGLU else "self.act("),
+        ],
+    )
+
+
+def describe_result(
+    model: VisionTransformer, facts: dict[str, str], probabilities: Callable[..., Any]
+) -> Iterator[Stage]:
+    """Describe equation 4: read after every block, and at the end."""
+    own, pool, reads = type(model), type(model.attn_pool), name_read(model)
+    distilled = isinstance(model, DistilledVisionTransformer)
+    squash = "sigmoid" if "sigmoid" in probabilities.__code__.co_names else "softmax"
+    lines = [find_line(own.classify_tokens, "self.apply_heads(" if distilled else "self.head(")]
+    read_lines = [] if distilled else [find_line(pool.forward, POOL_LINES[str(pool.timm_name)])]
+    if not isinstance(model.pre_logits, nn.Identity):
+        read_lines.append(find_line(VisionTransformer.pool_tokens, "self.pre_logits("))
+    yield Stage(
+        "lens",
+        "What would it say if it stopped here?",
+        f"At the end, a last matrix, the <b>head</b>, turns the stream into classes. It reads {reads}. Nothing keeps "
+        "us from reading the stream earlier, after any layer, with the same head: this is called the logit lens. "
+        "Each row is a layer, each column a class. Watch where the answer appears.",
+        f"{var('p', 'l')} = {squash}(head(norm({var('z', 'l')}))/<var>τ</var>), &ensp; <var>l</var> = 0 … <var>L</var>",
+        [find_line(VisionTransformer.encode, "self.norm(x)"), *lines],
+    )
+    together = "turns them into probabilities that add up to 100 %"
+    alone = "turns each into the probability of that class by itself"
+    yield Stage(
+        "result",
+        "The answer",
+        f"The head gives a number for each of the {facts['classes']} classes, the logit. The {squash} "
+        f"{together if squash == 'softmax' else alone}. Logits are first divided by a temperature τ, which was fitted "
+        "after training so that probabilities are honest; 1 changes nothing.",
+        f"{var('y')} = norm({var('z', 'L')}), pooled; &ensp; {var('p')} = {squash}(head({var('y')})/<var>τ</var>)",
+        [*read_lines, *lines, find_line(probabilities, f"{squash}(")],
+    )
+
+
+def describe_evidence() -> Stage:
+    return Stage(
+        "evidence",
+        "Which patches speak for a class?",
+        "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would "
+        "change if a token looked a little more at another one. Attention times this slope, over all layers, shows "
+        "which patches speak for the class. The last map, attention rollout, asks only what flowed where; it is the "
+        "same for all classes. Both are approximations: two methods can disagree.",
+        f"{var('C')} ← {var('C')} + E<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('C')}",
+        [find_line(combine_relevance, "clamp_min(0)")],
+    )
+
+
+def describe_cost() -> Stage:
+    return Stage(
+        "cost",
+        "What a larger image costs",
+        "Every token looks at every token. So twice as many tokens need four times as many scores. All other work "
+        "grows in proportion to the number of tokens. Move the slider to give this model a larger image, with "
+        "patches of the same size.",
+        f"multiplications = <var>T</var> · {var('W', 'linear')} + 2 · <var>T</var>² · <var>D</var> · <var>L</var>",
+        [find_line(attention_weights, "scores = (q /"), find_line(written_attention, "F.dropout(A")],
+    )

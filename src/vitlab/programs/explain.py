@@ -1,0 +1,93 @@
+"""Explain on one page what the model of a finished run computes of an image."""
+
+from pathlib import Path
+from typing import cast
+
+import torch
+from omegaconf import DictConfig
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from vitlab.atomic_files import write_whole
+from vitlab.config.nodes import resolve_config
+from vitlab.data import ImageDataModule
+from vitlab.data.sources.named_files import find_images
+from vitlab.errors import ConfigError, DataError
+from vitlab.explaining.page import Explained, GivenImage, build_page
+from vitlab.models import VisionTransformer
+from vitlab.run.checks.preconditions import check_images
+from vitlab.run.inference.given_images import load_pixels
+from vitlab.run.inference.saved_run import SavedRun
+from vitlab.run.storage.output import check_ending, output_file
+from vitlab.spelling import format_count
+from vitlab.tasks.supervised import Supervised
+from vitlab.views import pick
+
+MOST_BYTES = 3_000_000
+NAME = "explained.html"
+
+
+def explain(cfg: DictConfig) -> Path:
+    """Write the page of cfg.images, and print its file. Raises ConfigError for a model that it cannot explain, and
+    DataError for images that cannot be found or read."""
+    saved = SavedRun.open(cfg.run)
+    place = output_file(cfg.output, "explain", saved.folder / "explain", NAME, overwrite=cfg.overwrite)
+    check_ending(place.path, [".html"])
+    task = open_classifier(saved, cfg.run)
+    paths = find_images(cfg.images)
+    place.check_apart(paths)
+    chosen = [paths[number] for number in pick(len(paths), cfg.num_images)]
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), transient=True) as progress:
+        progress.add_task(f"tracing {format_count(len(chosen), 'image')} through the model", total=None)
+        page = build(saved, task, chosen, saved.datamodule())
+    path = place.make()
+    write_whole(path, page)
+    print(f"{path}\n{len(page) / 1e6:.2f} MB, {format_count(len(chosen), 'image')}; open it in any browser")
+    if len(paths) > len(chosen):
+        print(f"{len(chosen)} of {len(paths)} images; num_images={len(paths)} takes all, if they fit")
+    return path
+
+
+def open_classifier(saved: SavedRun, run: str) -> Supervised:
+    """Rebuild the task of a run. Raises ConfigError unless a Vision Transformer of vitlab tells classes of images of
+    one size."""
+    check_images(saved.config.data)
+    if "max_tokens" in resolve_config(saved.config)["data"]["images"]["eval_crop"]:
+        raise ConfigError(f"run={run} takes images of different sizes; explain needs a run with one image_size")
+    task = saved.task()
+    if not isinstance(task, Supervised):
+        raise ConfigError(
+            f"run={run} was trained without classes ({type(task).__name__}); explain needs a run of "
+            "task=classification, multilabel or distillation"
+        )
+    if not isinstance(task.model, VisionTransformer):
+        raise ConfigError(
+            f"explain needs a Vision Transformer of vitlab, but the model of run={run} is {type(task.model).__name__}"
+        )
+    classifier: Supervised = task.eval()
+    return classifier
+
+
+def build(saved: SavedRun, task: Supervised, paths: list[Path], datamodule: ImageDataModule) -> bytes:
+    """Build the page of these files. Raises DataError for one that cannot be read, and ConfigError for a model that the
+    page cannot explain."""
+    given = Explained(
+        name=str(saved.config.name),
+        model=cast(VisionTransformer, task.model),
+        classes=[str(name) for name in saved.checkpoint["run"]["class_names"]],
+        probabilities=task.probabilities,
+        temperature=task.temperature,
+        mean=datamodule.preprocessing.mean.flatten().tolist(),
+        std=datamodule.preprocessing.std.flatten().tolist(),
+    )
+    images = []
+    for path in paths:
+        try:
+            pixels = load_pixels(path, datamodule)
+        except DataError as error:
+            raise DataError(f"{error}; repair or remove the file") from error
+        images.append(GivenImage(path.name, pixels, datamodule.preprocessing.normalize(pixels[None])))
+    try:
+        with torch.inference_mode(False):
+            return build_page(given, images, MOST_BYTES).encode()
+    except ValueError as error:
+        raise ConfigError(f"run={saved.folder.name}: {error}") from error
