@@ -9,6 +9,7 @@ of the model as JSON, so its image comes in base 64. The clients are coroutines 
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -76,7 +77,9 @@ def start(name, bundle, port):
         script.parent.mkdir(exist_ok=True)
         script.write_text({"fastapi": FASTAPI, "litserve": LITSERVE}[name].format(bundle=str(bundle), port=port))
         words = [script]
-    process = subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     ready = "/health" if name == "litserve" else "/ready"
     for _ in range(600):
         try:
@@ -142,7 +145,7 @@ def main():
                 print(f"| {count} | {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} | {failed} |", flush=True)
     finally:
         for process in processes.values():
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # LitServe does not end its own processes
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 import signal
 import threading
 import time
+from io import BytesIO
 
 import httpx
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from runtime.conftest import LABELS
 
 from serving.conftest import encode, serving
@@ -176,3 +178,15 @@ def test_a_token_is_asked_for(bundle, tmp_path):
         assert "open-sesame" not in "".join(running.printed)
         missing = running.client.post("/predict?heat_map=true", content=encode(), headers=right)
         assert "heat_maps=false" in missing.json()["error"]
+
+
+def test_the_memory_of_a_decoder_is_limited(bundle):
+    with BytesIO() as file:
+        Image.new("RGB", (6000, 6000)).save(file, "PNG")  # 144 MB once decoded, 100 kB as a file
+        large = file.getvalue()
+    with serving(bundle.folder, "memory_gib=0.1", "heat_maps=false") as running:
+        refused = running.client.post("/predict", content=large)
+        assert (refused.status_code, "more memory" in refused.json()["error"]) == (413, True)
+        assert running.client.post("/predict", content=encode()).status_code == 200
+    with serving(bundle.folder, "heat_maps=false") as running:
+        assert running.client.post("/predict", content=large).status_code == 200

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -19,6 +20,7 @@ from vitlab_runtime.pixels import Preprocessing
 
 MEGA = 1_000_000
 GIB = 2**30
+STATM = Path("/proc/self/statm")  # the sixth number: pages of data
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,12 @@ def prepare(limits: ImageLimits) -> None:
     Image.init()
     Image.ID[:] = [name for name in Image.ID if name in limits.formats]
     Image.MAX_IMAGE_PIXELS = None  # ours is checked instead
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    wanted = used + limits.memory
-    if hard == resource.RLIM_INFINITY or wanted < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, wanted))
+    if STATM.exists():  # Linux: macOS does not hold a process to a limit
+        used = int(STATM.read_text().split()[5]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        wanted = used + limits.memory
+        if hard == resource.RLIM_INFINITY or wanted < hard:
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted, wanted))
 
 
 def read_pixels(content: bytes, limits: ImageLimits, preprocessing: Preprocessing) -> np.ndarray:
