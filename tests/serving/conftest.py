@@ -70,7 +70,8 @@ def bundle(tmp_path_factory):
     for parameter in model.parameters():  # as large as after a training: attention is not even
         torch.nn.init.normal_(parameter, std=0.3)
     D = model.head.in_features
-    known = KnownClasses(torch.randn(len(LABELS), D), torch.eye(D), 8.0)
+    features = torch.randn(50 * len(LABELS), D)
+    known = KnownClasses.fit(features, torch.arange(len(features)) % len(LABELS)).accept(features, 0.05)
     scorer = Scorer(model, lambda logits: (logits / 0.5).softmax(dim=1), known).eval()
     folder = write_bundle(tmp_path_factory.mktemp("serving") / "bundle", scorer)
     save_file(model.state_dict(), folder / "model.safetensors")
