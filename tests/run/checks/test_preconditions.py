@@ -177,14 +177,20 @@ def task_of(model, *learned):
     return task
 
 
+def sharded(**strategy):
+    return OmegaConf.create({"trainer": {"precision": "32-true", "strategy": strategy}})
+
+
 def test_what_is_sharded_is_one_model_without_batch_norm():
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
-    check_sharded(task_of(model), config())
-    check_sharded(task_of(model, model[0].weight), config())
+    check_sharded(task_of(model), sharded())
+    check_sharded(task_of(model, model[0].weight), sharded(gather_bf16=False))
+    with pytest.raises(ConfigError, match="set trainer.precision=bf16-mixed"):
+        check_sharded(task_of(model), sharded(gather_bf16=True))
     with pytest.raises(ConfigError, match="Module, which trains parts outside its model; use trainer=ddp"):
-        check_sharded(task_of(model, model[0].weight, nn.Linear(2, 2).weight), config())
+        check_sharded(task_of(model, model[0].weight, nn.Linear(2, 2).weight), sharded())
     with pytest.raises(ConfigError, match="contains BatchNorm"):
-        check_sharded(task_of(nn.Sequential(nn.BatchNorm2d(3))), config())
+        check_sharded(task_of(nn.Sequential(nn.BatchNorm2d(3))), sharded())
 
 
 def test_the_disk_holds_three_states_and_two_models():
