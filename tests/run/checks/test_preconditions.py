@@ -185,7 +185,7 @@ def test_what_is_sharded_is_one_model_without_batch_norm():
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
     check_sharded(task_of(model), sharded())
     check_sharded(task_of(model, model[0].weight), sharded(gather_bf16=False))
-    with pytest.raises(ConfigError, match="set trainer.precision=bf16-mixed"):
+    with pytest.raises(ConfigError, match=r"set trainer\.precision=bf16-mixed"):
         check_sharded(task_of(model), sharded(gather_bf16=True))
     with pytest.raises(ConfigError, match="Module, which trains parts outside its model; use trainer=ddp"):
         check_sharded(task_of(model, model[0].weight, nn.Linear(2, 2).weight), sharded())
