@@ -14,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
 [ -x "$(command -v "$python")" ] || python=python3
 
-# pure Python all of them: one wheel suits every machine
+# pure Python all of them, so that one wheel suits every machine; torchao, with its own hashes, is beside them
 packages=(hydra-core omegaconf antlr4-python3-runtime pytorch-lightning torchmetrics lightning-utilities timm
     vit-pytorch einops rich filelock fsspec pytest pytest-timeout iniconfig pluggy)
 
@@ -27,7 +27,7 @@ locked() {
 
 if [ "${1:-}" = --wheels ]; then
     folder=${2:-$root/dist/wheels}
-    "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" -r <(locked "${packages[@]}")
+    "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" -r <(locked "${packages[@]}") -r "$root/experiments/gpu/torchao.txt"
     ls "$folder"
 else
     exec "$python" "$root/experiments/gpu/proof.py" "$@"

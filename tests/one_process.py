@@ -14,3 +14,6 @@ def one_process():
         yield init_device_mesh("cpu", (1,))
     finally:
         dist.destroy_process_group()
+
+
+SHARDING = {"reshard_after_forward": True, "gather_bf16": False, "reduce_once": True}  # of the strategy FullySharded

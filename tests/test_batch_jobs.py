@@ -15,6 +15,8 @@ from conftest import BARE, SRC, TINY, chosen
 from test_signals import same_states
 from two_processes import sentences, until
 
+from vitlab.data.loading import loader
+
 PAGE = (SRC.parent / "docs" / "machines.md").read_text(encoding="utf-8")
 SCRIPT = next(block for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if "#SBATCH" in block)
 SRUN = """#!{python}
@@ -68,7 +70,7 @@ def batch(folder, number):
     script = SCRIPT.replace("trainer=ddp", " ".join(WORDS)).replace("=8", "=1")
     (folder / "job").write_text(f"#!/bin/bash\n{script}", encoding="utf-8")
     own = {"SLURM_JOB_ID": str(number), "SLURM_JOB_NAME": "vitlab", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1"}
-    own |= {"SLURM_NNODES": "2", "SLURM_NODELIST": "localhost", "SLURM_ARRAY_TASK_ID": "3"}
+    own |= {"SLURM_CPUS_PER_TASK": "1", "SLURM_NNODES": "2", "SLURM_NODELIST": "localhost", "SLURM_ARRAY_TASK_ID": "3"}
     own |= {"PATH": f"{folder}:{os.environ['PATH']}"}
     with open(folder / "err", "a") as err:
         job = subprocess.Popen(
@@ -96,6 +98,13 @@ def finished_job(folder, number):
     (run,) = folder.glob("runs/*/*")
     assert (run / "result.json").is_file(), (folder / "err").read_text()
     return run
+
+
+def test_the_script_gives_the_cores_of_a_task_to_sbatch_and_srun():
+    """srun binds one core to a task unless it is told of more, and does not take it from sbatch since SLURM 22.05."""
+    cores = int(re.search(r"#SBATCH.* --cpus-per-task=(\d+)", SCRIPT)[1])
+    assert cores >= loader.ENOUGH_CORES
+    assert "srun --cpus-per-task=$SLURM_CPUS_PER_TASK " in SCRIPT
 
 
 @pytest.mark.slow

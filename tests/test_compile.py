@@ -6,8 +6,11 @@ import json
 import pytest
 import torch
 from conftest import BARE
+from hydra import compose, initialize_config_dir
 
 from vitlab.checkpoints import file
+from vitlab.config.home import CONF
+from vitlab.run.building.model import build_model, compile_model
 
 OPTIONS = [*BARE, "model.depth=1", "global_batch_size=256", "trainer.max_epochs=2", "resolution=progressive"]
 OPTIONS += ["trainer.log_every_n_steps=1", "optimizer.lr=1e-3"]
@@ -42,6 +45,42 @@ def test_sizes_that_change_are_compiled_one_by_one(cli, monkeypatch, backend):
     assert states[0].keys() == states[1].keys()
     results = [json.loads((run.folder / "result.json").read_text())["test"] for run in (compiled, eager)]
     assert results[0]["test/loss"] == pytest.approx(results[1]["test/loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("preset", ["vit_ti16", "deit3_s16"])
+def test_a_deeper_model_has_no_more_graphs(preset):
+    """Drop path has another rate in each block, which must not be a number that a graph is compiled for."""
+    counts = []
+    for depth in (2, 4):
+        torch._dynamo.reset()
+        graphs = []
+        words = [f"model={preset}", "data=digits", f"model.depth={depth}", "model.drop_path_rate=0.1"]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = compose("train", overrides=[*words, "data.image_size=32", "model.patch_size=8"])
+        with torch.device("meta"):
+            model = build_model(cfg.model).train()
+            images = torch.empty(2, cfg.data.in_chans, 32, 32)
+        model.compile(backend=lambda graph, inputs, graphs=graphs: graphs.append(graph) or graph.forward, dynamic=False)
+        model(images)
+        counts.append(len(graphs))
+    assert counts == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "by_block", "options"),
+    [
+        (True, False, {"dynamic": False}),
+        ("reduce-overhead", False, {"dynamic": False, "mode": "reduce-overhead"}),
+        ("max-autotune", True, {"dynamic": False, "mode": "max-autotune-no-cudagraphs"}),
+    ],
+)
+def test_a_mode_is_handed_to_torch_and_sharded_blocks_have_no_cuda_graphs(monkeypatch, mode, by_block, options):
+    calls = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **given: calls.append(given))
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([torch.nn.Linear(1, 1)])
+    compile_model(model, 1, by_block=by_block, mode=mode)
+    assert calls == [options]
 
 
 def test_a_size_of_its_own_for_each_share_is_counted(cli, monkeypatch):

@@ -13,6 +13,7 @@ from vitlab.data.loading.loader import Loader
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 PIXELS = 2**20
+FRAGMENTS = 24 * 2**20  # bytes: one more segment of the allocator; a stream each time would take 2 MiB 40 times
 
 
 class Numbers(Dataset):
@@ -48,7 +49,7 @@ def test_memory_does_not_grow_with_the_iterations():
             batch.view.float().sum()
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_reserved())
-    assert held[-1] == held[2]
+    assert held[-1] - held[2] <= FRAGMENTS
 
 
 def test_memory_does_not_grow_with_the_epochs_of_a_run(cli, monkeypatch):
@@ -73,7 +74,7 @@ def test_memory_does_not_grow_with_the_epochs_of_a_run(cli, monkeypatch):
     run = cli("train", *options, folder="run", tiny=False)
     assert run.status == 0, run.err
     assert len(held) == 40
-    assert held[-1] == held[3]
+    assert held[-1] - held[3] <= FRAGMENTS
 
 
 def test_what_runs_on_a_gpu_leaves_the_products_of_the_cpu_alone(cli):

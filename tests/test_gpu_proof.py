@@ -91,3 +91,11 @@ def test_every_package_that_is_carried_has_a_version():
     wanted = re.search(r"^packages=\(([^)]+)\)", SCRIPT.read_text(), re.M)[1].split()
     locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text(), re.M))
     assert {"hydra-core", "omegaconf", "antlr4-python3-runtime", "vit-pytorch"} <= set(wanted) <= locked
+
+
+def test_torchao_is_carried_with_a_hash_and_is_one_that_the_extra_takes():
+    written = (ROOT / "experiments" / "gpu" / "torchao.txt").read_text()
+    version = re.search(r"^torchao==(\d+)\.(\d+)\.\d+ \\\n +--hash=sha256:[0-9a-f]{64}", written, re.M)
+    least = re.search(r'"torchao>=(\d+)\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert tuple(map(int, version.groups())) >= tuple(map(int, least.groups()))
+    assert "experiments/gpu/torchao.txt" in SCRIPT.read_text()

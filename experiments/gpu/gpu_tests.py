@@ -7,6 +7,7 @@ import pytest
 from step import Assignment, Found
 
 ROOT = Path(__file__).resolve().parents[2]
+FILES = [str(ROOT / "tests" / name) for name in ("test_gpu.py", "test_gpu_loader.py")]
 
 
 class Tally:
@@ -24,7 +25,7 @@ def run(given: Assignment) -> Found:
     os.environ["GPU_TESTS_ON"] = given.scale.device
     tally = Tally()
     options = ["-v", "-m", "gpu", "-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(given.folder / "tmp")]
-    status = pytest.main([*options, f"--rootdir={ROOT}", str(ROOT / "tests" / "test_gpu.py")], plugins=[tally])
+    status = pytest.main([*options, f"--rootdir={ROOT}", *FILES], plugins=[tally])
     figure = ", ".join(f"{len(names)} {outcome}" for outcome, names in tally.names.items() if names)
     assert status == 0, f"{figure or f'pytest ended with status {int(status)}'}: {', '.join(tally.names['failed'])}"
     assert tally.names["passed"], "no test ran"

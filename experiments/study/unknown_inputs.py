@@ -27,7 +27,8 @@ Command   python src/train.py -m seed=0,1,2,3,4,5 sweep=unknown_digits
               held_out:classes=HELD_OUT held_out:photographs=PHOTOS
 Result    unknown_inputs.csv and unknown_inputs_cifar10.csv, means over the runs with 95 % t intervals, which are wide
           for the two runs of CIFAR-10; docs/comparing.md. The distance, best by far on the digits, fails on CIFAR-10:
-          held-out classes lie nearer to a class mean than the test images of the known classes do
+          held-out classes lie nearer to a class mean than the test images of the known classes do. Of single scores,
+          the relative distance has the highest AUROC (84 %) and the lowest FPR95 (44 %) in the mean over both data sets
 """
 
 import csv

@@ -3,16 +3,21 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
-from one_process import one_process
+import torch.distributed as dist
+from one_process import SHARDING, one_process
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from vitlab.callbacks.latest_state import check_finite
-from vitlab.distributed.fully_sharded import FullySharded, unshard_weights
+from vitlab.distributed.fully_sharded import FullySharded, reshard_weights, unshard_weights
 from vitlab.distributed.sharding import fill, unshard_state, unshard_tensor
 from vitlab.errors import NonFiniteError
 
@@ -72,7 +77,7 @@ class Tied(nn.Module):
 
 
 def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alone(mesh):
-    strategy = FullySharded(copies=1, timeout_minutes=1)
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING)
     strategy.mesh, strategy.parallel_devices = mesh, [torch.device("cpu")]
     model, values = Tied(), torch.randn(2, 3)
     expected = model(values).detach()
@@ -91,8 +96,61 @@ def test_a_sharded_model_is_copied_as_a_whole_one_that_can_be_differentiated_alo
     torch.testing.assert_close(model(values).detach(), expected)
 
 
+@pytest.fixture
+def half():
+    """A mesh of two processes, of which the other one is not there: what is sent is counted, not received."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        yield init_device_mesh("cpu", (2,))
+    finally:
+        dist.destroy_process_group()
+
+
+def sharded(mesh, **options):
+    strategy = FullySharded(copies=1, timeout_minutes=1, **SHARDING | options)
+    strategy.mesh, strategy.parallel_devices, strategy._lightning_module = mesh, [torch.device("cpu")], Tied()
+    strategy.shard(strategy.lightning_module)
+    return strategy, strategy.lightning_module
+
+
+def count_sent(model, kind):
+    """Of a forward and a backward pass."""
+    with CommDebugMode() as seen:
+        model(torch.randn(2, 3)).sum().backward()
+    return sum(count for name, count in seen.get_comm_counts().items() if kind in str(name))
+
+
+@pytest.mark.parametrize("reduce_once", [True, False])
+def test_micro_batches_that_only_accumulate_send_no_gradients(half, reduce_once):
+    strategy, model = sharded(half, reduce_once=reduce_once)
+    sent = []
+    for accumulates in (True, True, False):
+        with strategy.block_backward_sync() if accumulates else nullcontext():
+            sent.append(count_sent(model, "reduce_scatter"))
+    assert sent == ([0, 0, 2] if reduce_once else [2, 2, 2])
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_block_is_gathered_again_for_the_backward_pass_if_asked_also_after_an_evaluation(half, again):
+    _, model = sharded(half, reshard_after_forward=again)
+    for _ in range(2):
+        assert count_sent(model, "gather") == (3 if again else 2)
+        unshard_weights(model)
+        reshard_weights(model)
+
+
+def test_weights_are_gathered_in_bfloat16_and_kept_in_float32(half):
+    _, model = sharded(half, gather_bf16=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(torch.randn(2, 3))
+    assert outputs.dtype == torch.bfloat16
+    outputs.sum().backward()
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    assert {value.grad.dtype for value in model.parameters()} == {torch.float32}
+
+
 def test_groups_that_share_a_copy_wait_no_longer_than_the_strategy(mesh):
-    strategy = FullySharded(copies=2, timeout_minutes=3)
+    strategy = FullySharded(copies=2, timeout_minutes=3, **SHARDING)
     group = strategy.make_group(torch.tensor([[0]]))
     assert group._get_backend(torch.device("cpu")).options._timeout.total_seconds() == 180
 

@@ -28,7 +28,7 @@ def hurried(monkeypatch):
 
 
 def fitted(cli, photos, *words):
-    return cli("fit", f"data.source.root={photos}", "output=fitted", "bundle=false", *words, tiny=False)
+    return cli("fit", f"data.source.root={photos}", "output=fitted", "export=false", *words, tiny=False)
 
 
 # -- what is refused

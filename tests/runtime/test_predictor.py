@@ -57,7 +57,7 @@ def test_columns_are_those_of_the_run(predictor, bundle, files):
         assert list(expected) == COLUMNS[2:-1]
         for name, value in expected.items():
             found = columns[name][row].item()
-            bound = 2e-5 if name == "novelty" else 2e-6  # a difference of squares loses a digit in float32
+            bound = 1e-4 if name == "novelty" else 2e-6  # by the digits that vitlab writes
             assert found == (pytest.approx(value, abs=bound) if isinstance(value, float) else value)
     assert np.array_equal(columns["class"], columns["class_1"])
     assert np.array_equal(columns["probability"], columns["probability_1"])

@@ -19,6 +19,11 @@ def test_each_candidate_is_a_recipe_that_composes(images):
             assert one.image_size % cfg.data.patch_size == 0
 
 
+def test_another_data_set_than_a_folder_may_have_a_transform_already():
+    for one in list_candidates(FEW, []):
+        assert compose("train", ["data=digits", *one.words]).data.images.train_transform.degrees == 12
+
+
 def test_names_are_unique():
     for images in (FEW, MANY, PHOTOS):
         names = [one.name for one in list_candidates(images, ["model=vit_ti16", "model.pretrained=there"])]

@@ -28,8 +28,10 @@ def test_validations_take_a_small_share_of_the_time():
     assert slow.validate_every > plan.validate_every
 
 
-def test_without_time_a_few_steps_are_left():
-    assert plan_final(TRIAL, SIZES, 5, 20).steps == LEAST_STEPS
+def test_without_time_a_few_steps_are_left_and_the_end_is_late():
+    plan = plan_final(TRIAL, SIZES, 5, 20)
+    assert plan.steps == LEAST_STEPS
+    assert plan.seconds > 20 + 4 + LEAST_STEPS * 0.1
 
 
 def test_a_slower_trial_gives_fewer_steps():

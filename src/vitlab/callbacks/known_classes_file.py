@@ -37,5 +37,7 @@ def read_known_classes(folder: Path) -> KnownClasses | None:
         if known.means.shape[:1] != (D,) or not known.whitening.shape == known.spreading.shape == (D, D):
             raise ValueError("the shapes do not fit")
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); remove it to predict without it") from error
+        raise CheckpointError(
+            f"{path} is damaged, or of an earlier version ({error}); remove it to predict without it"
+        ) from error
     return known

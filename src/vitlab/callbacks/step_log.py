@@ -18,7 +18,8 @@ QUIET = 30.0  # seconds without a line, after which one is printed where there i
 class StepLog(Callback):
     """Logs, every trainer.log_every_n_steps optimizer steps and at the end of an epoch: the task's training metrics,
     learning rate, images per second (of all devices, evaluation left out), seconds that the run has taken so far
-    (evaluation and earlier starts included, work that a kill threw away left out) and peak memory in MiB.
+    (evaluation and earlier starts included, work that a kill threw away left out) and peak memory in MiB. With a GPU
+    also: the share of time in which the host waited for a batch, and the memory that torch holds, in MiB.
 
     `latest` holds the last entry, for the progress bar. Raises NonFiniteError when the loss is not finite.
     """
@@ -28,6 +29,8 @@ class StepLog(Callback):
         self.step = 0
         self.seconds = 0.0
         self.started = 0.0
+        self.waited = 0.0  # for batches, since the last entry
+        self.ended = 0.0  # when the last batch was done
         self.total_images = 0
         self.total_seconds = 0.0
         self.before = 0.0  # seconds that earlier starts took
@@ -49,7 +52,8 @@ class StepLog(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.step = trainer.global_step
         self.seconds, self.started = 0.0, time.perf_counter()
-        self.fit_started = self.started
+        self.fit_started = self.ended = self.started
+        self.waited = 0.0
         self.first_step = trainer.global_step
         self.told = self.started if trainer.is_global_zero and not sys.stdout.isatty() else None
 
@@ -57,8 +61,13 @@ class StepLog(Callback):
         self.seconds += time.perf_counter() - self.started
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.started = time.perf_counter()
+        self.started = self.ended = time.perf_counter()
         self.told = self.started if self.told is not None else None  # the progress has printed a line
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self.waited += time.perf_counter() - self.ended
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -69,6 +78,7 @@ class StepLog(Callback):
             self._log(trainer, pl_module)
         if self.told is not None and time.perf_counter() - self.told > QUIET:
             self._tell(trainer, pl_module)
+        self.ended = time.perf_counter()
 
     def _tell(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print where a run is that has no bar and a validation far away, and how long the rest will take."""
@@ -97,6 +107,10 @@ class StepLog(Callback):
             "train/peak_memory_mib": peak_memory_mib(pl_module.device),
             "epoch": trainer.global_step / trainer.datamodule.count_steps_per_epoch(),
         }
+        if pl_module.device.type == "cuda":
+            values["train/data_wait_ratio"] = self.waited / max(seconds, 1e-9)
+            values["train/reserved_memory_mib"] = torch.cuda.max_memory_reserved(pl_module.device) / 2**20
+        self.waited = 0.0
         self.latest = values
         self.step, self.seconds, self.started = trainer.global_step, 0.0, now
         if not math.isfinite(values["train/loss"]):

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 from collections.abc import Iterable
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -61,6 +62,16 @@ def translate_refusal(error: Exception) -> VitlabError | None:
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
         return ConfigError(f"memory ran out ({reason}); take fewer images at once, smaller ones, or a smaller model")
     return None
+
+
+def find_status(error: BaseException) -> int:
+    """Return the exit status with which a command ends by this error."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    refusal = translate_refusal(error) if isinstance(error, Exception) else None
+    return refusal.status if refusal is not None else 1
 
 
 def explain_hydra_error(error: HydraException) -> str:

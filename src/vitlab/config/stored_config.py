@@ -30,6 +30,17 @@ HARMLESS = frozenset(function.__name__ for function in (better, before_crop, tog
 
 ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always take, as older runs had them in effect
     "vitlab.callbacks.LatestState": {"keep_states": 0},
+    "vitlab.distributed.data_parallel.DataParallel": {
+        "bucket_mb": 25,
+        "gradient_as_bucket_view": False,
+        "static_graph": False,
+        "compression": "none",
+    },
+    "vitlab.distributed.fully_sharded.FullySharded": {
+        "reshard_after_forward": True,
+        "gather_bf16": False,
+        "reduce_once": False,
+    },
 }
 OF_A_SWEEP = ("sweep", "engine")  # keys of how a sweep is run
 OF_A_START = (

@@ -55,7 +55,8 @@ class Loading:
     ) -> Loader:
         """Load the batches of a split in this order, for one of `processes` on this machine; with `from_device`, they
         are cut out of images on the device."""
-        workers = 0 if in_this_process else choose_num_workers(self.num_workers, processes)
+        for_gpu = device.type == "cuda"
+        workers = 0 if in_this_process else choose_num_workers(self.num_workers, processes, for_gpu=for_gpu)
         if from_device and (isinstance(order, TrainingOrder) or CropsOnly.is_exact(split)):
             split, workers = CropsOnly.from_split(split), 0
         batch_bytes = batch_size * split.in_chans * sum(crop.image_size**2 for crop in split.crop.views())

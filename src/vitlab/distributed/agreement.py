@@ -37,6 +37,13 @@ def decide_on_rank_zero(name: str, decide: Callable[[], Any]) -> Any:
     return decision
 
 
+def open_store_of_start() -> Any:
+    """Return a part of the store that no other start of the run, and no run before it in this process, writes to."""
+    from torch.distributed import PrefixStore
+
+    return PrefixStore(KEY.format("start", os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), next(NUMBERS)), store())
+
+
 def store() -> Any:
     """Return the key-value store at the run's address. torchrun's agent has opened it, else rank zero does; torch finds
     it there when the process group begins."""

@@ -19,6 +19,7 @@ def begin_process() -> None:
     sentence. A process that the first one of a run has started ends when that one is gone, even if it is stopped by
     then."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")  # the last operations of each rank, to a file
     if STARTED_BY not in os.environ or not is_other_rank():
         return
     if sys.platform == "linux":

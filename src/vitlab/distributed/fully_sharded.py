@@ -1,15 +1,17 @@
 """Fully sharded data parallelism: every process learns from its share of each batch, and keeps its share of weights,
 gradients and optimizer (Rajbhandari et al., 2020, arXiv:1910.02054, stage 3), by torch's FSDP2."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from pytorch_lightning.strategies import ModelParallelStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
 from vitlab.distributed.launcher import Launcher
@@ -18,6 +20,7 @@ from vitlab.ranges import Count, Positive
 from vitlab.skeleton import copy_without_values
 
 LISTS = ("blocks", "decoder_blocks")  # lists of modules that are gathered one by one
+KEPT: WeakSet[Any] = WeakSet()  # blocks whose gathered weights are kept until the backward pass
 CALLED = ("compute_both_logits",)  # methods that training calls in place of a model itself
 
 
@@ -26,14 +29,27 @@ class FullySharded(ModelParallelStrategy):
     them, as one for each machine (HSDP). Ranks wait for each other for `timeout_minutes` at most.
 
     Blocks are gathered one by one in forward and backward pass, in float32: with bf16-mixed the products alone are in
-    bfloat16, as with DDP, and gradients are added up in float32. For an evaluation each device gathers the whole model
-    once, so that one rank may have more batches than another. A checkpoint is the file that one process would write, so
-    that any number of devices can go on with it, sharded or not.
+    bfloat16, as with DDP, and gradients are added up in float32. With `gather_bf16` blocks are sent, and computed, in
+    bfloat16. `reshard_after_forward`: a block is gathered again for the backward pass, else kept until then. With
+    `reduce_once`, micro-batches that only accumulate send no gradients, and each device keeps whole ones until the
+    last. For an evaluation each device gathers the whole model once, so that one rank may have more batches than
+    another. A checkpoint is the file that one process would write, so that any number of devices can go on with it,
+    sharded or not.
     """
 
-    def __init__(self, *, copies: Count, timeout_minutes: Positive):
+    def __init__(
+        self,
+        *,
+        copies: Count,
+        timeout_minutes: Positive,
+        reshard_after_forward: bool,
+        gather_bf16: bool,
+        reduce_once: bool,
+    ):
         super().__init__(save_distributed_checkpoint=False, timeout=timedelta(minutes=timeout_minutes))
         self.copies = copies
+        self.reshard_after_forward, self.reduce_once = reshard_after_forward, reduce_once
+        self.gathered = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if gather_bf16 else MixedPrecisionPolicy()
         self.mesh: DeviceMesh | None = None
         self.templates: dict[nn.Module, nn.Module] = {}  # of each sharded model its structure, without weights
 
@@ -71,11 +87,25 @@ class FullySharded(ModelParallelStrategy):
             return
         self.templates[model] = copy_without_values(model, "meta")
         for block in units(model):
-            fully_shard(block, mesh=self.mesh)
-        fully_shard(model, mesh=self.mesh)
+            fully_shard(
+                block, mesh=self.mesh, mp_policy=self.gathered, reshard_after_forward=self.reshard_after_forward
+            )
+            if not self.reshard_after_forward:
+                KEPT.add(block)
+        fully_shard(model, mesh=self.mesh, mp_policy=self.gathered)
         for name in CALLED:
             if hasattr(model, name):
                 register_fsdp_forward_method(model, name)
+
+    @contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Within, add up gradients without sending them, unless each micro-batch is to send its own."""
+        parts = list_sharded_parts(self.lightning_module) if self.reduce_once else []
+        for part in parts:
+            part.set_requires_gradient_sync(False, recurse=False)
+        yield
+        for part in parts:
+            part.set_requires_gradient_sync(True, recurse=False)
 
     def copy_unsharded(self, model: nn.Module) -> nn.Module | None:
         """Return, on the first rank, a copy of a sharded model that holds all of its weights; None on the others, which
@@ -150,7 +180,8 @@ def reshard_weights(module: nn.Module) -> None:
     """Leave each device its share, as in training."""
     for number, part in enumerate(list_sharded_parts(module)):
         part.reshard()
-        part.set_reshard_after_forward(number > 0, recurse=False)  # the trunk's are needed at once in the backward pass
+        # the trunk's are needed at once in the backward pass
+        part.set_reshard_after_forward(number > 0 and part not in KEPT, recurse=False)
 
 
 def list_sharded_parts(module: nn.Module) -> list[FSDPModule]:

@@ -14,7 +14,7 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from vitlab.distributed.ending import GRACE, WATCH, leave
 from vitlab.distributed.environment import STARTED_BY
 from vitlab.distributed.lost_process import make_lost_error
-from vitlab.distributed.presence import Presence
+from vitlab.distributed.presence import CURRENT, Presence
 from vitlab.distributed.signals import NOTICED, STOPPING, watch_signals
 from vitlab.errors import DistributedError
 
@@ -59,8 +59,11 @@ class Launcher(_SubprocessScriptLauncher):
                 raise refusal from error
 
     def start_presence(self) -> None:
-        """Give signs to the other processes, from when all have come together."""
-        self.presence = self.presence or Presence.begin()
+        """Give signs to the other processes, from when all have come together; a launcher's give them already."""
+        self.presence = self.presence or next(iter(CURRENT), None) or Presence.begin()
+        if self.num_nodes > 1 and self.presence is not None and not CURRENT:  # started by hand, on each machine
+            CURRENT.append(self.presence)
+            self.presence.watch()
 
     def _find_lost(self) -> list[str]:
         return self.presence.find_lost() if self.presence else []
@@ -75,9 +78,8 @@ class Launcher(_SubprocessScriptLauncher):
         for _ in range(round(LAST_WORDS / WATCH)):
             if self.procs and not self._find_failed():
                 time.sleep(WATCH)
-        return next(
-            (status for status in self._find_failed() if status != DistributedError.status), DistributedError.status
-        )
+        told = self.presence.status if self.presence else DistributedError.status
+        return next((status for status in self._find_failed() if status != DistributedError.status), told)
 
     def _find_failed(self) -> list[int]:
         """Give the exit status of each process that has failed; one that a signal has ended is lost, unless the signal
@@ -102,3 +104,5 @@ def stop_waiting_for_others(trainer: Any) -> None:
     NOTICED.set()
     if isinstance(trainer.strategy.launcher, Launcher):
         trainer.strategy.launcher.finishing.set()
+    for presence in CURRENT:
+        presence.finishing.set()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from vitlab.distributed.ending import ENDED, format_in_brackets
+from vitlab.distributed.ending import ENDED, NO_ANSWER, format_in_brackets
 from vitlab.errors import DistributedError, format_error
 
 GONE = re.compile(r"connection (closed|reset|refused)|broken pipe|remote process exited", re.IGNORECASE)
@@ -21,11 +21,7 @@ def make_lost_error(error: Exception, lost: Callable[[], list[str]] = list) -> D
     started = torch.distributed.is_initialized()
     of_gloo = started and ("gloo" in words or "pair closure" in words)
     if SILENT.search(words) and (of_torch or of_gloo):
-        return DistributedError(
-            f"another process of this run did not answer{format_in_brackets(lost())} within the minutes of "
-            "trainer.strategy.timeout_minutes: it hangs, is slow, or its machine cannot be reached; look there, and "
-            "go on with resume=<the run's folder>"
-        )
+        return DistributedError(NO_ANSWER.format(format_in_brackets(lost())))
     if GONE.search(words) and (of_torch or started):
         return DistributedError(ENDED.format(format_in_brackets(lost())))
     return DistributedError(f"the processes of this run cannot work together: {words}") if of_torch else None

@@ -24,7 +24,12 @@ from vitlab.run.building.parts import Parts, build_datamodule, build_task
 from vitlab.run.building.run_loggers import try_callbacks_and_loggers
 from vitlab.run.building.trainer import find_devices
 from vitlab.run.checks.batch_advice import count_device_memory, find_largest_part
-from vitlab.run.checks.memory_estimate import count_sharing_devices, divide_memory, estimate_device_memory
+from vitlab.run.checks.memory_estimate import (
+    count_gathered,
+    count_sharing_devices,
+    divide_memory,
+    estimate_device_memory,
+)
 from vitlab.run.checks.preconditions import estimate_checkpoint_bytes
 from vitlab.run.hardware.step_timing import measure_steps
 from vitlab.run.inference.teacher import build_teacher
@@ -85,7 +90,7 @@ def show_memory(parts: Parts, cfg: DictConfig) -> None:
         return
     there = int(cfg.memory_gib * GIB) if cfg.memory_gib else count_device_memory(trainer)
     size = datamodule.global_batch_size // trainer.world_size // trainer.accumulate_grad_batches
-    _, memory, evaluation = divide_memory(model, whole, count_sharing_devices(trainer))
+    _, memory, evaluation = divide_memory(model, whole, count_sharing_devices(trainer), count_gathered(trainer))
     needed = memory.fixed + size * memory.per_image
     show(
         "memory",

@@ -61,11 +61,11 @@ def fit(cfg: DictConfig) -> Path:
             words += data["words"]
             candidates = choose_candidates(cfg, data)
             trials = ledger.find("trials", partial(try_candidates, candidates, words, data, ledger))
-            plan = ledger.find("plan", partial(plan_run, trials, data, budget, cfg.bundle))
+            plan = ledger.find("plan", partial(plan_run, trials, data, budget, cfg.export))
             chosen = next(one for one in candidates if one.name == plan["candidate"])
             run = train_final(chosen, words, plan, data, ledger.folder)
             note_changes(words, data, ledger)
-            bundle = write_bundle(run, ledger.folder) if cfg.bundle else None
+            bundle = write_bundle(run, ledger.folder) if cfg.export else None
             report = write_report(run, ledger.folder)
             written = {"bundle": bundle and str(bundle), "report": report and str(report)}
             ledger.keep("end", {"run": str(run), **written, "seconds": budget.spent})
@@ -78,18 +78,18 @@ def fit(cfg: DictConfig) -> Path:
 
 def check_request(cfg: DictConfig) -> None:
     """Raise ConfigError for too little time, and for a bundle that cannot be written here."""
-    if cfg.minutes < LEAST_MINUTES[cfg.bundle]:
+    if cfg.minutes < LEAST_MINUTES[cfg.export]:
         raise ConfigError(
             f"minutes={cfg.minutes:g} is too short to survey, try, train and test; give at least "
-            f"minutes={LEAST_MINUTES[cfg.bundle]:g}"
+            f"minutes={LEAST_MINUTES[cfg.export]:g}"
         )
-    if cfg.bundle:
+    if cfg.export:
         from vitlab.bundles.formats import check_libraries
 
         try:
             check_libraries()
         except ConfigError as error:
-            raise ConfigError(f"{error}; or add bundle=false") from error
+            raise ConfigError(f"{error}; or add export=false") from error
 
 
 def base_words() -> list[str]:

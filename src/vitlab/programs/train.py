@@ -149,14 +149,16 @@ def begin(start: Start, found: ResolvedRun, parts: Parts, transfer: Any) -> None
 
 
 def speed_up(cfg: DictConfig, parts: Parts) -> None:
-    """Multiply in float8, and compile, as the config says."""
+    """Multiply in TensorFloat-32 or float8, and compile, as the config says."""
+    if cfg.get("tf32"):  # a run from before this key has none
+        torch.set_float32_matmul_precision("high")
     if cfg.float8:
         from vitlab.run.hardware.float8 import use_float8
 
-        use_float8(parts.task.model)
+        use_float8(parts.task.model, cfg.float8)
     if cfg.compile:
         sharded = isinstance(parts.trainer.strategy, FullySharded)
-        compile_model(parts.task.model, parts.datamodule.num_image_sizes, by_block=sharded)
+        compile_model(parts.task.model, parts.datamodule.num_image_sizes, by_block=sharded, mode=cfg.compile)
 
 
 @contextmanager

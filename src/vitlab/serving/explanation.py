@@ -30,8 +30,7 @@ class Explainer:
 
     def __init__(self, model: VisionTransformer, preprocessing: Preprocessing):
         self.model, self.preprocessing = model, preprocessing
-        rows, columns = model.patch_embed.grid
-        self.grid = (int(rows), int(columns))
+        self.grid = model.patch_embed.grid
         self.no_heat_map = why_no_relevance(model)
         self.thread = ThreadPoolExecutor(1, "explain")  # the views replace parts of the model while they look
 
@@ -45,8 +44,8 @@ class Explainer:
 
     def compute_heat_map(self, pixels: np.ndarray, place: int) -> list[float]:
         found = relevance(self.model, self.normalize(pixels), place)
-        highest: list[float] = shorten(found / found.max().clamp_min(1e-12))
-        return highest
+        shares: list[float] = shorten(found / found.max().clamp_min(1e-12))
+        return shares
 
     def compute_views(self, pixels: np.ndarray, place: int) -> Views:
         seen = look(self.model, self.normalize(pixels))

@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 Value = str | float
-DIGITS = 6  # of a probability in a file
+DIGITS, DIGITS_OF_NOVELTY = 6, 4  # in a file; more would depend on the images scored beside one
 COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {}  # further ones, of probabilities (B, K): name -> a number each (B,)
 
 
@@ -41,7 +41,10 @@ class Prediction:
         for rank, (name, probability) in enumerate(self.top, start=1):
             row |= {f"class_{rank}": name, f"probability_{rank}": round(probability, DIGITS)}
         if self.novelty is not None:
-            row |= {"novelty": round(self.novelty, DIGITS), "none_of_these": "yes" if self.none_of_these else "no"}
+            row |= {
+                "novelty": round(self.novelty, DIGITS_OF_NOVELTY),
+                "none_of_these": "yes" if self.none_of_these else "no",
+            }
         return row | {name: round(value, DIGITS) for name, value in self.more.items()}
 
     def __str__(self) -> str:

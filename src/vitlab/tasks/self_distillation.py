@@ -15,6 +15,7 @@ from torchmetrics import MeanMetric, MetricCollection
 
 from vitlab.data.batches.batch import Batch, View
 from vitlab.data.images.multi_crop import MultiCrop
+from vitlab.distributed.gathering import average_over_ranks
 from vitlab.distributed.sharding import get_own_parameters
 from vitlab.errors import ConfigError
 from vitlab.losses import self_distillation, teacher_targets
@@ -83,7 +84,7 @@ class SelfDistillation(Task):
         with torch.no_grad():
             teacher = torch.stack(compute_logits(self.teacher, batch.views[: self.num_large])).float()  # (T, B, K)
             targets = self.targets(teacher, "fit")
-            mean = self.trainer.strategy.reduce(teacher.mean(dim=(0, 1)), reduce_op="mean")
+            mean = average_over_ranks(teacher.mean(dim=(0, 1)))
             self.center.lerp_(mean, 1 - self.center_momentum)
         return self_distillation([logits.float() for logits in student], list(targets), self.temperatures[0])
 

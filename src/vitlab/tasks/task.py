@@ -47,20 +47,21 @@ class Task(pl.LightningModule):
      3. `RawBatch.to`: copy the batch to the device, without waiting.
      4. `ImageDataModule.on_after_batch_transfer`: normalise, mix, and cut into float patches (B, N, C·P·P).
      5. `Interruption.on_train_batch_start`: after a signal, save the state and leave.
-     6. `LatestState.on_train_batch_start`: save the state after the step before, if it is due.
-     7. `Task.training_step`: seed dropout and drop path, and give the mean loss ().
-         8. `Task.unfreeze_due_groups`: leave evaluation mode in parts that begin to learn.
-         9. `Supervised.training_losses`: the losses (B,) of the regime, and its training metrics.
-        10. `VisionTransformer.forward`: patches and their grid -> logits (B, K).
-        11. `softmax_cross_entropy`: the loss of `conf/loss/`, logits and target -> (B,).
-        Then Lightning clears the gradients and calls backward. Steps 1 to 11 are those of a micro-batch; what follows
+     6. `StepLog.on_train_batch_start`: note how long the host has waited for the batch.
+     7. `LatestState.on_train_batch_start`: save the state after the step before, if it is due.
+     8. `Task.training_step`: seed dropout and drop path, and give the mean loss ().
+         9. `Task.unfreeze_due_groups`: leave evaluation mode in parts that begin to learn.
+        10. `Supervised.training_losses`: the losses (B,) of the regime, and its training metrics.
+        11. `VisionTransformer.forward`: patches and their grid -> logits (B, K).
+        12. `softmax_cross_entropy`: the loss of `conf/loss/`, logits and target -> (B,).
+        Then Lightning clears the gradients and calls backward. Steps 1 to 12 are those of a micro-batch; what follows
         comes once `accumulate_grad_batches` of them are done.
-    12. `Task.configure_gradient_clipping`: prepare the gradients for the optimizer, which Lightning then steps.
-        13. `Task.drop_frozen_gradients`: drop those of parts that learn later.
-        14. `Task.clip_gradients`: clip the total norm, and keep it for train/grad_norm.
-    15. `prepend_warmup`: the learning rate of the next step, by the schedule.
-    16. `StepLog.on_train_batch_end`: every `log_every_n_steps` steps, read the sums from the device and log them.
-    17. `WeightAverage.on_train_batch_end`, with callbacks=[default,ema]: move the average towards the weights.
+    13. `Task.configure_gradient_clipping`: prepare the gradients for the optimizer, which Lightning then steps.
+        14. `Task.drop_frozen_gradients`: drop those of parts that learn later.
+        15. `Task.clip_gradients`: clip the total norm, and keep it for train/grad_norm.
+    16. `prepend_warmup`: the learning rate of the next step, by the schedule.
+    17. `StepLog.on_train_batch_end`: every `log_every_n_steps` steps, read the sums from the device and log them.
+    18. `WeightAverage.on_train_batch_end`, with callbacks=[default,ema]: move the average towards the weights.
 
     A validation, when it is due, comes after the last of these.
     """

@@ -9,7 +9,7 @@ SHRUNK = (64, 128)  # sizes to which larger ones are shrunk
 CACHE_BYTES = 2 * 10**9  # pixels of training images that may lie in the memory
 
 AFFINE = (  # as for the digits: conf/data/digits.yaml
-    "+data.images.train_transform={_target_:torchvision.transforms.v2.RandomAffine,degrees:12,translate:[0.1,0.1],"
+    "data.images.train_transform={_target_:torchvision.transforms.v2.RandomAffine,degrees:12,translate:[0.1,0.1],"
     "scale:[0.9,1.1],shear:8,interpolation:2}"
 )
 

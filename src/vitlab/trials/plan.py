@@ -71,4 +71,4 @@ def plan_final(trial: Outcome, sizes: Sizes, left: float, reserve: float) -> Pla
     every = max(1, math.ceil(epochs / most))
     validations = math.floor(epochs / every)
     steps = count_steps(training - validations * validation, trial.step_seconds)
-    return Plan(steps, every, left - max(training, 0.0) + steps * trial.step_seconds + validations * validation)
+    return Plan(steps, every, left - training + steps * trial.step_seconds + validations * validation)

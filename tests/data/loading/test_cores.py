@@ -43,6 +43,13 @@ def test_each_core_is_shared_by_those_that_may_run_on_it(bound, masks, expected)
     assert choose_num_workers(None, len(masks)) == expected
 
 
+@pytest.mark.parametrize(("count", "expected"), [(1, 1), (2, 1), (3, 1), (4, 2), (12, 10), (64, 16)])
+def test_two_cores_of_a_gpu_are_left_to_its_own_threads(bound, recwarn, count, expected):
+    bound([range(count)])
+    assert choose_num_workers(None, 1, for_gpu=True) == expected
+    assert [f"with {count} CPU core" in str(warning.message) for warning in recwarn] == [True] * (count < 4)
+
+
 def test_before_the_processes_have_begun_they_are_taken_to_have_the_same_cores(bound):
     bound([range(16)] * 4, told=False)
     assert choose_num_workers(None, 4) == 4

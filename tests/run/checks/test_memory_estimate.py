@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import vit_options
+from one_process import SHARDING
 from torch import nn
 
 from vitlab.callbacks import EMA
@@ -93,6 +94,6 @@ def test_no_more_than_all_weights_are_gathered(model):
 
 @pytest.mark.parametrize(("copies", "devices"), [(1, 8), (2, 4), (8, 1)])
 def test_devices_with_a_copy_of_their_own_share_nothing(copies, devices):
-    strategy = FullySharded(copies=copies, timeout_minutes=1)
+    strategy = FullySharded(copies=copies, timeout_minutes=1, **SHARDING)
     assert count_sharing_devices(trainer_of(strategy=strategy, world_size=8)) == devices
     assert count_sharing_devices(trainer_of(strategy=SimpleNamespace(), world_size=8)) == 1

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
+from one_process import SHARDING
 from torch import nn
 
 from vitlab.data.targets import OneClass, Texts
@@ -147,7 +148,7 @@ def test_every_split_has_a_batch_and_every_epoch_a_validation(changes, sentence)
 
 
 def test_copies_of_a_model_have_the_same_number_of_devices():
-    sharded = FullySharded(copies=2, timeout_minutes=1)
+    sharded = FullySharded(copies=2, timeout_minutes=1, **SHARDING)
     check_copies(SimpleNamespace(strategy=sharded, world_size=4))
     check_copies(SimpleNamespace(strategy=SimpleNamespace(), world_size=3))
     with pytest.raises(ConfigError, match=r"trainer\.strategy\.copies 2 does not divide the 3 devices"):

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import json
 import sys
 from contextlib import nullcontext
@@ -36,7 +37,7 @@ def torchao():
 @pytest.fixture
 def narrow(monkeypatch):
     """The smallest model is wide enough."""
-    monkeypatch.setattr(float8, "LEAST", 32)
+    monkeypatch.setattr(float8, "gains", lambda inputs, outputs, kind: True)
 
 
 @pytest.fixture
@@ -55,14 +56,27 @@ def vit(**changes):
 # -- whom it concerns
 
 
-def test_only_linear_learning_layers_that_are_wide_in_multiples_of_16_are_taken(monkeypatch):
+def test_only_linear_learning_layers_that_are_wide_in_multiples_of_16_are_taken(narrow):
     model = vit(embed_dim=96, mlp_ratio=None, mlp_dim=200)
-    monkeypatch.setattr(float8, "LEAST", 96)
     assert set(wide_layers(model)) == {f"blocks.{i}.attn.{name}" for i in (0, 1) for name in ("qkv", "proj")}
-    monkeypatch.setattr(float8, "LEAST", 97)
-    assert wide_layers(model) == {}
     names = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
     assert set(find_trainable_layers(model)) == {f"blocks.{i}.{name}" for i in (0, 1) for name in names}
+
+
+def test_layers_of_vit_l_that_torchao_would_leave_stay():
+    """N, K of attn.qkv, attn.proj, mlp.fc1, mlp.fc2: 3072, 1024; 1024, 1024; 4096, 1024; 1024, 4096."""
+    sizes = {"qkv": (1024, 3072), "proj": (1024, 1024), "fc1": (1024, 4096), "fc2": (4096, 1024)}
+    assert {name for name, (k, n) in sizes.items() if float8.gains(k, n, True)} == {"qkv", "fc1"}
+    assert not [name for name, (k, n) in sizes.items() if float8.gains(k, n, "rowwise")]
+
+
+@pytest.mark.parametrize(("kind", "recipe"), [(True, "tensorwise"), ("rowwise", "rowwise")])
+def test_the_sizes_are_those_of_torchao(torchao, kind, recipe):
+    from torchao.float8.float8_linear_utils import _auto_filter_for_recipe
+
+    theirs = _auto_filter_for_recipe(recipe, [])
+    for k, n in itertools.product((512, 1024, 1040, 2048, 2064, 4096, 4112), repeat=2):
+        assert float8.gains(k, n, kind) == theirs(nn.Linear(k, n, device="meta"), "a"), (k, n)
 
 
 # -- where it cannot be
@@ -90,17 +104,22 @@ def test_without_a_torchao_that_can_do_it_the_extra_is_named(hopper, monkeypatch
         check_float8(vit(), GPU, "bf16-mixed")
 
 
+def test_without_compile_it_is_refused(hopper, narrow):
+    with pytest.raises(ConfigError, match=r"float8=rowwise is slower than bfloat16 .* set compile=true"):
+        check_float8(vit(), GPU, "bf16-mixed", "rowwise", False)
+
+
 def test_another_precision_is_refused(hopper):
     with pytest.raises(ConfigError, match=r"float8=true needs trainer\.precision=bf16-mixed, not 32-true"):
         check_float8(vit(), GPU, "32-true")
 
 
 @pytest.mark.parametrize(
-    ("model", "widest"), [(functools.partial(vit, embed_dim=192), 192), (lambda: nn.Linear(2048, 2048), 0)]
+    ("model", "widest"), [(functools.partial(vit, embed_dim=192), 768), (lambda: nn.Linear(2048, 2048), 0)]
 )
 def test_a_model_without_a_wide_layer_is_refused_with_the_width_it_has(hopper, model, widest):
     with pytest.raises(
-        ConfigError, match=f"no layer that learns has 1024 inputs and outputs .*; the widest has {widest}: set"
+        ConfigError, match=f"no layer that learns has more than 1024 outputs, .*; the widest has {widest}: set"
     ):
         check_float8(model(), GPU, "bf16-mixed")
 

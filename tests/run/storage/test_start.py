@@ -155,8 +155,10 @@ def test_a_job_of_a_sweep_knows_its_sweep(tmp_path):
 
 def test_a_checkpoint_holds_what_rebuilds_the_run_and_no_secret(tmp_path):
     data = SimpleNamespace(class_names=("cat", "dog"), vocabularies=lambda: {"vocabulary": 1}, fingerprint="f")
-    record = start_in(tmp_path, api_key="a secret word", lr=0.1, rate="${lr}").record(data, 16)
+    record = start_in(tmp_path, api_key="a secret word", lr=0.1, rate="${lr}").record(data, 16, 1)
     assert record.pop("versions").keys() >= {"python", "torch"}
+    assert record.pop("digests").keys() == {"config", "code"}
+    assert record.pop("machine")["processes"] == 1
     config = record.pop("config")
     assert (config["api_key"], config["rate"]) == (MARK, "${lr}")  # a reference stays one
     assert record == {

@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,10 +14,12 @@ from torch.utils.data import DataLoader, Dataset
 from vitlab.data.batches.batch import on_device
 from vitlab.data.loading.cores import find_core_share
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
+from vitlab.distributed.environment import is_other_rank
 from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker
 from vitlab.machine import keep_freed_memory
 
 MOST_WORKERS = 16
+ENOUGH_CORES, CORES_OF_GPU = 4, 2  # for a GPU: with fewer it may wait for images; for the process itself
 SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied
 
 
@@ -121,12 +124,20 @@ def wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) ->
     return apply_to_collection(batch, Tensor, use)
 
 
-def choose_num_workers(num_workers: int | None, processes: int) -> int:
+def choose_num_workers(num_workers: int | None, processes: int, *, for_gpu: bool = False) -> int:
     """Return the number of workers that read for one of `processes` on this machine; None: one for each core of its
-    share (see `find_core_share`), up to 16."""
+    share (see `find_core_share`), up to 16. Of the cores for a GPU, two are left to the threads that start its kernels,
+    copy batches and run the backward pass; the first process warns if these cores are few."""
     if num_workers is not None:
         return num_workers
-    return max(1, min(int(find_core_share(processes) + 1e-6), MOST_WORKERS))
+    cores = int(find_core_share(processes) + 1e-6)
+    if for_gpu and cores < ENOUGH_CORES and not is_other_rank():
+        warnings.warn(
+            f"this process feeds a GPU with {cores} CPU core{'s' * (cores != 1)}, which may leave the GPU waiting for "
+            f"images; give it {ENOUGH_CORES} or more, as with srun --cpus-per-task (docs/machines.md)",
+            stacklevel=2,
+        )
+    return max(1, min(cores - CORES_OF_GPU * for_gpu, MOST_WORKERS))
 
 
 def choose_prefetch(prefetch: int | None, num_workers: int, processes: int, batch_bytes: int) -> tuple[int, bool]:

@@ -94,15 +94,17 @@ def recompute_activations(model: Module) -> int:
         raise ConfigError(f"activation_checkpointing: {error}") from error
 
 
-def compile_model(model: Module, num_image_sizes: int, *, by_block: bool) -> None:
-    """Compile in place (compile=true), so that names stay, and anew for each shape of a batch: with dynamic shapes the
-    backward pass of resampled positions fails in torch 2.15. Training has one shape for each image size, validation and
-    test have two each, with the smaller last batch. `by_block`: the blocks alone, each of which is then sharded."""
+def compile_model(model: Module, num_image_sizes: int, *, by_block: bool, mode: bool | str = True) -> None:
+    """Compile in place, in a `mode` of torch.compile if one is named, so that names stay, and anew for each shape of a
+    batch: with dynamic shapes the backward pass of resampled positions fails in torch 2.15. Training has one shape for
+    each image size, validation and test have two each, with the smaller last batch. `by_block`: the blocks alone, each
+    of which is then sharded, so that its weights change their place in memory, which CUDA graphs do not allow."""
     parts = units(model) if by_block else [model]
     limit = len(parts) * (num_image_sizes + 4 + 4)  # blocks have one code, which counts for all of them
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, limit)
+    options: dict[str, Any] = {"mode": f"{mode}-no-cudagraphs" if by_block else mode} if isinstance(mode, str) else {}
     for part in parts:
-        part.compile(dynamic=False)
+        part.compile(dynamic=False, **options)
 
 
 def load_pretrained(

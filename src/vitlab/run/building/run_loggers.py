@@ -9,7 +9,9 @@ import pytorch_lightning as pl
 from vitlab.checkpoints.run_folder import RUNS
 from vitlab.config.build import build, import_target
 from vitlab.config.nodes import resolve_config
+from vitlab.config.refusals import find_status
 from vitlab.distributed.launcher import stop_waiting_for_others
+from vitlab.distributed.presence import tell_status
 from vitlab.loggers import MetricsCSV, RunLogger
 from vitlab.run.building.parts import build_callbacks
 from vitlab.run.storage.start import Start
@@ -48,8 +50,10 @@ def close_loggers(trainer: pl.Trainer) -> Iterator[None]:
     try:
         yield
         exit_code = 0
-    except SystemExit as stop:  # by a signal
-        exit_code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException as error:
+        tell_status(find_status(error))  # closing may take long
+        if isinstance(error, SystemExit):  # by a signal
+            exit_code = find_status(error)
         raise
     finally:
         stop_waiting_for_others(trainer)

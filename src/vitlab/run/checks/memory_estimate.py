@@ -16,7 +16,9 @@ def estimate_training_memory(task: Task, datamodule: DataModule, trainer: pl.Tra
     """Count what a device holds with the trainer's strategy; None for a model that cannot be counted, or that reads no
     images."""
     memory = estimate_device_memory(task, datamodule, trainer)
-    return None if memory is None else divide_memory(task.model, memory, count_sharing_devices(trainer)).memory
+    if memory is None:
+        return None
+    return divide_memory(task.model, memory, count_sharing_devices(trainer), count_gathered(trainer)).memory
 
 
 def estimate_device_memory(task: Task, datamodule: DataModule, trainer: pl.Trainer) -> TrainingMemory | None:
@@ -42,17 +44,27 @@ class DeviceShare(NamedTuple):
     evaluation: int
 
 
-def divide_memory(model: nn.Module, whole: TrainingMemory, devices: int) -> DeviceShare:
+def divide_memory(model: nn.Module, whole: TrainingMemory, devices: int, kept: int = 0) -> DeviceShare:
     """Count one of so many devices that share a model. With it are whole, at most, in training: the trunk and two
-    blocks, of which the second is under way, with their gradients; in an evaluation: all weights."""
+    blocks, of which the second is under way, with their gradients; weights or gradients of all blocks, or both, if
+    `kept` is 1 or 2; in an evaluation: all weights."""
     parameters = sum(p.numel() for p in model.parameters())
     weights = sum(p.nbytes for p in model.parameters())
     if devices == 1:
         return DeviceShare(parameters, whole, whole.fixed)
     blocks = [sum(p.nbytes for p in block.parameters()) for block in units(model)]
-    gathered = 2 * (weights - sum(blocks) + 2 * max(blocks, default=0))
-    evaluation = whole.divide_among(devices, weights).fixed
-    return DeviceShare(-(-parameters // devices), whole.divide_among(devices, min(gathered, 2 * weights)), evaluation)
+    gathered = min(weights - sum(blocks) + 2 * max(blocks, default=0), weights)
+    training = whole.divide_among(devices, (2 - kept) * gathered + kept * weights)
+    return DeviceShare(-(-parameters // devices), training, whole.divide_among(devices, weights).fixed)
+
+
+def count_gathered(trainer: pl.Trainer) -> int:
+    """Count what each device keeps of all blocks while it trains: weights until the backward pass, gradients until the
+    last micro-batch of a step."""
+    strategy = trainer.strategy
+    if not isinstance(strategy, FullySharded):
+        return 0
+    return (not strategy.reshard_after_forward) + (strategy.reduce_once and trainer.accumulate_grad_batches > 1)
 
 
 def count_sharing_devices(trainer: pl.Trainer) -> int:

@@ -7,13 +7,15 @@ from omegaconf import DictConfig
 from torch import nn
 
 from vitlab.checkpoints.run_folder import check_room
-from vitlab.data import DataModule
+from vitlab.data import DataModule, ImageDataModule
 from vitlab.data.targets import Answers, Classes
 from vitlab.distributed.environment import has_launcher
 from vitlab.distributed.fully_sharded import FullySharded
 from vitlab.errors import ConfigError
 from vitlab.tasks import Answering, Task
 from vitlab.tasks.supervised import TASKS
+
+RESAMPLED = ("pos_embed", "relative_position_bias_table")  # positions that may learn, by timm's names
 
 
 def check_agreement(cfg: DictConfig) -> None:
@@ -114,7 +116,8 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
     if cfg.float8:
         from vitlab.run.hardware.float8 import check_float8
 
-        check_float8(task.model, trainer.strategy.root_device, trainer.precision)
+        check_float8(task.model, trainer.strategy.root_device, trainer.precision, cfg.float8, cfg.compile)
+    check_products(cfg, task, datamodule, trainer)
     if cfg.compile and not task.compilable:
         raise ConfigError(
             f"compile=true would change nothing: {type(task).__name__} calls only parts of the model; set it to false"
@@ -128,6 +131,35 @@ def check_task(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.
                 f"the {split} split holds {len(datamodule.splits[split])} {datamodule.things}, fewer than "
                 f"the {devices} devices; set a smaller trainer.devices"
             )
+
+
+def check_products(cfg: DictConfig, task: Task, datamodule: DataModule, trainer: pl.Trainer) -> None:
+    """Raise ConfigError for options of a GPU's arithmetic that this run cannot have."""
+    device = trainer.strategy.root_device.type
+    if cfg.get("tf32") and (device != "cuda" or trainer.precision != "32-true"):
+        raise ConfigError(
+            f"tf32=true is for trainer.precision=32-true on a GPU, not for {trainer.precision} on {device}; set it to "
+            "false"
+        )
+    if cfg.compile == "reduce-overhead" and isinstance(trainer.strategy, FullySharded):
+        raise ConfigError(
+            "compile=reduce-overhead records CUDA graphs, which sharded weights cannot have; set compile=true"
+        )
+    names = [name for name, parameter in task.model.named_parameters() if parameter.requires_grad]
+    resampled = [name for name in names if name.rpartition(".")[2].startswith(RESAMPLED)]
+    if cfg.trainer.get("deterministic") is True and device == "cuda" and resampled and has_several_sizes(datamodule):
+        raise ConfigError(
+            f"trainer.deterministic=true: torch cannot resample {resampled[0]} for images of several sizes in the same "
+            "way twice on a GPU; choose fixed positions (model.position), one size, or trainer.deterministic=warn"
+        )
+
+
+def has_several_sizes(datamodule: DataModule) -> bool:
+    """Whether a training has images of several sizes, one after the other or as views of an image."""
+    if not isinstance(datamodule, ImageDataModule):
+        return False
+    views = {crop.image_size for crop in datamodule.images.train_crop.views()}
+    return datamodule.images.mixed_sizes or datamodule.num_image_sizes > 1 or len(views) > 1
 
 
 def check_disk(task: Task, trainer: pl.Trainer) -> None:
@@ -152,6 +184,11 @@ def check_sharded(task: Task, cfg: DictConfig) -> None:
         )
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.modules()):
         raise ConfigError("trainer=fsdp: the model contains BatchNorm, which cannot be sharded; use trainer=ddp")
+    if cfg.trainer.strategy.get("gather_bf16") and cfg.trainer.precision != "bf16-mixed":
+        raise ConfigError(
+            "trainer.strategy.gather_bf16=true computes in bfloat16, but trainer.precision is "
+            f"{cfg.trainer.precision}; set trainer.precision=bf16-mixed"
+        )
 
 
 def check_batches(trainer: pl.Trainer, datamodule: DataModule) -> None:

@@ -1,9 +1,10 @@
-"""Multiply in float8, with a scale for each tensor (Micikevicius et al., 2022, arXiv:2209.05433), by torchao.
+"""Multiply in float8, with a scale for each tensor or row (Micikevicius et al., 2022, arXiv:2209.05433), by torchao.
 
 A product takes half the time that it takes in bfloat16, and each of its tensors is read and cast before: wide layers
 gain, narrow ones lose.
 """
 
+from dataclasses import replace
 from types import MethodType
 
 import torch
@@ -13,22 +14,32 @@ from vitlab.config.refusals import get_first_line
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError
 
-LEAST = 1024  # inputs, and outputs, of a layer: about where torchao finds a gain on an H100
-MULTIPLE = 16  # of which both are, for the kernels
+ROWWISE = "rowwise"  # a scale for each row, which rounds less and needs wider layers
+MULTIPLE = 16  # of which inputs and outputs are, for the kernels
 CAPABILITY = (8, 9)  # from which on a GPU has such kernels: Ada, Hopper
 
 
-def check_float8(model: nn.Module, device: torch.device, precision: str | int) -> None:
-    """Raise ConfigError where float8=true cannot be done, or would change nothing."""
+def check_float8(
+    model: nn.Module,
+    device: torch.device,
+    precision: str | int,
+    kind: bool | str = True,
+    is_compiled: bool | str = True,
+) -> None:
+    """Raise ConfigError where float8=true or rowwise cannot be done, would change nothing, or would be slower."""
+    named = f"float8={str(kind).lower()}"
     if reason := obstacle(device):
-        raise ConfigError(f"float8=true {reason}")
+        raise ConfigError(f"{named} {reason}")
     if precision != "bf16-mixed":
-        raise ConfigError(f"float8=true needs trainer.precision=bf16-mixed, not {precision}")
-    if not wide_layers(model):
+        raise ConfigError(f"{named} needs trainer.precision=bf16-mixed, not {precision}")
+    if not is_compiled:
+        raise ConfigError(f"{named} is slower than bfloat16 unless its casts are fused; set compile=true")
+    if not wide_layers(model, kind):
         widest = max((width(layer) for layer in find_trainable_layers(model).values()), default=0)
+        needed = "more than 2048 outputs and 1024 inputs" if kind == ROWWISE else "more than 1024 outputs"
         raise ConfigError(
-            f"float8=true would change nothing: in the blocks of {type(model).__name__} no layer that learns has "
-            f"{LEAST} inputs and outputs or more, in multiples of {MULTIPLE}; the widest has {widest}: set it to false"
+            f"{named} would change nothing: in the blocks of {type(model).__name__} no layer that learns has "
+            f"{needed}, in multiples of {MULTIPLE}; the widest has {widest}: set it to false"
         )
 
 
@@ -46,14 +57,15 @@ def obstacle(device: torch.device) -> str | None:
     return None
 
 
-def use_float8(model: nn.Module, *, emulated: bool = False) -> int:
+def use_float8(model: nn.Module, kind: bool | str = True, *, emulated: bool = False) -> int:
     """Let the wide layers of the model's blocks multiply in float8 while they learn, forward and backward, in place;
     return how many layers. Weights, their names and what an evaluation computes stay as they are. `emulated`: rounded
     as float8 rounds, and multiplied in float32, on any device."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    wide = wide_layers(model)
-    config = Float8LinearConfig(pad_inner_dim=True, emulate=emulated)  # tokens of a batch come in any number
+    wide = wide_layers(model, kind)
+    recipe = Float8LinearConfig.from_recipe_name(ROWWISE if kind == ROWWISE else "tensorwise")
+    config = replace(recipe, pad_inner_dim=True, emulate=emulated)  # tokens of a batch come in any number
     convert_to_float8_training(model, module_filter_fn=lambda module, name: name in wide, config=config)
     for name in wide:
         layer = model.get_submodule(name)
@@ -66,9 +78,20 @@ def multiply(layer: nn.Linear, x: Tensor) -> Tensor:
     return type(layer).forward(layer, x) if layer.training else nn.Linear.forward(layer, x)
 
 
-def wide_layers(model: nn.Module) -> dict[str, nn.Linear]:
+def wide_layers(model: nn.Module, kind: bool | str = True) -> dict[str, nn.Linear]:
     """Give the layers that gain from float8, by their names."""
-    return {name: layer for name, layer in find_trainable_layers(model).items() if width(layer) >= LEAST}
+    layers = find_trainable_layers(model).items()
+    return {
+        name: layer for name, layer in layers if width(layer) and gains(layer.in_features, layer.out_features, kind)
+    }
+
+
+def gains(inputs: int, outputs: int, kind: bool | str) -> bool:
+    """Whether torchao finds a product of these sizes faster in float8 than in bfloat16 on an H100
+    (`_auto_filter_for_recipe` in torchao 0.18)."""
+    if kind == ROWWISE:
+        return outputs > 2048 and inputs > 1024 and (outputs > 4096 or inputs > 2048)
+    return inputs > 4096 or outputs > 1024
 
 
 def find_trainable_layers(model: nn.Module) -> dict[str, nn.Linear]:
@@ -80,9 +103,8 @@ def find_trainable_layers(model: nn.Module) -> dict[str, nn.Linear]:
 
 
 def width(layer: nn.Linear) -> int:
-    """Count inputs or outputs, whichever are fewer; 0 unless both come in multiples of 16."""
-    sizes = (layer.in_features, layer.out_features)
-    return 0 if any(size % MULTIPLE for size in sizes) else min(sizes)
+    """Count a layer's outputs; 0 unless these and its inputs come in multiples of 16."""
+    return 0 if layer.in_features % MULTIPLE or layer.out_features % MULTIPLE else layer.out_features
 
 
 def format_capability(capability: tuple[int, int]) -> str:

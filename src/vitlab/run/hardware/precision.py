@@ -109,9 +109,12 @@ def are_exact() -> bool:
 
 
 def restore_float32_products() -> None:
-    """Undo `speed_up_float32_products`: with it, Lightning cannot ask torch for the precision of a GPU's products."""
+    """Undo `speed_up_float32_products`: with it, Lightning cannot ask torch for the precision of a GPU's products; and
+    tf32=true."""
     if set_products(None) == ONEDNN:
         set_products(PLAIN)
+    if torch.get_float32_matmul_precision() != "highest":
+        torch.set_float32_matmul_precision("highest")
 
 
 def is_bf16(precision: str) -> bool:

@@ -18,12 +18,14 @@ from vitlab.config.identity import AUTO, find_own_run, select_machine_overrides
 from vitlab.config.job import Job
 from vitlab.config.nodes import check_values, merge_node, remove_keys, resolve_config
 from vitlab.config.redaction import Redaction, check_kept
+from vitlab.config.refusals import find_status
 from vitlab.config.resume import build_resumed_config
 from vitlab.config.stored_config import OF_A_SWEEP, config_digest, make_portable, read_saved_config
 from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
-from vitlab.distributed.agreement import broadcast_from_rank_zero
+from vitlab.distributed.agreement import broadcast_from_rank_zero, open_store_of_start
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
+from vitlab.distributed.presence import watch_launched
 from vitlab.machine import describe_arithmetic
 from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
@@ -107,7 +109,7 @@ def claim_folder(cfg: DictConfig, job: Job) -> Iterator[RunPlace]:
     if PLACE in os.environ and is_other_rank():
         yield RunPlace(*json.loads(os.environ[PLACE]))
         return
-    with make_folders() as make:
+    with make_folders() as make, watch_launched(open_store_of_start, find_status):
         if has_other_launched_processes():
             place = RunPlace(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
         else:
