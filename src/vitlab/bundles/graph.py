@@ -52,7 +52,7 @@ class Scorer(nn.Module):
         logits, features = classify_and_represent(self.model, pixels)
         own = dict(self.named_buffers(recurse=False))  # a file holds the tensors by name
         known = KnownClasses._make((self.known._asdict() | own).values())
-        return logits, self.probabilities(logits), known.compute_novelty(features)
+        return logits, self.probabilities(logits), known.scale(known.measure(features))
 
     @property
     def outputs(self) -> list[str]:

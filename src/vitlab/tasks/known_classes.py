@@ -53,7 +53,11 @@ class KnownClasses(NamedTuple):
         """Compute how unusual images are: 0 like the median of known images, above 1 of none of the classes.
         (n, D) -> (n,), in float32 also under autocast"""
         with torch.autocast(features.device.type, enabled=False):
-            return (self.measure(features.float()) - self.typical) / (self.threshold - self.typical)
+            return self.scale(self.measure(features.float()))
+
+    def scale(self, distances: Tensor) -> Tensor:
+        """Scale distances (n,) so that 0 is typical and 1 the threshold."""
+        return (distances - self.typical) / (self.threshold - self.typical)
 
     def to(self, device: torch.device) -> "KnownClasses":
         """Return the same on another device."""

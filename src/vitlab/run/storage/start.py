@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero, open_store_of_start
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
-from vitlab.distributed.presence import watch_launched
 from vitlab.machine import describe_arithmetic
 from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
@@ -101,6 +100,15 @@ class RunPlace(NamedTuple):
     ended: int | None = None
 
 
+def watch_others() -> AbstractContextManager[None]:
+    """Watch the processes that srun or torchrun started with this one, if there are any."""
+    if not has_other_launched_processes():
+        return nullcontext()
+    from vitlab.distributed.presence import watch_launched
+
+    return watch_launched(open_store_of_start, find_status)
+
+
 @contextmanager
 def claim_folder(cfg: DictConfig, job: Job) -> Iterator[RunPlace]:
     """Find the folder of the run, or make it, and lock it while no other process may write there. One that is empty in
@@ -109,7 +117,7 @@ def claim_folder(cfg: DictConfig, job: Job) -> Iterator[RunPlace]:
     if PLACE in os.environ and is_other_rank():
         yield RunPlace(*json.loads(os.environ[PLACE]))
         return
-    with make_folders() as make, watch_launched(open_store_of_start, find_status):
+    with make_folders() as make, watch_others():
         if has_other_launched_processes():
             place = RunPlace(*broadcast_from_rank_zero("folder", lambda: find_place(cfg, job, make)))
         else:
