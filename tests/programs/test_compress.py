@@ -42,7 +42,8 @@ def test_a_run_is_compressed_to_a_table_a_picture_and_a_file(cli, digits_run, tm
     assert f"chosen   {written['chosen']}" in run.out
 
 
-@pytest.mark.slow  # not in CI: where int8 has seven bits, for lack of VNNI, so short a training may be refused
+@pytest.mark.slow
+@pytest.mark.ci
 def test_ways_that_a_model_does_not_have_are_skipped_with_the_reason(cli, tmp_path):
     folder = finished(tmp_path / "run", *BARE, *FEW, "trainer.max_epochs=1", "model.position=rotary")
     run = cli("compress", f"run={folder}", *QUICK, "output=out")

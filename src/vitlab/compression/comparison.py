@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from vitlab.bundles.proof import INT8
 from vitlab.compression.candidates import BASELINE, Candidate, Skipped
 from vitlab.compression.latency import Latency
 
@@ -50,10 +51,15 @@ class Comparison:
         return self.scores[BASELINE].accuracy - self.scores[name].accuracy
 
     def choose(self, max_drop: float) -> Candidate:
-        """Choose the file that is fastest at the first batch size among those that lose at most `max_drop` points; the
-        most accurate one if none does."""
+        """Choose the file that is fastest at the first batch size among those that lose at most `max_drop` points, and
+        whose first classes differ as seldom as a bundle's may; the most accurate one if none does."""
         files = [one for one in self.candidates if one.form is not None]
-        good = [one for one in files if self.count_lost(one.name) <= max_drop + 1e-9]
+        least = 100 * (1 - limit_flips(max_drop))
+        good = [
+            one
+            for one in files
+            if self.count_lost(one.name) <= max_drop + 1e-9 and self.scores[one.name].agreement >= least - 1e-9
+        ]
         if not good:
             return min(files, key=lambda one: self.count_lost(one.name))
         first = next(iter(self.latencies.values()))
@@ -94,6 +100,11 @@ class Comparison:
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
         return figure
+
+
+def limit_flips(max_drop: float) -> float:
+    """Return the share of images whose first class a file may change if it may lose `max_drop` points."""
+    return min(1.0, INT8.flips + max_drop / 100)
 
 
 def score_candidates(

@@ -23,7 +23,7 @@ from vitlab.bundles.proof import FLOAT32, INT8
 from vitlab.bundles.writing import FORMS
 from vitlab.callbacks.figures import write_figure
 from vitlab.compression.candidates import Candidate, Classifier, Quantize, Skipped, build_candidates
-from vitlab.compression.comparison import MEGABYTE, Comparison, Score, score_candidates
+from vitlab.compression.comparison import MEGABYTE, Comparison, Score, limit_flips, score_candidates
 from vitlab.compression.latency import Latency, count_turns, measure_latency
 from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
@@ -164,7 +164,7 @@ def write_chosen(
     merged = form.model is not own.model
     bounds = INT8 if form.quantize else FLOAT32
     if form.quantize or merged:  # as many more as points that may be lost
-        bounds = replace(bounds, flips=min(1.0, INT8.flips + max_drop / 100))
+        bounds = replace(bounds, flips=limit_flips(max_drop))
     written = replace(FORMS["onnx"], write=partial(write_quantized, form.quantize, own.batches), bounds=bounds)
     with write_folder_atomically(folder / "bundle") as temporary:
         notes = [f"compressed: {chosen.name}, which lost {lost:.2f} points of test accuracy beside float32"]
