@@ -199,7 +199,8 @@ def test_a_killed_command_leaves_nothing(bundle, photos, tmp_path, number):
 
 
 def start(words, folder, **options):
-    code = "import sys; from vitlab_runtime.command import main; sys.exit(main())"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # not in the background
+    code = f"{heard}; import sys; from vitlab_runtime.command import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(ROOT / "runtime")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from vitlab.checkpoints.run_folder import RUNS, has_state
 from vitlab.checkpoints.run_lock import leave, take
-from vitlab.commands import COMMANDS, program
+from vitlab.commands import program
 from vitlab.config.arguments import format_override
 from vitlab.config.in_process import call_within, format_overrides
 from vitlab.config.job import Job
@@ -67,7 +67,7 @@ def fit(cfg: DictConfig) -> Path:
             note_changes(words, data, ledger)
             bundle = write_bundle(run, ledger.folder) if cfg.export else None
             report = write_report(run, ledger.folder)
-            written = {"bundle": bundle and str(bundle), "report": report and str(report)}
+            written = {"bundle": bundle and str(bundle), "report": str(report)}
             ledger.keep("end", {"run": str(run), **written, "seconds": budget.spent})
         tell(ledger, cfg)
         return Path(ledger["end"]["run"])
@@ -183,8 +183,8 @@ def look(cfg: DictConfig, seconds: float) -> dict[str, Any]:
     say("compared", f"{compared}: {near.found:,} are nearly the same")
     counts, notes = datamodule.class_counts(), []
     if near.found:
-        notes.append(f"{near.found:,} of {near.compared:,} test images are nearly the same as a training image, "
-            "so that the test accuracy is too high")  # fmt: skip
+        share = f"{near.found:,} of {near.compared:,} test images"
+        notes.append(f"{share} are nearly the same as a training image, so that the test accuracy is too high")
     if counts.min() < LEAST_OF_A_CLASS:
         smallest = datamodule.class_names[int(counts.argmin())]
         notes.append(f"{smallest} has only {counts.min()} training images; {LEAST_OF_A_CLASS} or more are better")
@@ -338,10 +338,8 @@ def write_bundle(run: Path, folder: Path) -> Path:
     return bundle
 
 
-def write_report(run: Path, folder: Path) -> Path | None:
-    """Write a page about the run; None where there is no command for it."""
-    if "report" not in COMMANDS:
-        return None
+def write_report(run: Path, folder: Path) -> Path:
+    """Write a page about the run."""
     page = folder / "report.html"
     words = format_overrides({"runs": [str(run)], "output": page, "overwrite": True})
     call_within("report", partial(program, "report"), words)
@@ -366,4 +364,6 @@ def tell(ledger: Ledger, cfg: DictConfig) -> None:
     for name in ("bundle", "report"):
         if end[name]:
             say(name, str(shorten_path(Path(end[name]))))
+    if end["bundle"]:
+        say("serve", f"{format_command('serve')} {format_override('bundle', end['bundle'])}")
     say("predict", f"{format_command('predict')} {format_override('run', str(run))} images=<file, folder or glob>")
