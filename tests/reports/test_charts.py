@@ -6,6 +6,7 @@ import re
 import pytest
 
 from vitlab.reports.page.charts import FINEST, Series, build_chart
+from vitlab.reports.page.samples import Sample, draw_novelty
 
 
 def places(line):
@@ -46,3 +47,12 @@ def test_one_point_equal_values_and_thousands_of_points_are_drawn():
     drawn = places(many.marks[0].line)
     assert len(drawn) <= FINEST + 1
     assert drawn[-1][0] == many.x_ticks[-1][0]
+
+
+def test_each_novelty_is_in_a_bar():
+    values = [-100, -0.95, -0.3, -0.01, 0.0, 0.05, 0.99, 1.01, 3, 1e9]
+    chart = draw_novelty([Sample(0, "a", "cat", "cat", 0.9, 0.1, value) for value in values])
+    assert {one.series.label: sum(count for _, count in one.series.points) for one in chart.marks} == {
+        "one of the classes": 7,
+        "none of these": 3,
+    }

@@ -6,7 +6,7 @@ n samples
 import csv
 from collections import Counter
 from collections.abc import Sequence
-from math import log
+from math import floor, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,10 @@ from vitlab.reports.intervals import wilson_interval
 from vitlab.reports.page.charts import Chart, Series, build_chart
 
 BINS = 15  # of a reliability diagram, as in the calibration error that a run reports
-PER_UNIT, MOST_NOVELTY = 10, 4.0  # bars of a unit of novelty, and the novelty from which on they are one
+PER_UNIT, MOST_NOVELTY = (
+    10,
+    4,
+)  # bars of a unit of novelty, and the novelty from which on, and below whose negative, they are one
 ONE_CLASS = {"index", "name", "true", "predicted", "probability", "loss"}
 
 
@@ -159,9 +162,10 @@ def draw_novelty(samples: Sequence[Sample]) -> Chart | None:
     values = [one.novelty for one in samples if one.novelty is not None]
     if not values:
         return None
-    last = min(MOST_NOVELTY, max(values)) * PER_UNIT
-    counts = Counter(min(int(last), int(value * PER_UNIT)) for value in values)
-    points = [((place + 0.5) / PER_UNIT, float(counts[place])) for place in range(max(2 * PER_UNIT, int(last) + 1))]
+    most = MOST_NOVELTY * PER_UNIT
+    counts = Counter(max(-most, min(most, floor(value * PER_UNIT))) for value in values)
+    places = range(min(0, *counts), max(2 * PER_UNIT, *counts) + 1)
+    points = [((place + 0.5) / PER_UNIT, float(counts[place])) for place in places]
     series = [
         Series("one of the classes", [p for p in points if p[0] <= 1], kind="bars"),
         Series("none of these", [p for p in points if p[0] > 1], colour=1, kind="bars"),
