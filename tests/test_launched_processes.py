@@ -45,6 +45,7 @@ def environment(launcher, rank, port):
         own = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_NODEID": 0, "SLURM_NTASKS": 2}
         own |= {"SLURM_NTASKS_PER_NODE": 2, "SLURM_NNODES": 1, "SLURM_NODELIST": "localhost"}
         own |= {"SLURM_JOB_ID": port, "SLURM_JOB_NAME": "vitlab"}
+    own["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # as the command sets it before torch is loaded, which the patch loads sooner
     return os.environ | {name: str(value) for name, value in own.items()}
 
 
