@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from browser import check_access, open_browser
-from conftest import BARE, FEW, finished, refuses
+from conftest import BARE, FEW, TINY, finished, refuses
 from PIL import Image
 
 from programs.test_compare import write_recipe, write_run
@@ -329,8 +329,8 @@ def test_what_cannot_be_reported_is_refused(tmp_path, cli):
 
 @pytest.mark.slow
 def test_a_sweep_is_reported_with_what_its_models_disagree_on(cli, tmp_path):
-    words = [*BARE[1:], *FEW, "trainer.max_epochs=1", "optimizer.lr=1e-3,1e-2", "seed=0,1", "sweep=lr", "-m"]
-    done = cli("train", *words)
+    words = [*TINY, *BARE[1:], *FEW, "trainer.max_epochs=1", "optimizer.lr=1e-3,1e-2", "seed=0,1", "sweep=lr", "-m"]
+    done = cli("train", *words, tiny=False)
     assert done.status == 0, done.err
     done = cli("report", "sweep=lr", "num_images=2", "num_explained=2", tiny=False)
     assert done.status == 0, done.err

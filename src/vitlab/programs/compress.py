@@ -28,14 +28,11 @@ from vitlab.compression.latency import Latency, count_turns, measure_latency
 from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
 from vitlab.data.evaluation import evaluation_batches
-from vitlab.data.targets import OneClass
 from vitlab.errors import ConfigError
 from vitlab.machine import describe_cpu
-from vitlab.models import VisionTransformer
 from vitlab.programs.export import export_graphs
 from vitlab.reports.tables import list_columns
-from vitlab.run.checks.preconditions import check_images
-from vitlab.run.inference.frozen_model import prepare_evaluation
+from vitlab.run.inference.saved_classifier import open_classifier, open_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.printing import console
 from vitlab.run.storage.output import output_folder
@@ -51,7 +48,7 @@ def compress(cfg: DictConfig) -> Comparison:
     if not cfg.batch_sizes:
         raise ConfigError("batch_sizes [] is empty; give at least one, such as batch_sizes=[1,8]")
     saved = SavedRun.open(cfg.run, {"data": resolve_config(cfg.data)})
-    task = open_classifier(saved, cfg.run)
+    task = open_classifier(saved, cfg.run, "compress", one_class=True)
     place = output_folder(cfg.output, "compress", saved.folder / "compress", overwrite=cfg.overwrite)
     datamodule = open_images(saved)
     threads = cfg.threads or torch.get_num_threads()
@@ -75,35 +72,6 @@ def compress(cfg: DictConfig) -> Comparison:
 
 
 # -- what is compressed
-
-
-def open_classifier(saved: SavedRun, run: str) -> Supervised:
-    """Rebuild the task of a run. Raises ConfigError unless it is a Vision Transformer that tells one class of each
-    image, and takes images of one size."""
-    check_images(saved.config.data)
-    if "max_tokens" in resolve_config(saved.config)["data"]["images"]["eval_crop"]:
-        raise ConfigError(f"run={run} takes images of different sizes; compress needs a run with one image_size")
-    task = saved.task()
-    if not isinstance(task, Supervised) or task.labels == "several_classes":
-        raise ConfigError(
-            f"run={run} was trained without one class for each image ({type(task).__name__}); give a run of "
-            "task=classification or distillation"
-        )
-    if not isinstance(task.model, VisionTransformer):
-        raise ConfigError(
-            f"compress needs a Vision Transformer of vitlab, but the model of run={run} is {type(task.model).__name__}"
-        )
-    classifier: Supervised = task.to(CPU).eval()
-    return classifier
-
-
-def open_images(saved: SavedRun) -> ImageDataModule:
-    """Open the data of the run, as it is evaluated on, in pixels rather than patches."""
-    config = replace(saved, config=prepare_evaluation(saved.config, few_labels=False))
-    datamodule: ImageDataModule = config.change_config({"data": {"patch_size": None}}).datamodule()
-    datamodule.setup()
-    assert isinstance(datamodule.targets, OneClass)
-    return datamodule
 
 
 def read_images(datamodule: ImageDataModule, split: str, count: int) -> Tensor:

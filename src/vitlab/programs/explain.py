@@ -8,14 +8,13 @@ from omegaconf import DictConfig
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from vitlab.atomic_files import write_whole
-from vitlab.config.nodes import resolve_config
 from vitlab.data import ImageDataModule
 from vitlab.data.sources.named_files import find_images
 from vitlab.errors import ConfigError, DataError
 from vitlab.explaining.page import Explained, GivenImage, build_page
 from vitlab.models import VisionTransformer
-from vitlab.run.checks.preconditions import check_images
 from vitlab.run.inference.given_images import load_pixels
+from vitlab.run.inference.saved_classifier import open_classifier
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import check_ending, output_file
 from vitlab.spelling import format_count
@@ -32,7 +31,7 @@ def explain(cfg: DictConfig) -> Path:
     saved = SavedRun.open(cfg.run)
     place = output_file(cfg.output, "explain", saved.folder / "explain", NAME, overwrite=cfg.overwrite)
     check_ending(place.path, [".html"])
-    task = open_classifier(saved, cfg.run)
+    task = open_classifier(saved, cfg.run, "explain", one_class=False)
     paths = find_images(cfg.images)
     place.check_apart(paths)
     chosen = [paths[number] for number in pick(len(paths), cfg.num_images)]
@@ -45,26 +44,6 @@ def explain(cfg: DictConfig) -> Path:
     if len(paths) > len(chosen):
         print(f"{len(chosen)} of {len(paths)} images; num_images={len(paths)} takes all, if they fit")
     return path
-
-
-def open_classifier(saved: SavedRun, run: str) -> Supervised:
-    """Rebuild the task of a run. Raises ConfigError unless a Vision Transformer of vitlab tells classes of images of
-    one size."""
-    check_images(saved.config.data)
-    if "max_tokens" in resolve_config(saved.config)["data"]["images"]["eval_crop"]:
-        raise ConfigError(f"run={run} takes images of different sizes; explain needs a run with one image_size")
-    task = saved.task()
-    if not isinstance(task, Supervised):
-        raise ConfigError(
-            f"run={run} was trained without classes ({type(task).__name__}); explain needs a run of "
-            "task=classification, multilabel or distillation"
-        )
-    if not isinstance(task.model, VisionTransformer):
-        raise ConfigError(
-            f"explain needs a Vision Transformer of vitlab, but the model of run={run} is {type(task.model).__name__}"
-        )
-    classifier: Supervised = task.eval()
-    return classifier
 
 
 def build(saved: SavedRun, task: Supervised, paths: list[Path], datamodule: ImageDataModule) -> bytes:

@@ -63,7 +63,7 @@ from vitlab.reports.page.samples import (
     read_samples,
 )
 from vitlab.reports.page.sections import PAIRS, Evidence, MapScores
-from vitlab.run.inference.frozen_model import prepare_evaluation
+from vitlab.run.inference.saved_classifier import open_images
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import RUNS, check_ending, output_file
 from vitlab.tasks.supervised import Supervised
@@ -215,7 +215,7 @@ def look_at_model(cfg: DictConfig, run: FinishedRun, samples: Sequence[Sample], 
     found, datamodule = Evidence(), None
     with note("The images and the model cannot be read"):
         saved = SavedRun.open(str(run.folder))
-        datamodule = open_images(saved, samples)
+        datamodule = open_tested_images(saved, samples)
         split = datamodule.get_evaluation_split("test")
         pixels = {one.index: one.image.numpy() for one in read_all(split, shown, "reading images")}
         found = replace(found, pictures={index: encode_picture(image) for index, image in pixels.items()})
@@ -230,12 +230,9 @@ def look_at_model(cfg: DictConfig, run: FinishedRun, samples: Sequence[Sample], 
     return replace(found, missing=missing)
 
 
-def open_images(saved: SavedRun, samples: Sequence[Sample]) -> Any:
-    """Open the data of the run as it is evaluated on. Raises CheckpointError if its test images are others by now."""
-    data = replace(saved, config=prepare_evaluation(saved.config, few_labels=False))
-    datamodule = data.change_config({"data": {"patch_size": None}}).datamodule()
-    datamodule.prepare_data()
-    datamodule.setup()
+def open_tested_images(saved: SavedRun, samples: Sequence[Sample]) -> Any:
+    """Open the images of the run. Raises CheckpointError if its test images are others by now."""
+    datamodule = open_images(saved)
     split = datamodule.get_evaluation_split("test")
     if len(split) <= max(one.index for one in samples) or any(split.name(one.index) != one.name for one in samples):
         raise CheckpointError("the test images are not those that the run was tested on")
