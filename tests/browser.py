@@ -36,6 +36,6 @@ def find_axe():
 
 def check_access(page):
     """What axe finds wrong with an opened page, in words."""
-    page.add_script_tag(path=find_axe())
+    page.evaluate(Path(find_axe()).read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")["violations"]
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]

@@ -1,24 +1,15 @@
 """The page in a browser: what it shows is what the weights give, at three widths, with a keyboard, light and dark."""
 
 import math
-import os
 import re
-import shutil
 
 import pytest
+from browser import check_access, open_browser
 from test_page import NAMES, TEMPERATURE, build, build_model, read, recompute
 
-from vitlab.config.home import ROOT
 from vitlab.counting import multiply_accumulates
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page needs Playwright: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.ci,
-    pytest.mark.skipif(CHROMIUM is None, reason="no browser: chromium is not on the PATH"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 SHOWN = """() => [...document.querySelectorAll('.n')].map(one => ({of: one.dataset.of, text: one.textContent,
     percent: (one.nextSibling?.textContent ?? '').startsWith(' %'),
     unit: one.nextElementSibling?.dataset?.unit ?? null}))"""
@@ -38,9 +29,8 @@ OVERFLOWING = """() => [document.documentElement.scrollWidth - innerWidth, ...[.
 
 @pytest.fixture(scope="module")
 def browser():
-    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
-    with playwright.sync_playwright() as started:
-        yield started.chromium.launch(executable_path=CHROMIUM, args=root)
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +169,7 @@ def test_nothing_overflows_at_three_widths(page):
 
 @pytest.mark.parametrize("page", [(400, "light"), (800, "dark"), (1600, "light"), (1600, "dark")], indirect=True)
 def test_axe_finds_nothing(page):
-    if not AXE.is_file():
-        pytest.skip("no axe: npm install --no-save axe-core")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("() => axe.run().then(result => result.violations.map(one => [one.id, one.nodes[0].html]))")
-    assert found == []
+    assert check_access(page) == []
 
 
 def test_the_pointer_previews_and_a_click_stays(page):

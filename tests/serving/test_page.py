@@ -1,18 +1,12 @@
 """The page at /, in headless Chromium: an image, its answer, a removed patch, a drawing; by mouse and by keyboard."""
 
-import os
-import shutil
-from pathlib import Path
-
 import pytest
+from browser import check_access, open_browser
 
 from serving.conftest import encode, serving
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-AXE = os.environ.get("AXE")  # axe.min.js of axe-core, from npm
 SECONDS = 60_000  # milliseconds to wait at most
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +17,7 @@ def address(bundle):
 
 @pytest.fixture(scope="module")
 def browser():
-    options = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
-    with sync_api.sync_playwright() as play, play.chromium.launch(**options) as browser:
+    with open_browser() as browser:
         yield browser
 
 
@@ -90,11 +83,8 @@ def test_all_can_be_done_with_the_keyboard(opened):
     assert page.evaluate("document.activeElement.ariaLabel").startswith("row 2, column 2, removed")
 
 
-@pytest.mark.skipif(AXE is None, reason="AXE does not name the file axe.min.js of axe-core")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(opened, scheme):
     page = opened(scheme=scheme, bypass_csp=True)
     give_image(page)
-    page.evaluate(Path(AXE).read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then(result => result.violations.map(one => one.id + one.nodes[0].html))")
-    assert found == []
+    assert check_access(page) == []
