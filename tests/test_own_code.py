@@ -1,13 +1,12 @@
-"""docs/own_code.md: its files and commands, in their order, from an empty folder, in processes of their own."""
+"""docs/own_code.md: its files and commands, in their order, from the wheel, in a folder that was empty."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
-from conftest import BARE, SRC, TINY
+from conftest import BARE, TINY
+from installed import install_wheel
 
 from vitlab.config.home import ROOT
 
@@ -35,9 +34,8 @@ def write_file(folder, text):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_line_of_the_page_runs(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    vitlab = f"{shlex.quote(sys.executable)} -m vitlab"
+def test_every_line_of_the_page_runs(tmp_path, tmp_path_factory):
+    environment = install_wheel(tmp_path_factory.mktemp("wheel"))
     folder, told = tmp_path, []
     for kind, text in BLOCKS:
         if kind != "bash":
@@ -47,9 +45,9 @@ def test_every_line_of_the_page_runs(tmp_path):
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
                 continue
-            command = re.sub(r"^vitlab", vitlab, shorter(line))
-            command = re.sub(r"^python", shlex.quote(sys.executable), command)
-            done = subprocess.run(command, cwd=folder, env=environment, shell=True, capture_output=True, text=True)
+            done = subprocess.run(
+                shorter(line), cwd=folder, env=environment, shell=True, capture_output=True, text=True
+            )
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
             told.append(done.stdout)
     whole = "".join(told)

@@ -1,16 +1,12 @@
 """The wheel by itself: in an environment without the checkout, from an empty folder."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
-import sysconfig
-import venv
-from pathlib import Path
 
 import pytest
 from conftest import BARE, TINY
+from installed import install_wheel
 
 from vitlab.config.home import ROOT
 
@@ -21,19 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
     """shell("vitlab train …") -> what it prints, with nothing of vitlab but its wheel, in a folder that was empty."""
-    home, empty = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("empty")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = home.glob("*.whl")
-    venv.create(home / "venv", symlinks=True)
-    scheme = {"base": str(home / "venv"), "platbase": str(home / "venv")}
-    places = sysconfig.get_paths("venv", vars=scheme)
-    others = sysconfig.get_paths()["purelib"]  # the libraries, whose own .pth files, vitlab's among them, are not read
-    Path(places["purelib"], "libraries.pth").write_text(f"{others}\n")
-    install = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", wheel]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment["PATH"] = f"{places['scripts']}{os.pathsep}{environment['PATH']}"
-    subprocess.run([home / "venv" / "bin" / "python", *install], env=environment, check=True)
+    environment, empty = install_wheel(tmp_path_factory.mktemp("wheel")), tmp_path_factory.mktemp("empty")
 
     def run(line, status=0):
         done = subprocess.run(shlex.split(line), cwd=empty, env=environment, capture_output=True, text=True)
