@@ -131,7 +131,8 @@ def test_every_option_binds_to_its_constructors(options):
             for name in OF_THE_RUN:
                 values.pop(name, None)
         check_node(target, values, key)
-        if node["_target_"].startswith("vitlab."):
+        constructor = target.__init__ if isinstance(target, type) else target
+        if constructor.__module__.startswith("vitlab."):
             given = values.keys() | runtime(node["_target_"])
             positional = {"num_steps", "logits", "target"}  # what a schedule and a loss are functions of
             wanted = {name for name, p in parameters.items() if name not in positional and p.default is p.empty}

@@ -1,13 +1,17 @@
 """What conf/optimizer/ states reaches the parameters: each feature is shown to change what is learned."""
 
 import pytest
+import timm.optim
 import torch
 from conftest import vit_options
+from timm.optim import Lamb, Lion
+from timm.optim import muon as theirs
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from vitlab.models import MaskedAutoencoder, VisionTransformer, parameter_kinds
 from vitlab.optim import Optimization
+from vitlab.optim.muon import Muon
 
 SIZES = {"image_size": 8, "num_classes": 3, "embed_dim": 8, "depth": 3, "mlp_ratio": 2.0, "patch_size": 4}
 OPTIONS = {
@@ -110,11 +114,9 @@ def test_what_learns_later_has_groups_of_its_own_that_say_from_when_on():
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(("name", "lr"), [("Lamb", 0.01), ("Lion", 0.01), ("Muon", 0.02)])
-def test_optimizers_of_timm_take_the_groups_and_learn(name, lr):
-    import timm.optim
-
-    chosen = optimization(algorithm=getattr(timm.optim, name), lr=lr, weight_decay=0.01, hidden_only=name == "Muon")
+@pytest.mark.parametrize(("algorithm", "lr"), [(Lamb, 0.01), (Lion, 0.01), (Muon, 0.02)])
+def test_optimizers_of_timm_take_the_groups_and_learn(algorithm, lr):
+    chosen = optimization(algorithm=algorithm, lr=lr, weight_decay=0.01, hidden_only=algorithm is Muon)
     model = vit()
     optimizer = chosen.optimizer(chosen.groups(*described(model)))
     torch.manual_seed(1)
@@ -130,15 +132,47 @@ def test_optimizers_of_timm_take_the_groups_and_learn(name, lr):
 
 
 def test_muon_takes_the_matrices_inside_the_model_and_its_fallback_the_rest():
-    import timm.optim
-
-    chosen = optimization(algorithm=timm.optim.Muon, hidden_only=True)
+    chosen = optimization(algorithm=Muon, hidden_only=True)
     model = vit()
     optimizer = chosen.optimizer(chosen.groups(*described(model)))
     model(torch.randn(2, 1, 8, 8)).sum().backward()
     optimizer.step()
     by_muon = {name for name, p in model.named_parameters() if optimizer.state[p].get("use_muon")}
     assert by_muon == {n for n, p in model.named_parameters() if n.startswith("blocks.") and p.ndim == 2}
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"), [("AVX2", torch.float32), ("DEFAULT", torch.float32), ("AVX512", torch.bfloat16)]
+)
+def test_muon_iterates_in_the_format_in_which_the_processor_is_fast(monkeypatch, capability, dtype):
+    def iterate(gradient, *args, dtype, **options):
+        seen.add(dtype)
+        return gradient
+
+    seen = set()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(theirs, "zeropower_via_newtonschulz", iterate)
+    model = vit()
+    chosen = optimization(algorithm=Muon, hidden_only=True)
+    optimizer = chosen.optimizer(chosen.groups(*described(model)))
+    model(torch.randn(2, 1, 8, 8)).sum().backward()
+    optimizer.step()
+    assert seen == {dtype}
+    assert theirs.zeropower_via_newtonschulz is iterate
+
+
+def test_muon_is_that_of_timm(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    ours, others = vit(), vit()
+    others.load_state_dict(ours.state_dict())
+    images = torch.randn(2, 1, 8, 8)
+    for algorithm, model in ((Muon, ours), (timm.optim.Muon, others)):
+        chosen = optimization(algorithm=algorithm, hidden_only=True)
+        optimizer = chosen.optimizer(chosen.groups(*described(model)))
+        for _ in range(2):
+            model(images).square().sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(dict(ours.named_parameters()), dict(others.named_parameters()), rtol=0, atol=0)
 
 
 def test_muon_leaves_what_a_masked_autoencoder_predicts_with_to_its_fallback():

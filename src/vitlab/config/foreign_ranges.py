@@ -19,6 +19,7 @@ OPTIMIZERS: dict[str, Any] = {
     "max_grad_norm": Positive | None,
     "trust_coeff": Positive,
     "ns_steps": Count,
+    "ns_coefficients": str | tuple[Real, Real, Real] | list[tuple[Real, Real, Real]],
     "safety_factor": Positive,
     "adamw_lr": Positive | None,
     "fallback_lr_scale": Positive,
@@ -55,5 +56,5 @@ TRAINER: dict[str, Any] = {
     "devices": Start | str | list[Natural],
     "gradient_clip_val": Positive | None,
 }
-BY_PACKAGE = {"torch.optim": OPTIMIZERS, "timm.optim": OPTIMIZERS, "torchvision.transforms": TRANSFORMS}
-BY_PACKAGE["pytorch_lightning.trainer"] = TRAINER
+BY_PACKAGE = dict.fromkeys(("torch.optim", "timm.optim", "vitlab.optim.muon"), OPTIMIZERS)
+BY_PACKAGE |= {"torchvision.transforms": TRANSFORMS, "pytorch_lightning.trainer": TRAINER}
