@@ -58,7 +58,6 @@ def trained(tmp_path_factory):
     return folder.parents[2]
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_photo_is_recognised_once_it_is_prepared(cli, own):

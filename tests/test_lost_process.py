@@ -87,7 +87,6 @@ def in_mid_epoch(first, folder):
     assert first.poll() is None, (folder / "err").read_text()
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_the_first_process_ends_when_the_other_one_is_killed(tmp_path):
     with two_processes(tmp_path, *LONG) as first:

@@ -90,9 +90,8 @@ VIEWS = [
 ]
 
 
-@pytest.mark.ci
 @pytest.mark.slow
-@pytest.mark.parametrize("cache", ["none", "device"])
+@pytest.mark.parametrize("cache", [pytest.param("none", marks=pytest.mark.ci), "device"])
 def test_a_teacher_that_follows_and_its_centre_are_bit_exact(cli, killed_at, cache):
     """Views from workers, through their ring, or cut out on the device, and a teacher that follows each step."""
     options = [*TINY[1:], *VIEWS, *(o for o in OPTIONS if not o.startswith(("mixing", "model.")))]

@@ -245,7 +245,6 @@ def test_resume_in_a_sweep_is_refused(cli, digits_run):
     assert "leave out -m" in run.err + run.out
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_jobs_of_several_processes_have_each_their_own(cli, tmp_path):
     two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]

@@ -96,7 +96,6 @@ def test_a_run_arrives_with_its_metrics_pictures_config_and_artifacts_and_no_sec
         assert secret.encode() not in sent, secret
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_killed_run_goes_on_under_its_id_and_misses_and_repeats_no_step(cli, server, tmp_path):
     words = chosen(*TINY, *LONG, "logger=wandb", "hydra.run.dir=run")
@@ -114,7 +113,6 @@ def test_a_killed_run_goes_on_under_its_id_and_misses_and_repeats_no_step(cli, s
     assert server.artifacts == []  # without logger.wandb.artifacts=true
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_jobs_of_a_sweep_share_a_group_of_its_name(cli, server):
     quick = [*BARE, "trainer.max_steps=2", "global_batch_size=128"]
@@ -125,7 +123,6 @@ def test_jobs_of_a_sweep_share_a_group_of_its_name(cli, server):
     assert sorted(run.config["seed"]["value"] for run in server.runs.values()) == [0, 1]
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_a_run_of_wandbs_agent_that_is_preempted_goes_on_with_the_same_arguments(server, tmp_path, monkeypatch):
     """With experiments/wandb_sweep.yaml, by `wandb sweep` and `wandb agent`."""

@@ -43,7 +43,6 @@ def test_a_run_is_compressed_to_a_table_a_picture_and_a_file(cli, digits_run, tm
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_ways_that_a_model_does_not_have_are_skipped_with_the_reason(cli, tmp_path):
     folder = finished(tmp_path / "run", *BARE, *FEW, "trainer.max_epochs=1", "model.position=rotary")
     run = cli("compress", f"run={folder}", *QUICK, "output=out")

@@ -161,7 +161,6 @@ def test_what_cannot_be_verified_is_refused_in_one_sentence(cli, here):
     assert refuses(done, "it was trained by an earlier version")
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_in_fresh_processes_a_run_and_its_chain_alone_are_equal(own):
     """Whatever the threads of this shell are: those of the run are pinned again."""
