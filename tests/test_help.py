@@ -71,7 +71,7 @@ def examples_of(command):
 SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
 SMALLER = ["model=vit_mu4", *FEW, "trainer.precision=32-true"]
 # which measure, and train
-LONG = {"check", "compare", "compress", "fit", "report", "serve", "sweeps", "tune", "verify"}
+LONG = {"check", "compare", "compress", "export", "fit", "report", "serve", "sweeps", "tune", "verify"}
 ELSEWHERE = {"chain=chain.jsonl"}  # trains for minutes: tests/programs/test_verify.py
 
 

@@ -8,12 +8,15 @@ import pytest
 from vitlab.config.home import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
+LONG = {"own_images"}  # exports a bundle
 named = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-@named
-@pytest.mark.ci
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "notebook",
+    [pytest.param(path, id=path.stem, marks=() if path.stem in LONG else pytest.mark.ci) for path in NOTEBOOKS],
+)
 def test_it_runs(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = runpy.run_path(str(ROOT / "docs" / "run_notebooks.py"))["run"](notebook)

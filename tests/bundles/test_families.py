@@ -99,6 +99,7 @@ def test_an_encoder_that_reads_and_a_decoder_that_writes(variant, tmp_path):
     check(lambda pixels: reader_graphs(model, pixels), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_text_is_written_step_by_step_from_an_empty_past(tmp_path):
     model = randomized(captioner(encoder=SMALL))
     for graph in reader_graphs(model, images(2)):

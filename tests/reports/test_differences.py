@@ -54,6 +54,7 @@ def test_models_with_the_same_answers_do_not_differ():
     assert mcnemar_p(0, 0) == 1
 
 
+@pytest.mark.slow  # statsmodels takes ten seconds to import
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
 def test_holm_is_that_of_statsmodels(values):
     from statsmodels.stats.multitest import multipletests

@@ -98,7 +98,7 @@ def test_a_run_is_the_same_whether_it_measures_or_was_measured_before(cli, own_c
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("stated", ["bf16-mixed", "32-true"])
+@pytest.mark.parametrize("stated", [pytest.param("bf16-mixed", marks=pytest.mark.slow), "32-true"])
 def test_a_precision_that_is_stated_is_not_measured(cli, measuring, monkeypatch, stated):
     monkeypatch.setattr(precision, "are_exact", lambda: stated == "bf16-mixed")
     asked = measuring(FAST)
