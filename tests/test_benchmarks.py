@@ -19,6 +19,7 @@ BRIEF += ["~callbacks.evaluation_report", "~callbacks.batch_picture", "~callback
 SMALLEST = {  # of each file; RUN, SWEEP and PHOTOS are made
     "accuracy_over_minutes": ["OUT.png", "short=RUN"],
     "attention": ["--rounds", "1", "--batch", "1", "--out", "OUT"],
+    "bit_flips": ["--flips", "4", "--out", "OUT"],
     "curves_of_studies": ["OUT.png", "SWEEP"],
     "data_path": ["PHOTOS", "--images", "128", "--rounds", "2", "--seconds", "0", "--workers", "1", "--out", "OUT"],
     "decoding": ["--rounds", "1", "--out", "OUT"],

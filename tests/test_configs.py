@@ -21,7 +21,7 @@ from vitlab.run.building.model import OF_THE_RUN
 
 RUNTIME = {  # what no YAML can hold, by the room of the constructor
     "vitlab.tasks.": {"model", "teacher", "vocabulary", "optimization", "schedule"},
-    "vitlab.optim.": {"num_steps"},
+    "vitlab.optim.": {"num_steps", "params"},
     "vitlab.losses.": {"logits", "target"},
     "torch.optim.": {"params"},
     "timm.optim.": {"params"},

@@ -161,6 +161,7 @@ def refused_node(node):
 NEEDED_BY = {"evaluate": ["run=RUN"], "visualize": ["run=RUN"], "predict": ["run=RUN", "images=FILES"]}
 NEEDED_BY |= {"export": ["run=RUN", "output=FOLDER"], "pack": ["data=digits"]}
 NEEDED_BY |= {"new": ["output=FOLDER"], "compress": ["run=RUN"], "explain": ["run=RUN", "images=FILES"]}
+NEEDED_BY |= {"replay": ["run=RUN"]}
 NEEDED_BY |= {"fit": ["data=digits"], "serve": ["bundle=FOLDER"]}
 NEEDED_BY |= {"survey": ["model=vit_b16", "data=digits"]}
 NEEDED_BY |= {"features": ["output=FILE", "model=vit_b16", "data=digits"], "probe": ["model=vit_b16", "data=digits"]}

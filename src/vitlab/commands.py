@@ -39,6 +39,7 @@ COMMANDS = {
     "compare": Command("tell which of several recipes is better, and how sure that is", "compare"),
     "report": Command("write a page that shows what finished runs have found, to send", "report"),
     "verify": Command("compute parts of a run again, and tell whether it is what it says", "verify", "run"),
+    "replay": Command("name the layer in which a run that diverged did so first", "replay", "run"),
     "runs": Command("find, compare, archive and remove runs", "runs", "root"),
     "new": Command("write a folder for code of your own: a loss, its config, its test", "new", "output"),
     "sweeps": Command("tell what the jobs of a sweep are at", "tell", "sweep"),

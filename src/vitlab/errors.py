@@ -66,6 +66,12 @@ class DistributedError(VitlabError):
     status = 7
 
 
+class RecomputationError(VitlabError):
+    """A step that was computed twice gave two results."""
+
+    status = 8
+
+
 class AlteredError(VitlabError):
     """A run is not what it recorded: something was changed afterwards."""
 

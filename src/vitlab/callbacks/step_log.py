@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.errors import NonFiniteError
+from vitlab.invocation import format_command
 
 QUIET = 30.0  # seconds without a line, after which one is printed where there is no bar
 
@@ -122,7 +123,8 @@ class StepLog(Callback):
             )
             raise NonFiniteError(
                 f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr "
-                f"(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true{own}"
+                f"(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true{own}; the command replay "
+                f"names the layer: {format_command('replay')} run={trainer.default_root_dir}"
             )
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)

@@ -167,7 +167,7 @@ def check_start(cfg: DictConfig, name: str) -> None:
         )
     check_output(cfg)
     run, resume = cfg.get("run"), cfg.get("resume")
-    if run is not None:
+    if run is not None and name != "replay":  # a run that diverged may have saved nothing
         find_model(run)
     if not is_other_rank():
         for key, value in (("run", run), ("resume", resume)):

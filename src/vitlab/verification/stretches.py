@@ -5,10 +5,7 @@ import math
 import random
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.utils._pytree import keystr, tree_flatten_with_path
-
+from vitlab.checkpoints.differences import find_differences, list_tensors
 from vitlab.errors import CheckpointError
 from vitlab.verification.recorded import RecordedRun
 
@@ -55,27 +52,12 @@ class Difference(NamedTuple):
 
 def compare_states(recorded: dict[str, Any], computed: dict[str, Any]) -> Difference:
     """Compare every tensor of two states bit for bit."""
-    then, now = list_tensors(recorded), list_tensors(computed)
-    names = [name for name in then | now if name not in then or name not in now or not is_same(then[name], now[name])]
+    then, now = (
+        list_tensors({key: value for key, value in state.items() if key not in PLAIN}) for state in (recorded, computed)
+    )
+    names = find_differences(then, now)
     weights = [name for name in then if name.startswith("state_dict.") and then[name].is_floating_point()]
     norm = math.sqrt(sum(float(then[name].double().square().sum()) for name in weights))
     apart = [now[name].double() - then[name].double() for name in weights if name in now]
     distance = math.sqrt(sum(float(part.square().sum()) for part in apart)) / max(norm, 1e-30)
     return Difference(names, distance)
-
-
-def list_tensors(state: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors of a state by their dotted names."""
-    leaves, _ = tree_flatten_with_path({key: value for key, value in state.items() if key not in PLAIN})
-    return {name_place(place): leaf for place, leaf in leaves if isinstance(leaf, Tensor)}
-
-
-def name_place(place: Any) -> str:
-    return keystr(place).replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").lstrip(".")
-
-
-def is_same(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors hold the same bits."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
