@@ -24,7 +24,10 @@ def test_a_loss_of_the_user_is_named_where_it_is_not_finite(loss, own):
         device=torch.device("cpu"),
     )
     datamodule = SimpleNamespace(global_batch_size=1, count_steps_per_epoch=lambda: 1)
+    trainer = SimpleNamespace(global_step=10, datamodule=datamodule, loggers=[], default_root_dir="my runs/1")
     log = StepLog()
     with pytest.raises(NonFiniteError, match=r"lower optimizer\.lr") as raised:
-        log._log(SimpleNamespace(global_step=10, datamodule=datamodule, loggers=[]), task)
+        log._log(trainer, task)
     assert ("or look at test_step_log.undefined, which gives it" in str(raised.value)) == own
+    assert "replay" in str(raised.value)
+    assert str(raised.value).endswith("'run=my runs/1'")

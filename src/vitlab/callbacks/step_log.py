@@ -4,6 +4,8 @@ import math
 import resource
 import sys
 import time
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,7 +13,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from vitlab.errors import NonFiniteError
-from vitlab.invocation import format_command
+from vitlab.invocation import format_command, shorten_path
 
 QUIET = 30.0  # seconds without a line, after which one is printed where there is no bar
 
@@ -123,8 +125,8 @@ class StepLog(Callback):
             )
             raise NonFiniteError(
                 f"the training loss is {values['train/loss']} at step {trainer.global_step}: lower optimizer.lr "
-                f"(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true{own}; the command replay "
-                f"names the layer: {format_command('replay')} run={trainer.default_root_dir}"
+                f"(or task.lr_grid), lengthen the warm-up, or use trainer.precision=32-true{own}; the layer "
+                f"is named by {format_command('replay')} {quote(f'run={shorten_path(Path(trainer.default_root_dir))}')}"
             )
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
