@@ -102,7 +102,7 @@ def test_keys_and_options_that_are_named_exist(code):
 # What stands in a command that does not run here: left open, another's name, not on this disk, or long.
 NOT_HERE = re.compile(
     r"…|<name>|NAME|SOURCE|JOB|runs/|run=latest|-m |timm:|resume=|recipe=|study=|sweeps\.py|trainer="
-    r"|data=(?:cifar|imagenet)|teacher\.pretrained|=published"
+    r"|data=(?:cifar|imagenet)|teacher\.pretrained|=published|minutes=|bundle=DIR|chain="
 )
 HERE = [command for command in COMMANDS if command.startswith("python") and not NOT_HERE.search(command)]
 
@@ -114,6 +114,7 @@ def test_a_command_runs(command, cli, digits_run, short_run, tmp_path, picture):
     shutil.copytree(digits_run, tmp_path / "run")
     shutil.copytree(short_run, tmp_path / "runs" / "other")
     picture(tmp_path / "photo.png")
+    image_folder(tmp_path / "photos") if "images=photos" in command else None
     image_folder(tmp_path / "DIR", count=60) if "root=DIR" in command else None
     coloured.draw(tmp_path) if "captions.csv" in command else None
     coloured.ask(tmp_path) if "questions.csv" in command else None
