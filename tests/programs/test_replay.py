@@ -3,9 +3,11 @@
 import csv
 import json
 import math
+import subprocess
+import sys
 
 import pytest
-from conftest import BARE, FEW, TINY, refuses
+from conftest import BARE, FEW, SRC, TINY, chosen, refuses
 
 from vitlab.tasks import Classification
 
@@ -110,3 +112,15 @@ def test_what_is_no_run_is_refused_in_a_sentence(cli, tmp_path, words, status, t
     run = cli("replay", *words)
     assert refuses(run, told), run.err
     assert run.status == status
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_run_of_two_processes_is_computed_by_one(cli, tmp_path, strategy):
+    devices = [f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2", "hydra.run.dir=two"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*SHORT, *WILD, *devices)]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=200).returncode == 5
+    done = cli("replay", "run=two")
+    assert done.status == 0, done.err
+    found, _ = read_found(tmp_path / "two")
+    assert (found["step"], len(found["samples"])) == (2, 64)

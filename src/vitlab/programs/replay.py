@@ -3,8 +3,7 @@
 import csv
 import math
 import tempfile
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,8 @@ from torch.utils._pytree import tree_leaves
 
 from vitlab.atomic_files import write_atomically
 from vitlab.callbacks.figures import write_figure
-from vitlab.checkpoints.run_folder import CONFIG, LATEST, find_checkpoint, run_folder
-from vitlab.checkpoints.run_identity import parse_identity, read_identity
-from vitlab.config.job import Job
-from vitlab.config.nodes import merge_node
-from vitlab.config.redaction import Redaction
-from vitlab.config.stored_config import read_saved_config
+from vitlab.checkpoints.run_folder import CHECKPOINTS, CONFIG, LATEST, find_checkpoint, run_folder
+from vitlab.checkpoints.run_identity import read_identity
 from vitlab.errors import CheckpointError, format_error
 from vitlab.programs import train
 from vitlab.run.building.autoconfig import find_values
@@ -33,7 +28,7 @@ from vitlab.run.building.trainer import find_devices
 from vitlab.run.printing.console import write_json
 from vitlab.run.storage.newest_state import read_state
 from vitlab.run.storage.output import output_folder
-from vitlab.run.storage.start import Start
+from vitlab.run.storage.start import Start, start_elsewhere
 
 SHOWN = 5  # modules that are printed, the last one that of the first value that is not finite
 STEPS = 200  # steps whose losses are kept
@@ -47,19 +42,15 @@ def replay(cfg: DictConfig) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory(prefix="vitlab_replay_") as work:
         start = read_start(cfg.run, home, Path(work) / "run")
         found = find_values(start.cfg, find_devices(start.cfg.trainer, start.folder))
-        parts = train.build(replace(start, cfg=found.cfg), found.datamodule)
+        start = replace(start, cfg=found.cfg)
+        parts = train.build(start, found.datamodule)
         if start.first_step >= parts.task.num_steps:
             print(f"{cfg.run} has ended at step {start.first_step} with finite weights: there is nothing to replay")
             return None
         place = output_folder(cfg.output, "replay", home / "replay", overwrite=cfg.overwrite)
         print(f"computing the steps from {start.first_step} to at most {parts.task.num_steps} again", flush=True)
         finder = Finder()
-        parts.trainer.callbacks.append(finder)
-        train.check(start, parts)
-        train.load_weights(start, parts)
-        train.speed_up(start.cfg, parts)
-        with train.supervise(start, parts), suppress(Found):
-            parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
+        train.train_until(start, parts, finder, Found)
     if finder.found is None:
         print(f"all values of the steps {start.first_step} to {parts.task.num_steps} are finite on this machine")
         return None
@@ -72,37 +63,33 @@ def replay(cfg: DictConfig) -> dict[str, Any] | None:
 
 
 def read_start(run: str, home: Path, folder: Path) -> Start:
-    """Take a run's config and newest state to another folder; without a state it begins anew."""
-    saves = home.is_dir() and not list(home.glob("checkpoints/*.ckpt"))
-    path = home / CONFIG if saves and (home / CONFIG).is_file() else find_checkpoint(run, *LATEST)
-    state = {} if path.name == CONFIG else read_state(path)
-    if state:
-        record = state["run"]
-        identity = parse_identity(record["identity"], path)
+    """Take a run to another folder, from its newest state or, without one, from step 0, and to one device."""
+    if (home / CONFIG).is_file() and not list(home.glob(f"{CHECKPOINTS}/*.ckpt")):
+        state, origin, record = None, home / CONFIG, read_record(home)
     else:
-        try:
-            record = {"config": yaml.safe_load(path.read_bytes()), "choices": {}}
-        except yaml.YAMLError as error:
-            raise CheckpointError(f"{path} is damaged: {format_error(error)}") from None
-        identity = read_identity(home)
-    if identity is None:
-        raise CheckpointError(f"{home} does not say which run it is of")
-    changes = {"resume": None, "break_lock": False, "compile": False}  # hooks see what a compiled block hides
-    config = merge_node(read_saved_config({"run": record}, str(path)), changes)
-    config.logger = {}
+        state = origin = find_checkpoint(run, *LATEST)
+        record = read_state(state)["run"]
     folder.mkdir()
-    return Start(
-        config,
-        Job.current(),
-        folder,
-        Redaction(config),
-        identity,
-        record["choices"],
-        path if state else None,
-        state,
-        int(state.get("global_step", 0)),
-        mark=None,
-    )
+    return start_elsewhere(record, origin, folder, state, find_changes(record))
+
+
+def read_record(home: Path) -> dict[str, Any]:
+    """Read what a run that has saved no state has in its folder. Raises CheckpointError."""
+    try:
+        config = yaml.safe_load((home / CONFIG).read_bytes())
+    except yaml.YAMLError as error:
+        raise CheckpointError(f"{home / CONFIG} is damaged: {format_error(error)}") from None
+    identity = read_identity(home)
+    return {"config": config, "identity": None if identity is None else asdict(identity)}
+
+
+def find_changes(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a config is changed: hooks do not see into compiled blocks, and one process finds the value alone,
+    with as many samples at once as each of the run's took."""
+    changes: dict[str, Any] = {"compile": False, "trainer": {"strategy": "auto", "devices": 1, "num_nodes": 1}}
+    if size := record.get("device_batch_size"):
+        changes["data"] = {"device_batch_size": size}
+    return changes
 
 
 class Found(SystemExit):

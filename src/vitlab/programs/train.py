@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,6 +202,16 @@ def fit(start: Start, parts: Parts) -> FitResult:
     if best is not None and (best.validated_step != trainer.global_step or not trainer.callback_metrics):
         trainer.validate(task, datamodule=datamodule, verbose=False)
     return FitResult(steps, time.perf_counter() - started, get_metrics(trainer))
+
+
+def train_until(start: Start, parts: Parts, callback: pl.Callback, end: type[BaseException]) -> None:
+    """Train as the run did, and keep no result, until the callback raises `end`."""
+    parts.trainer.callbacks.append(callback)
+    check(start, parts)
+    load_weights(start, parts)
+    speed_up(start.cfg, parts)
+    with supervise(start, parts), suppress(end):
+        parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
 
 
 def test(parts: Parts, fitted: FitResult) -> Result:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +22,7 @@ from vitlab.callbacks.best_model import find_latest_state
 from vitlab.checkpoints import file
 from vitlab.checkpoints.chain import Line, describe_start, read_chain
 from vitlab.checkpoints.run_folder import CONFIG, run_folder
-from vitlab.checkpoints.run_identity import parse_identity
-from vitlab.config.job import Job
-from vitlab.config.nodes import merge_node, resolve_config
-from vitlab.config.redaction import Redaction
+from vitlab.config.nodes import resolve_config
 from vitlab.config.stored_config import read_saved_config
 from vitlab.config.trust import trust_words
 from vitlab.distributed.environment import is_other_rank
@@ -38,9 +35,8 @@ from vitlab.reports.run import read_result
 from vitlab.run.building.autoconfig import find_values
 from vitlab.run.building.trainer import find_devices
 from vitlab.run.hardware.block_timing import set_products
-from vitlab.run.storage.newest_state import read_state
 from vitlab.run.storage.output import output_folder
-from vitlab.run.storage.start import Start
+from vitlab.run.storage.start import start_elsewhere
 from vitlab.verification.pinning import describe_machine_differences, pin
 from vitlab.verification.recorded import RecordedRun, compare_rows, find_changes, read_recorded
 from vitlab.verification.stretches import (
@@ -224,7 +220,8 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
     if missing := [step for step in (first, last) if step and step not in run.states]:
         raise ConfigError(f"stretch={first},{last}: {run.folder} keeps no state of step {missing[0]}")
     with open_folder(cfg, run) as folder:
-        start = prepare(run, first, last, folder.absolute())
+        record = file.read(run.states[last])["run"]  # with the config that the run had in the stretch
+        start = start_elsewhere(record, run.states[last], folder.absolute(), run.states[first] if first else None)
         found = find_values(start.cfg, find_devices(start.cfg.trainer, start.folder))
         start = replace(start, cfg=found.cfg)
         parts = train.build(start, found.datamodule)
@@ -232,14 +229,9 @@ def recompute(cfg: DictConfig, run: RecordedRun) -> Path:
         if describe_start(parts.task.record)["data"] != recorded["data"]:
             raise AlteredError("the data is not the data that it was trained on")
         set_products(recorded["machine"]["products"])
-        parts.trainer.callbacks.append(StopAfter(last))
-        train.check(start, parts)
-        train.load_weights(start, parts)
-        train.speed_up(start.cfg, parts)
         if parts.trainer.is_global_zero and (rows := run.folder / "metrics.csv").is_file():
             write_whole(folder / rows.name, rows.read_bytes())  # which the state before the stretch has digests of
-        with train.supervise(start, parts), suppress(StretchDone):
-            parts.trainer.fit(parts.task, datamodule=parts.datamodule, ckpt_path=start.state, weights_only=True)
+        train.train_until(start, parts, StopAfter(last), StretchDone)
     return folder
 
 
@@ -252,29 +244,6 @@ def open_folder(cfg: DictConfig, run: RecordedRun) -> Iterator[Path]:
     place = output_folder(cfg.output, "verify", run.folder / "verify", overwrite=cfg.overwrite)
     with place.make_folder() as folder:
         yield folder
-
-
-def prepare(run: RecordedRun, first: int, last: int, folder: Path) -> Start:
-    """Take the config that the run had in a stretch, and the state before it, to another folder."""
-    path = run.states[last]
-    later = file.read(path)
-    identity = parse_identity(later["run"]["identity"], path)
-    assert identity is not None, "a run with a chain has one"
-    config = merge_node(read_saved_config(later, str(path)), {"resume": None, "break_lock": False})
-    config.logger = {}
-    state = run.states[first] if first else None
-    return Start(
-        config,
-        Job.current(),
-        folder,
-        Redaction(config),
-        identity,
-        later["run"]["choices"],
-        state,
-        read_state(state) if state else {},
-        first,
-        mark=None,
-    )
 
 
 # -- the test

@@ -3,7 +3,7 @@
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,10 +25,11 @@ from vitlab.config.sweep_jobs import read_frozen_run
 from vitlab.data import DataModule
 from vitlab.distributed.agreement import broadcast_from_rank_zero, open_store_of_start
 from vitlab.distributed.environment import has_other_launched_processes, is_other_rank
+from vitlab.errors import CheckpointError
 from vitlab.machine import describe_arithmetic
 from vitlab.reports.run import read_end
 from vitlab.run.checks.preconditions import check_agreement, check_inputs
-from vitlab.run.storage.newest_state import newest_state
+from vitlab.run.storage.newest_state import newest_state, read_state
 from vitlab.run.storage.provenance import digest_code, versions
 
 
@@ -199,3 +200,29 @@ def find_identity(cfg: DictConfig, before: dict[str, Any], folder: Path, kept: R
         return own
     name = kept.text(f"{cfg.name}/{folder.absolute().name}")
     return RunIdentity(before.get("id") or secrets.token_hex(4), name, config_digest(cfg))
+
+
+def start_elsewhere(
+    record: dict[str, Any], origin: Path, folder: Path, state: Path | None, changes: Mapping[str, Any] | None = None
+) -> Start:
+    """Start what a run's `record` in the file `origin` says of it in another folder, from a state or from step 0, with
+    `changes` of its config and without its loggers. Raises VitlabError for a record that no run can have."""
+    identity = parse_identity(record.get("identity"), origin)
+    if identity is None:
+        raise CheckpointError(f"{origin} does not say which run it is of")
+    config = merge_node(read_saved_config({"run": record}, str(origin)), changes or {})
+    config = merge_node(config, {"resume": None, "break_lock": False})
+    config.logger = {}
+    checkpoint = read_state(state) if state else {}
+    return Start(
+        config,
+        Job.current(),
+        folder,
+        Redaction(config),
+        identity,
+        record.get("choices") or {},
+        state,
+        checkpoint,
+        int(checkpoint.get("global_step", 0)),
+        mark=None,
+    )
