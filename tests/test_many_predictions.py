@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SRC
+from conftest import BARE, FEW, SRC, finished
 from PIL import Image
 
 from vitlab.data import Digits
@@ -163,3 +163,42 @@ def test_memory_does_not_grow_with_the_number_of_files(images, digits_run, tmp_p
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout.rsplit("peak ", 1)[1]))
     assert peaks[1] - peaks[0] < 18_000 * 1.0  # KiB: under 1 KiB for each more file
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_a_million_files_take_no_more_memory_and_survive_a_kill(tmp_path, monkeypatch):
+    """With a model of a few thousand parameters, so that reading and writing are what takes the time."""
+    model = ("model.depth=1", "model.embed_dim=16", "model.num_heads=1")
+    run = finished(tmp_path / "run", *BARE, *FEW, *model, "trainer.max_epochs=1")
+    monkeypatch.chdir(tmp_path)
+    image = Image.fromarray(Digits().open()["train"].load(0))
+    peaks = {}
+    for name, count in (("few", 10_000), ("many", 1_000_000)):
+        for i in range(count):
+            path = Path(name, f"{i // 10_000:02}", f"{i:06}.png")
+            if i % 10_000 == 0:  # a file system allows few links to one file
+                path.parent.mkdir(parents=True)
+                image.save(path)
+                first = path
+            else:
+                os.link(first, path)
+        words = [f"run={run}", f"images={name}", f"output={name}.csv", "batch_size=256", "device=cpu"]
+        command = [sys.executable, "-c", PEAK.format(src=str(SRC), words=words)]
+        if name == "many":
+            process = subprocess.Popen(command)
+            partial = Path("many.csv.partial")
+            while not (partial.exists() and partial.stat().st_size > 20_000_000):
+                assert process.poll() is None
+                time.sleep(0.1)
+            process.kill()
+            process.wait()
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peaks[name] = int(done.stdout.rsplit("peak ", 1)[1])
+    assert re.match(r"continued after \d{6} of 1000000", done.stdout)
+    with open("many.csv", newline="", encoding="utf-8") as file:
+        for i, row in enumerate(csv.DictReader(file)):
+            assert row["image"] == f"many/{i // 10_000:02}/{i:06}.png"
+    assert i == 999_999
+    assert peaks["many"] - peaks["few"] < 990_000 * 0.1  # KiB: under 100 bytes for each more file

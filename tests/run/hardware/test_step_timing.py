@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from pytorch_lightning.demos.boring_classes import BoringDataModule, BoringModel
 
 from vitlab.run.hardware import step_timing
 from vitlab.run.hardware.step_timing import Speed, Stopwatch
@@ -55,3 +56,15 @@ def test_a_gpu_is_waited_for(monkeypatch):
     device = torch.device("cuda", 1)
     step_timing.read_clock(SimpleNamespace(device=device))
     assert waited == [device]
+
+
+def test_a_real_training_ends_within_its_first_epoch(tmp_path, monkeypatch):
+    """Lightning takes `min_steps` without `min_epochs` for at least one epoch."""
+    monkeypatch.chdir(tmp_path)
+    task, data = BoringModel(), BoringDataModule()  # 64 batches
+    task.plan = lambda *_: None
+    data.attach = lambda trainer: 1
+    data.plan = lambda: None
+    like = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), precision="32-true")
+    step_timing.measure_steps(task, data, like, seconds=0.0)
+    assert task.trainer.global_step == 2

@@ -70,7 +70,7 @@ def read_clock(module: pl.LightningModule) -> float:
 def measure_steps(task: Task, datamodule: DataModule, trainer: pl.Trainer, seconds: float) -> Speed:
     """Train on one device as the run would, on batches of its data module."""
     stopwatch = Stopwatch(seconds)
-    alone = bare_trainer(trainer, [stopwatch], max_steps=MOST_STEPS, min_steps=2)
+    alone = bare_trainer(trainer, [stopwatch], max_steps=MOST_STEPS)
     size = datamodule.attach(alone)
     task.plan(datamodule.plan(), datamodule, {})
     alone.fit(task, datamodule=datamodule)
