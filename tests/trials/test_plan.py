@@ -1,5 +1,7 @@
 """The time of a fit, divided: trials, steps, what comes after."""
 
+from dataclasses import replace
+
 import pytest
 
 from vitlab.trials.budget import Budget
@@ -19,6 +21,16 @@ def test_steps_validations_test_and_reserve_fill_the_time(left, reserve):
     took = 4 + plan.steps * 0.1 + validations * 500 * image + 6500 * image + reserve
     assert took == pytest.approx(left * (1 - SPARE), abs=1.0)
     assert plan.seconds == pytest.approx(left, rel=0.03)
+
+
+def test_evaluation_is_as_fast_as_the_validation_of_the_trial_was():
+    measured = replace(TRIAL, fit_seconds=10.2)  # 0.2 of them for 500 images, below what reading one process needs
+    plan = plan_final(measured, SIZES, 300, 0)
+    validations = plan.steps // 100 // plan.validate_every
+    took = 4 + plan.steps * 0.1 + validations * 0.2 + 6500 * 0.2 / 500
+    assert took == pytest.approx(300 * (1 - SPARE), abs=1.0)
+    slower = replace(TRIAL, fit_seconds=13.0)  # its validation took longer than any reading and computing would
+    assert plan_final(slower, SIZES, 300, 0) == plan_final(TRIAL, SIZES, 300, 0)
 
 
 def test_validations_take_a_small_share_of_the_time():

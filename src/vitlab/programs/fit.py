@@ -229,6 +229,11 @@ def list_notes(report: dict[str, Any]) -> list[str]:
     return notes
 
 
+def get_sizes(data: dict[str, Any]) -> Sizes:
+    """Get the sizes of the splits from what `examine` has found."""
+    return Sizes(**data["images"], reading=data["reading"])
+
+
 # -- trials
 
 
@@ -249,7 +254,7 @@ def try_candidates(candidates: list[Candidate], words: list[str], data: dict[str
     """Run short trials of the candidates, and longer ones of the best two; return the outcomes as plain types."""
     if not weight_words():
         say("weights", f"none: all recipes start from scratch; {WEIGHTS_HELP}")
-    return [asdict(one) for one in Rounds(ledger, words, data["images"]["val"], measure).run(candidates)]
+    return [asdict(one) for one in Rounds(ledger, words, get_sizes(data), measure).run(candidates)]
 
 
 def measure(cfg: DictConfig) -> tuple[float, int]:
@@ -279,8 +284,7 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
     longest: dict[str, Outcome] = {one.name: one for one in outcomes if not one.failed}
     seconds = [one for one in longest.values() if sum(other.name == one.name for other in outcomes) > 1]
     best, why = choose(seconds or list(longest.values()), data["images"]["val"])
-    sizes = Sizes(**{split: data["images"][split] for split in ("train", "val", "test")}, reading=data["reading"])
-    plan = plan_final(best, sizes, budget.left, estimate_reserve(best, bundle))
+    plan = plan_final(best, get_sizes(data), budget.left, estimate_reserve(best, bundle))
     say("chosen", why)
     say("planned", f"{plan.steps:,} steps of {best.batch_size}, in {plan.seconds:.0f} s with test and bundle")
     if plan.seconds > LATE * budget.left:

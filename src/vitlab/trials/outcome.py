@@ -16,7 +16,7 @@ from vitlab.reports.run import read_result
 @dataclass(frozen=True)
 class Outcome:
     """A finished trial: its candidate's name, optimizer steps, images per step, seconds of the whole run and of a step,
-    and accuracy and loss on validation. `failed` says why a trial has shown nothing."""
+    accuracy and loss on validation, and seconds of steps with validation. `failed` says why nothing was shown."""
 
     name: str
     steps: int
@@ -25,12 +25,18 @@ class Outcome:
     step_seconds: float = math.inf
     accuracy: float = 0.0
     loss: float = math.inf
+    fit_seconds: float = math.inf
     failed: str = ""
 
     @property
     def other_seconds(self) -> float:
         """Count the seconds that were not spent on steps: the start, a validation, writing."""
         return max(self.seconds - self.steps * self.step_seconds, 0.0)
+
+    @property
+    def validation_seconds(self) -> float:
+        """Count the seconds of its validation, with what else the training did beside its steps."""
+        return max(self.fit_seconds - self.steps * self.step_seconds, 0.0)
 
 
 def read_outcome(name: str, folder: Path, steps: int, batch_size: int, seconds: float) -> Outcome:
@@ -39,7 +45,8 @@ def read_outcome(name: str, folder: Path, steps: int, batch_size: int, seconds: 
     last, speed = result.get("last", {}), result.get("images_per_second")
     if "val/acc1" not in last or not speed:
         return Outcome(name, steps, batch_size, seconds, failed="it was not validated")
-    return Outcome(name, steps, batch_size, seconds, batch_size / speed, last["val/acc1"], last["val/loss"])
+    shown = last["val/acc1"], last["val/loss"]
+    return Outcome(name, steps, batch_size, seconds, batch_size / speed, *shown, result["seconds"])
 
 
 def choose(outcomes: Sequence[Outcome], num_images: int) -> tuple[Outcome, str]:

@@ -49,9 +49,10 @@ def plan_rounds(left: float, start: float, candidates: int) -> Times:
     each = PROBE + 2 * start  # of a probe and the start of a trial
     count = max(1, min(candidates, int(time / (2 * each))))
     first = time / count - each
-    if count < 2 or time / 2 < 4 * start:
+    shorter = time / 2 / count - each
+    if count < 2 or shorter < each or time / 4 < 2 * start:  # trials of a few steps say little
         return Times(count, max(first, PROBE), 0.0)
-    return Times(count, max(time / 2 / count - each, PROBE), time / 4 - start)
+    return Times(count, shorter, time / 4 - start)
 
 
 def count_steps(seconds: float, step_seconds: float) -> int:
@@ -59,10 +60,16 @@ def count_steps(seconds: float, step_seconds: float) -> int:
     return max(LEAST_STEPS, int(seconds / step_seconds))
 
 
+def estimate_evaluation(step_seconds: float, batch_size: int, reading: float) -> float:
+    """Estimate the seconds that the evaluation of an image takes at most."""
+    return FORWARD * step_seconds / batch_size + reading
+
+
 def plan_final(trial: Outcome, sizes: Sizes, left: float, reserve: float) -> Plan:
     """Plan the run that ends within `left` seconds, of which `reserve` are for what comes after the test."""
-    image = FORWARD * trial.step_seconds / trial.batch_size + sizes.reading  # seconds to evaluate an image
-    validation = min(image * sizes.val, trial.other_seconds)
+    slowest = estimate_evaluation(trial.step_seconds, trial.batch_size, sizes.reading)
+    image = min(slowest, trial.validation_seconds / sizes.val)  # seconds to evaluate an image
+    validation = image * sizes.val
     test = image * (sizes.val + min(sizes.train, CALIBRATED) + sizes.test)
     training = left * (1 - SPARE) - trial.other_seconds - test - reserve
     each_epoch = max(sizes.train // trial.batch_size, 1)  # steps

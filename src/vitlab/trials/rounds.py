@@ -16,7 +16,7 @@ from vitlab.trials.candidates import Candidate
 from vitlab.trials.ledger import Ledger
 from vitlab.trials.lines import say
 from vitlab.trials.outcome import Outcome, choose, read_outcome
-from vitlab.trials.plan import PROBE, count_steps, plan_rounds
+from vitlab.trials.plan import LEAST_STEPS, PROBE, Sizes, count_steps, estimate_evaluation, plan_rounds
 
 BARE = [  # what a trial leaves out: the test, pictures
     "trainer.limit_test_batches=0",
@@ -28,7 +28,7 @@ BARE = [  # what a trial leaves out: the test, pictures
 
 
 class Speed(NamedTuple):
-    """Seconds of a step, images in it, and the seconds that its run takes to start."""
+    """Seconds of a step, images in it, and the seconds that a trial takes beside its steps."""
 
     step: float
     batch_size: int
@@ -39,13 +39,13 @@ Measure = Callable[[Any], tuple[float, int]]  # a training's config -> seconds o
 
 
 class Rounds:
-    """Tries candidates on data of `num_images` validation images; `words` are those that all runs share. What has been
-    measured and tried is kept in the ledger, and is not done again."""
+    """Tries candidates on data of these sizes; `words` are those that all runs share. What has been measured and tried
+    is kept in the ledger, and is not done again."""
 
-    def __init__(self, ledger: Ledger, words: Sequence[str], num_images: int, measure: Measure):
+    def __init__(self, ledger: Ledger, words: Sequence[str], sizes: Sizes, measure: Measure):
         self.ledger = ledger
         self.words = list(words)
-        self.num_images = num_images
+        self.sizes = sizes
         self.measure = measure
 
     def run(self, candidates: Sequence[Candidate]) -> list[Outcome]:
@@ -56,15 +56,23 @@ class Rounds:
         count, first, second = rounds
         tried = {one.name: one for one in candidates[:count]}
         say("trials", f"{count} of {len(candidates)} recipes, chosen by validation: {', '.join(tried)}")
-        outcomes = [self.try_one(one, self.probe(one), first, 1) for one in tried.values()]
+        outcomes: list[Outcome] = []
+        for one in tried.values():
+            speed = self.probe(one)
+            seconds = first + start - speed.start
+            if outcomes and seconds < LEAST_STEPS * speed.step:
+                say("left out", f"{one.name}: too slow for {LEAST_STEPS} steps and a validation in a trial's time")
+            else:
+                outcomes.append(self.try_one(one, speed, seconds, 1))
         ended = [one for one in outcomes if not one.failed]
         if not ended:
             raise DataError(f"all trials have failed; {outcomes[0].name}: {outcomes[0].failed}")
         if second and len(ended) > 1:
-            best, _ = choose(ended, self.num_images)
-            other, _ = choose([one for one in ended if one is not best], self.num_images)
-            for one in (best, other):
-                outcomes.append(self.try_one(tried[one.name], Speed(one.step_seconds, one.batch_size), second, 2))
+            best, _ = choose(ended, self.sizes.val)
+            other, _ = choose([one for one in ended if one is not best], self.sizes.val)
+            for shown in (best, other):
+                speed = Speed(shown.step_seconds, shown.batch_size, shown.other_seconds)
+                outcomes.append(self.try_one(tried[shown.name], speed, second + start - speed.start, 2))
         return outcomes
 
     def probe(self, candidate: Candidate) -> Speed:
@@ -75,6 +83,7 @@ class Rounds:
             with redirect_stdout(StringIO()):
                 step, batch_size = call_within("train", self.measure, [*self.words, *candidate.words])
             start = max(time.monotonic() - begun - PROBE, 0.1)
+            start += self.sizes.val * estimate_evaluation(step, batch_size, self.sizes.reading)
             known = known | {candidate.name: Speed(step, batch_size, start)}
             self.ledger.keep("speeds", known)
         return Speed(*known[candidate.name])
