@@ -34,7 +34,7 @@ LEAST_MINUTES = {False: 1.0, True: 2.0}  # without and with a bundle
 SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
 FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
 LATE = 1.05  # times the time left, from which an expected end is said to be late
-PICTURES, BUNDLE = 1.3, 5.0  # seconds, as multiples of what a trial takes beside its steps; measured in CPU time
+STARTED, PICTURES, BUNDLE = 2.5, 8.0, 24.0  # seconds on two cores of an AMD EPYC: a trial beside its training, ...
 LEAST_OF_A_CLASS, LEAST_VALIDATED = 10, 50  # training and validation images, with fewer of which a note says so
 DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
 FOUND = {  # values that are found once, for all runs
@@ -294,8 +294,9 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
 
 
 def estimate_reserve(best: Outcome, bundle: bool) -> float:
-    """Estimate the seconds of pictures and bundle from those that a trial has taken beside its steps."""
-    return best.other_seconds * (PICTURES + BUNDLE * bundle)
+    """Estimate the seconds of pictures, report and bundle: more than measured where a trial starts more slowly."""
+    slower = max(1.0, (best.seconds - best.fit_seconds) / STARTED)
+    return slower * (PICTURES + BUNDLE * bundle)
 
 
 def train_final(
