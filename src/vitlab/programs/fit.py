@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Iterator
@@ -34,7 +35,9 @@ LEAST_MINUTES = {False: 1.0, True: 2.0}  # without and with a bundle
 SURVEYED = 0.04  # share of the time in which the survey reads the images of each split
 FEW_VALIDATED = 1_000  # validation images, with fewer of which the loss chooses the best model of a run
 LATE = 1.05  # times the time left, from which an expected end is said to be late
-STARTED, PICTURES, BUNDLE = 2.5, 8.0, 24.0  # seconds on two cores of an AMD EPYC: a trial beside its training, ...
+STARTED = 2.5  # seconds on two cores of an AMD EPYC, that a trial takes beside its training
+REPORT = 4.0, 0.0004, math.inf  # seconds there of pictures and report: at least, for each test image, at most so many
+BUNDLE = 15.0, 0.02, 500
 LEAST_OF_A_CLASS, LEAST_VALIDATED = 10, 50  # training and validation images, with fewer of which a note says so
 DATA_GROUPS = ("data", "seed", "trust")  # of the user's words, those that every run gets
 FOUND = {  # values that are found once, for all runs
@@ -65,8 +68,8 @@ def fit(cfg: DictConfig) -> Path:
             chosen = next(one for one in candidates if one.name == plan["candidate"])
             run = train_final(chosen, words, plan, data, ledger.folder)
             note_changes(words, data, ledger)
+            report = write_report(run, ledger.folder)  # first, since a bundle can be refused
             bundle = write_bundle(run, ledger.folder) if cfg.export else None
-            report = write_report(run, ledger.folder)
             written = {"bundle": bundle and str(bundle), "report": str(report)}
             ledger.keep("end", {"run": str(run), **written, "seconds": budget.spent})
         tell(ledger, cfg)
@@ -284,7 +287,8 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
     longest: dict[str, Outcome] = {one.name: one for one in outcomes if not one.failed}
     seconds = [one for one in longest.values() if sum(other.name == one.name for other in outcomes) > 1]
     best, why = choose(seconds or list(longest.values()), data["images"]["val"])
-    plan = plan_final(best, get_sizes(data), budget.left, estimate_reserve(best, bundle))
+    sizes = get_sizes(data)
+    plan = plan_final(best, sizes, budget.left, estimate_reserve(best, sizes.test, bundle))
     say("chosen", why)
     say("planned", f"{plan.steps:,} steps of {best.batch_size}, in {plan.seconds:.0f} s with test and bundle")
     if plan.seconds > LATE * budget.left:
@@ -293,10 +297,11 @@ def plan_run(trials: list[dict[str, Any]], data: dict[str, Any], budget: Budget,
     return {"candidate": best.name, "why": why, **asdict(plan)}
 
 
-def estimate_reserve(best: Outcome, bundle: bool) -> float:
+def estimate_reserve(best: Outcome, num_tested: int, bundle: bool) -> float:
     """Estimate the seconds of pictures, report and bundle: more than measured where a trial starts more slowly."""
     slower = max(1.0, (best.seconds - best.fit_seconds) / STARTED)
-    return slower * (PICTURES + BUNDLE * bundle)
+    parts = [REPORT, BUNDLE] if bundle else [REPORT]
+    return slower * sum(least + each * min(num_tested, most) for least, each, most in parts)
 
 
 def train_final(
