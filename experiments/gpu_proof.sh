@@ -3,12 +3,13 @@
 #
 #   experiments/gpu_proof.sh OUTPUT [--cifar10 DIR] [--only NAME,...] [--minutes 9.5] [--carried DIR]
 #   experiments/gpu_proof.sh OUTPUT --dry       every step in miniature on a CPU, in about two minutes
-#   experiments/gpu_proof.sh --wheels [DIR]     where there is a network: the packages that a GPU machine may lack
+#   experiments/gpu_proof.sh --wheels [DIR] [PYTHON]   where there is a network: the packages that a GPU machine may
+#                                               lack, for its version of Python (3.12)
 #
 # Each step has its own time limit and says PASS, FAIL or SKIP; a failure does not stop the others. The folder OUTPUT
 # gets gpu_proof.md, gpu_proof.json, log.txt and the trace of a few training steps. The exit status is 0 when nothing
-# failed. DIR of --cifar10 has train/<class>/*.jpg and test/<class>/*.jpg. --wheels fills DIR, or dist/wheels, for any
-# machine and Python; what lies there and is not installed is used from there for the time of the proof (--carried).
+# failed. DIR of --cifar10 has train/<class>/*.jpg and test/<class>/*.jpg. --wheels fills DIR, or dist/wheels; what lies
+# there and is not installed is used from there for the time of the proof (--carried).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
@@ -16,7 +17,9 @@ python=${PYTHON:-$root/.venv/bin/python}
 
 # pure Python all of them, so that one wheel suits every machine; torchao, with its own hashes, is beside them
 packages=(hydra-core omegaconf antlr4-python3-runtime pytorch-lightning torchmetrics lightning-utilities timm
-    vit-pytorch einops rich filelock fsspec pytest pytest-timeout iniconfig pluggy)
+    vit-pytorch einops rich filelock fsspec pydantic annotated-types typing-inspection pytest pytest-timeout iniconfig
+    pluggy)
+compiled=(pydantic-core) # for one version of Python each
 
 # The lines of requirements.txt, versions and hashes, about these packages.
 locked() {
@@ -27,6 +30,8 @@ locked() {
 
 if [ "${1:-}" = --wheels ]; then
     folder=${2:-$root/dist/wheels}
+    "$python" -m pip download --quiet --no-deps --only-binary=:all: --python-version "${3:-3.12}" --implementation cp \
+        --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --dest "$folder" -r <(locked "${compiled[@]}")
     "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" -r <(locked "${packages[@]}") -r "$root/experiments/gpu/torchao.txt"
     ls "$folder"
 else
