@@ -196,7 +196,7 @@ def test_a_million_files_take_no_more_memory_and_survive_a_kill(tmp_path, monkey
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         peaks[name] = int(done.stdout.rsplit("peak ", 1)[1])
-    assert re.match(r"continued after \d{6} of 1000000", done.stdout)
+    assert re.match(r"continued after \d+ of 1000000", done.stdout)
     with open("many.csv", newline="", encoding="utf-8") as file:
         for i, row in enumerate(csv.DictReader(file)):
             assert row["image"] == f"many/{i // 10_000:02}/{i:06}.png"

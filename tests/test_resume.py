@@ -191,6 +191,26 @@ def test_kill_minus_nine_of_the_real_process(cli, tmp_path):
     assert [start["from_step"] for start in starts] == [0, step]
 
 
+@pytest.mark.slow
+def test_a_sigterm_to_all_processes_of_a_run_saves_its_state(cli, tmp_path):
+    """As `timeout` and Slurm send it: the data workers must outlive it, or the step cannot be finished."""
+    options = [*OPTIONS, "trainer.max_epochs=500", "data.loading.num_workers=2"]
+    command = [sys.executable, str(SRC / "train.py"), *chosen(*TINY, *options, "hydra.run.dir=run")]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    latest = tmp_path / "run" / "checkpoints" / "latest.ckpt"
+    deadline = time.monotonic() + 120
+    while not latest.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 143, output
+    assert "stopped, state saved" in output
+    step = file.read(latest)["global_step"]
+    assert cli("train", "resume=run", "trainer.max_epochs=-1", f"trainer.max_steps={step + 1}").status == 0
+
+
 @pytest.mark.parametrize(("number", "status"), mostly_slow([(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
 def test_a_signal_outside_of_training_is_no_success_either(cli, monkeypatch, number, status):
     from vitlab.tasks import Classification

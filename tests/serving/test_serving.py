@@ -1,9 +1,11 @@
 """Requests to a running server: what is answered, what is refused, and that it goes on."""
 
+import os
 import signal
 import threading
 import time
 from io import BytesIO
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -163,6 +165,19 @@ def test_a_full_queue_is_refused_and_open_requests_are_answered_after_sigterm(bu
         assert found == [200, 200]
         assert running.process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGTERM)
         assert "Traceback" not in "".join(running.printed)
+
+
+def test_a_sigterm_to_all_processes_lets_the_decoders_finish(bundle):
+    with serving(bundle.folder, "heat_maps=false") as running:
+        assert running.client.post("/predict", content=encode()).status_code == 200
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        decoders = [int(child) for child in children.read_text().split()]
+        assert decoders
+        for decoder in decoders:
+            os.kill(decoder, signal.SIGTERM)
+        time.sleep(0.5)
+        assert set(decoders) <= {int(child) for child in children.read_text().split()}
+        assert running.client.post("/predict", content=encode()).status_code == 200
 
 
 def test_a_token_is_asked_for(bundle, tmp_path):

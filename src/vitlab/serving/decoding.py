@@ -38,8 +38,10 @@ class ImageLimits:
 
 @cache
 def prepare(limits: ImageLimits) -> None:
-    """Set up this process once: accept only the formats, ignore Ctrl-C, which the server handles, and limit memory."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Set up this process once: accept only the formats, limit memory, and ignore Ctrl-C and SIGTERM, which may be sent
+    to all processes of a server that still answers open requests."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     Image.init()
     Image.ID[:] = [name for name in Image.ID if name in limits.formats]

@@ -59,6 +59,14 @@ def test_batches_come_in_order_from_several_processes_with_one_thread_each():
     assert len({batch.index.item() for batch in batches} - {os.getpid()}) == 2
 
 
+def test_a_worker_outlives_a_sigterm_that_was_sent_to_all_processes_of_the_run():
+    """Not sent from here: a worker ends by a signal of the process that started it."""
+    batches = iter(make())
+    worker = next(batches).index.item()
+    subprocess.run(["kill", "-TERM", str(worker)], check=True)
+    assert [batch.view.item() for batch in batches] == list(range(1, 20))
+
+
 def test_an_epoch_may_be_left_and_the_next_begins_anew():
     several = make()
     for _ in range(3):

@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitlab.data.batches.batch import on_device
 from vitlab.data.loading.cores import find_core_share
+from vitlab.data.loading.worker import start_worker
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.distributed.environment import is_other_rank
 from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker
-from vitlab.machine import keep_freed_memory
 
 MOST_WORKERS = 16
 ENOUGH_CORES, CORES_OF_GPU = 4, 2  # for a GPU: with fewer it may wait for images; for the process itself
@@ -84,12 +84,6 @@ class Loader(DataLoader[Any]):
 def return_batch(batch: Any) -> Any:
     """Collate nothing: the data set gives whole batches."""
     return batch
-
-
-def start_worker(worker: int) -> None:
-    """Make a worker use one thread, since many share the cores, and keep the memory that images pass through."""
-    torch.set_num_threads(1)
-    keep_freed_memory()
 
 
 @functools.cache

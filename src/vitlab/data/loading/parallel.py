@@ -1,18 +1,15 @@
 """Work on every image of a pool once, in several processes, with the results in order and a progress bar."""
 
-import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch.utils.data import DataLoader
 
+from vitlab.data.loading.worker import start_worker
+
 Result = TypeVar("Result")
-WATCH = 0.5  # seconds between two checks whether the parent lives
 
 
 def map_in_order(
@@ -46,19 +43,6 @@ def map_in_order(
         for piece, result in zip(pieces, loader, strict=True):
             yield result
             progress.advance(task, len(piece))
-
-
-def start_worker(worker: int) -> None:
-    """Make a worker use one thread, since many share the cores, and end with the process that started it. torch itself
-    ends a worker that waits for work, but not one whose large result nobody takes."""
-    torch.set_num_threads(1)
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    os._exit(1)
 
 
 def cut(stop: int, length: int, start: int = 0) -> list[range]:
