@@ -4,6 +4,7 @@ n names, U bytes of all of them together
 """
 
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import overload
 
@@ -28,10 +29,11 @@ class PackedNames(Sequence[str]):
 
     @classmethod
     def pack(cls, names: Iterable[str | bytes]) -> "PackedNames":
-        encoded = [os.fsencode(name) for name in names]
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)), out=offsets[1:])
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
+        block, offsets = bytearray(), array("q", [0])
+        for name in names:
+            block += os.fsencode(name)
+            offsets.append(len(block))
+        return cls(np.frombuffer(block, dtype=np.uint8), np.frombuffer(offsets, dtype=np.int64))
 
     @classmethod
     def join(cls, parts: Sequence["PackedNames"]) -> "PackedNames":
