@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 from scale import Scale
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-WITHOUT_PICTURES = ("~callbacks.evaluation_report", "~callbacks.batch_picture", "~callbacks.model_views")
+UNNEEDED = (  # pictures, and what reads the whole training split
+    "~callbacks.evaluation_report",
+    "~callbacks.batch_picture",
+    "~callbacks.model_views",
+    "~callbacks.calibration",
+)
 
 
 class Row(NamedTuple):
@@ -27,7 +32,7 @@ class Row(NamedTuple):
 
 def overrides(scale: Scale, folder: Path, *more: str) -> list[str]:
     """Give the overrides of any run of the proof; steps share the cache beside their folders."""
-    shared = [*WITHOUT_PICTURES, "logger=none", f"data.cache.root={folder.parent / 'cache'}"]
+    shared = [*UNNEEDED, "logger=none", f"data.cache.root={folder.parent / 'cache'}"]
     other = any(word.startswith("trainer=") for word in more)
     shared += [word for word in scale.trainer if not (other and word.startswith("trainer="))]
     return [*shared, f"trainer.log_every_n_steps={scale.log_every}", *more]

@@ -41,7 +41,7 @@ GPU = Scale(
     wide=("model=vit_l16", "model.depth=8"),
     image_size=224,
     batch=256,
-    num_images=4096,
+    num_images=2048,
     few_images=1024,
     steps=60,
     lr=3e-4,

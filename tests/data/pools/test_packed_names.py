@@ -33,3 +33,9 @@ def test_a_million_names_take_little_more_than_their_bytes():
     packed = PackedNames.pack(f"{i:06d}" for i in range(1_000_000))
     assert packed.block.nbytes + packed.offsets.nbytes < 15_000_000
     assert packed[123_456] == "123456"
+
+
+def test_nobody_writes_to_names_that_workers_share():
+    names = PackedNames.pack(["a.jpg", "b.jpg"])
+    assert not names.block.flags.writeable
+    assert not names.offsets.flags.writeable

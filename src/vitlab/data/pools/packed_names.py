@@ -33,7 +33,8 @@ class PackedNames(Sequence[str]):
         for name in names:
             block += os.fsencode(name)
             offsets.append(len(block))
-        return cls(np.frombuffer(block, dtype=np.uint8), np.frombuffer(offsets, dtype=np.int64))
+        views = memoryview(block).toreadonly(), memoryview(offsets).toreadonly()
+        return cls(np.frombuffer(views[0], dtype=np.uint8), np.frombuffer(views[1], dtype=np.int64))
 
     @classmethod
     def join(cls, parts: Sequence["PackedNames"]) -> "PackedNames":

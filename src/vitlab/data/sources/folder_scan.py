@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,16 +81,24 @@ def class_folders(folder: Path, bounds: Bounds | None) -> list[str]:
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def image_files(folder: Path) -> list[str]:
-    """List whatever is named like an image file at any depth below `folder`, sorted; who reads it finds out what it is.
-    Raises DataError for a folder that cannot be listed."""
+def image_files(folder: str) -> Iterator[str]:
+    """List whatever is named like an image file at any depth below `folder`, sorted, one folder at a time; who reads it
+    finds out what it is. Raises DataError for a folder that cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            named = [_sortable(entry) for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"{folder} cannot be listed: {error.strerror}") from error
+    for name in sorted(filter(None, named)):
+        path = os.path.join(folder, os.fsdecode(name))
+        if name.endswith(b"/"):
+            yield from image_files(path[:-1])
+        else:
+            yield path
 
-    def refuse(error: OSError) -> None:
-        raise DataError(f"{os.fsdecode(error.filename)} cannot be listed: {error.strerror}") from error
 
-    found: list[str] = []
-    for below, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        named = (name for name in files if not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS)
-        found += [os.path.join(below, name) for name in named]
-    return sorted(found, key=os.fsencode)
+def _sortable(entry: os.DirEntry[str]) -> bytes:
+    """Give the name of an image file, or of a folder with the slash by which its files sort, and nothing for others."""
+    if entry.is_dir():
+        return b"" if entry.is_symlink() else os.fsencode(entry.name) + b"/"
+    return os.fsencode(entry.name) if os.path.splitext(entry.name)[1].lower() in EXTENSIONS else b""

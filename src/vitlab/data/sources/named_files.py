@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from vitlab.data.pools.packed_names import PackedNames
@@ -19,17 +20,18 @@ def find_images(images: str) -> list[Path]:
 
 def find_image_names(images: str) -> PackedNames:
     """Give the same as names, a million of which fit in little memory."""
-    path = Path(images)
-    if path.is_dir():
-        found = image_files(path)
-    elif path.is_file():
+    found: Iterable[str]
+    if os.path.isdir(images):
+        found = image_files(str(Path(images)))
+    elif os.path.isfile(images):
         found = [images]
     else:
         named = {name for pattern in alternatives(images) for name in glob.glob(pattern, recursive=True)}
         found = sorted(n for n in named if Path(n).suffix.lower() in EXTENSIONS and not os.path.isdir(n))
-    if not found:
+    names = PackedNames.pack(found)
+    if not names:
         raise DataError(f"images={images} names no image file; give a file, a folder or a glob such as 'photos/*.jpg'")
-    return PackedNames.pack(found)
+    return names
 
 
 def alternatives(pattern: str) -> list[str]:
