@@ -248,6 +248,8 @@ def test_a_run_folder_that_cannot_be_written(cli, tmp_path):
     assert "file/run" in run.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_exit_statuses_of_the_real_process(tmp_path):
     """Of a key, and of a disk, both at once: each spends its time importing."""
     cases = {2: ["modle=x"], 6: ["hydra.run.dir=/dev/null/run"]}

@@ -58,9 +58,7 @@ def pictures(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("regime", "count"), [pytest.param("classification", 2, marks=pytest.mark.ci), ("masked_autoencoding", 3)]
-)
+@pytest.mark.parametrize(("regime", "count"), [("classification", 2), ("masked_autoencoding", 3)])
 def test_the_first_rank_draws_a_sharded_model_as_one_process_draws_a_whole_one(cli, request, tmp_path, regime, count):
     words = words_of(regime, request)
     runs = {"sharded": by_several(words, "fsdp", count)}

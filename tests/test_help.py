@@ -76,8 +76,9 @@ ELSEWHERE = {"chain=chain.jsonl"}  # trains for minutes: tests/programs/test_ver
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in COMMANDS]
+    "command", [pytest.param(name, marks=() if name in LONG else pytest.mark.ci) for name in COMMANDS]
 )
+@pytest.mark.slow
 def test_the_examples_of_a_command_run(cli, command, short_run, tmp_path, monkeypatch):
     """In their order, as they are copied; of a training with a smaller model and fewer steps."""
     monkeypatch.setattr(sys, "argv", [str(SRC / f"{command}.py")])

@@ -28,7 +28,7 @@ from vitlab.models import (
 from vitlab.tasks.known_classes import KnownClasses
 
 SMALL = {"image_size": 16, "depth": 2}
-QUICK = ("plain", "rotary")
+QUICK = ("plain",)
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -92,9 +92,14 @@ def in_the_update(monkeypatch):
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [(in_gradients, "gave other gradients the second time, in model.blocks.0.attn.qkv.weight.grad"),
-     (in_the_update, "gave other weights the second time, in model.")],
-)  # fmt: skip
+    [
+        pytest.param(
+            *(in_gradients, "gave other gradients the second time, in model.blocks.0.attn.qkv.weight.grad"),
+            marks=pytest.mark.slow,
+        ),
+        (in_the_update, "gave other weights the second time, in model."),
+    ],
+)
 def test_one_bit_ends_the_run_before_it_is_saved_and_it_can_be_gone_on_with(cli, monkeypatch, fault, told):
     plain = cli("train", *SHORT, folder="plain")
     with monkeypatch.context() as context:

@@ -78,33 +78,45 @@ def build_candidates(
             yield Skipped(f"token merging{end}", reason)
             continue
         model = TokenMerging(own.model, r) if r else own.model
-        ways: dict[str, Quantize | None] = {"ONNX float32": None, "ONNX int8 dynamic": quantize_dynamic}
-        for name, quantize in (ways if r else ways | {"ONNX int8 static": quantize_static}).items():
-            yield build_file(f"{name}{end}", own, Form(model, quantize), folder, threads)
+        ways = {"ONNX int8 dynamic": quantize_dynamic} | ({} if r else {"ONNX int8 static": quantize_static})
+        plain = write_float32(f"ONNX float32{end}", own, model, folder, threads)
+        yield plain
+        for name, quantize in ((f"{way}{end}", quantize) for way, quantize in ways.items()):
+            if isinstance(plain, Skipped):
+                yield Skipped(name, plain.reason)
+            else:
+                yield write_int8(name, own, plain, quantize, threads)
         if not r:
             yield open_openvino("OpenVINO bfloat16", folder / name_file("ONNX float32"), threads)
 
 
-def build_file(name: str, own: Classifier, form: Form, folder: Path, threads: int) -> Candidate | Skipped:
-    """Write the ONNX file of a form, and open it."""
+def write_float32(name: str, own: Classifier, model: nn.Module, folder: Path, threads: int) -> Candidate | Skipped:
+    """Write a model as an ONNX file, pixels (B, C, H, W) -> what the `wrap` of the classifier gives, and open it."""
     path = folder / name_file(name)
+    scorer = own.wrap(model)
+    graph = Graph("the model", scorer, {"pixels": own.example}, scorer.outputs, {"pixels": {0: "batch"}})
     try:
-        write_form(form, own, path)
-        run = open_onnx(path, threads)
+        write_onnx(graph, path)
+        return open_file(name, Form(model), path, threads)
     except ConfigError as error:
         return Skipped(name, str(error))
+
+
+def write_int8(name: str, own: Classifier, plain: Candidate, quantize: Quantize, threads: int) -> Candidate | Skipped:
+    """Quantise the ONNX file of a candidate, and open the new one."""
+    assert plain.form is not None
+    assert plain.path is not None
+    path = plain.path.with_name(name_file(name))
+    try:
+        quantize(plain.path, path, own.batches)
+        return open_file(name, Form(plain.form.model, quantize), path, threads)
+    except ConfigError as error:
+        return Skipped(name, str(error))
+
+
+def open_file(name: str, form: Form, path: Path, threads: int) -> Candidate:
+    run = open_onnx(path, threads)
     return Candidate(name, lambda pixels: run({"pixels": pixels})["logits"], path.stat().st_size, form, path)
-
-
-def write_form(form: Form, own: Classifier, path: Path) -> None:
-    """Write the ONNX file of a form: pixels (B, C, H, W) -> what the `wrap` of the classifier gives."""
-    scorer = own.wrap(form.model)
-    graph = Graph("the model", scorer, {"pixels": own.example}, scorer.outputs, {"pixels": {0: "batch"}})
-    plain = path if form.quantize is None else path.with_suffix(".float32.onnx")
-    write_onnx(graph, plain)
-    if form.quantize is not None:
-        form.quantize(plain, path, own.batches)
-        plain.unlink()
 
 
 def name_file(name: str) -> str:
