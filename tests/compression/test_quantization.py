@@ -29,8 +29,8 @@ def source(tmp_path):
         made.metadata_props.add(key=quantization.SCOPES, value=str(modules))
         nodes += [made, helper.make_node("Add", [x, f"y_{block}"], [f"x_{block}"], name=f"residual_{block}")]
         x = f"x_{block}"
-    weights.append(numpy_helper.from_array(np.eye(D, dtype="f4"), "whitening"))
-    nodes.append(helper.make_node("MatMul", [x, "whitening"], ["novelty"], name="novelty"))
+    weights.append(numpy_helper.from_array(np.eye(D, dtype="f4"), "curvature"))
+    nodes.append(helper.make_node("MatMul", [x, "curvature"], ["novelty"], name="novelty"))
     shapes = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", D]) for n in ("pixels", x, "novelty")]
     graph = helper.make_graph(nodes, "it", shapes[:1], shapes[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)

@@ -53,6 +53,14 @@ def test_features_far_from_zero_lose_no_digits():
     )
 
 
+def test_classes_that_overlap_lose_no_digits():
+    features = torch.randn(700, 192, generator=torch.Generator().manual_seed(0))
+    known = KnownClasses.fit(features, torch.arange(700) % 5).accept(features, 0.05)
+    exact = KnownClasses._make(part.double() if isinstance(part, torch.Tensor) else part for part in known)
+    apart = known.compute_novelty(features).double() - exact.scale(exact.measure(features.double()))
+    assert apart.abs().max() < 1e-5
+
+
 def test_the_median_of_known_images_is_0_and_the_threshold_1():
     known = KnownClasses.fit(*draw(0)).accept(draw(1)[0], 0.05)
     novelty = known.compute_novelty(draw(1)[0])
@@ -78,6 +86,12 @@ def test_fewer_images_than_features_and_features_that_never_change_give_numbers(
     features = torch.cat([torch.randn(12, 30, generator=torch.Generator().manual_seed(0)), torch.ones(12, 2)], dim=1)
     known = KnownClasses.fit(features, torch.arange(12) % 4).accept(features, 0.05)
     assert known.compute_novelty(features).isfinite().all()
+
+
+def test_a_model_that_gives_each_image_the_same_features_finds_none_unusual():
+    features = torch.ones(20, 5)
+    known = KnownClasses.fit(features, torch.arange(20) % 2).accept(features, 0.05)
+    assert known.compute_novelty(features).tolist() == [0] * 20
 
 
 def test_images_are_chosen_in_equal_shares():

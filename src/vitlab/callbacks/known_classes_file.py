@@ -11,7 +11,7 @@ from vitlab.errors import CheckpointError
 from vitlab.tasks.known_classes import KnownClasses
 
 FILE = "known_classes.safetensors"
-TENSORS, NUMBERS = ("mean", "whitening", "means", "spreading"), ("typical", "threshold")
+TENSORS, NUMBERS = KnownClasses._fields[:4], KnownClasses._fields[4:]
 
 
 def save_known_classes(trainer: pl.Trainer, known: KnownClasses) -> None:
@@ -33,8 +33,8 @@ def read_known_classes(folder: Path) -> KnownClasses | None:
             told = file.metadata() or {}
             parts = [*map(file.get_tensor, TENSORS), *(float(told[name]) for name in NUMBERS)]
         known = KnownClasses._make(parts)
-        D = len(known.mean)
-        if known.means.shape[:1] != (D,) or not known.whitening.shape == known.spreading.shape == (D, D):
+        D, K = len(known.mean), len(known.offsets)
+        if known.curvature.shape != (D, D) or known.slopes.shape != (D, K):
             raise ValueError("the shapes do not fit")
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(

@@ -90,7 +90,7 @@ def find_products(model: Any, wanted: Any) -> list[str]:
 
 def is_sensitive(node: Any) -> bool:
     """Whether a product tells unknown images from known ones, by small differences of features."""
-    return not {"whitening", "means", "spreading"}.isdisjoint(node.input)
+    return not {"curvature", "slopes"}.isdisjoint(node.input)
 
 
 def has_weights(model: Any, node: Any) -> bool:

@@ -14,14 +14,15 @@ from torch import Tensor
 
 
 class KnownClasses(NamedTuple):
-    """The mean of all features (D,); `whitening` (D, D) gives centred features a covariance of 1 within classes, whose
-    means (D, K) it then has, and `spreading` (D, D) one of 1 in all; what is `typical` of known images; and the
-    `threshold` beyond which an image is of none of the classes."""
+    """The relative distance of features x, less the `mean` (D,) of all, as one function of second degree,
+    xᵀ C x + min over classes k of (bₖ - 2 xᵀ sₖ): `curvature` C (D, D) is the precision matrix within classes less that
+    of all; `slopes` s (D, K), `offsets` b (K,). Then what is `typical` of known images, and the `threshold`, beyond
+    which an image is of none of the classes. Two distances apart would lose digits where classes overlap."""
 
     mean: Tensor
-    whitening: Tensor
-    means: Tensor
-    spreading: Tensor
+    curvature: Tensor
+    slopes: Tensor
+    offsets: Tensor
     typical: float = 0.0
     threshold: float = 1.0
 
@@ -32,9 +33,10 @@ class KnownClasses(NamedTuple):
         classes, own = target.unique(return_inverse=True)
         mean = features.mean(dim=0)
         means = torch.stack([features[own == k].mean(dim=0) for k in range(len(classes))])
-        whitening, spreading = compute_whitening(features - means[own]), compute_whitening(features - mean)
-        placed = ((means - mean) @ whitening).T.contiguous()
-        return cls(mean.float(), whitening.float(), placed.float(), spreading.float())
+        within, among = estimate_precision(features - means[own]), estimate_precision(features - mean)
+        slopes = within @ (means - mean).T
+        offsets = ((means - mean).T * slopes).sum(dim=0)
+        return cls(mean.float(), (within - among).float(), slopes.float(), offsets.float())
 
     def accept(self, features: Tensor, false_alarm_rate: float) -> "KnownClasses":
         """Set the threshold at which that share of known images (n, D) is taken for unknown."""
@@ -45,9 +47,8 @@ class KnownClasses(NamedTuple):
     def measure(self, features: Tensor) -> Tensor:
         """Compute the squared distance to the nearest class, less that to the mean of all images. (n, D) -> (n,)"""
         centred = features - self.mean  # without it, the products below would lose three digits
-        within, among = centred @ self.whitening, centred @ self.spreading
-        distances = within.square().sum(dim=1, keepdim=True) - 2 * within @ self.means + self.means.square().sum(dim=0)
-        return distances.amin(dim=1) - among.square().sum(dim=1)
+        nearest = (self.offsets - 2 * centred @ self.slopes).amin(dim=1)
+        return (centred @ self.curvature * centred).sum(dim=1) + nearest
 
     def compute_novelty(self, features: Tensor) -> Tensor:
         """Compute how unusual images are: 0 like the median of known images, above 1 of none of the classes.
@@ -64,11 +65,13 @@ class KnownClasses(NamedTuple):
         return KnownClasses._make(part.to(device) if isinstance(part, Tensor) else part for part in self)
 
 
-def compute_whitening(centred: Tensor) -> Tensor:
-    """Compute the map that gives centred features (n, D) a covariance of 1, which is first shrunk as in Ledoit & Wolf,
-    2004, doi:10.1016/S0047-259X(03)00096-4. -> (D, D)"""
+def estimate_precision(centred: Tensor) -> Tensor:
+    """Compute the inverse of the covariance of centred features (n, D), which is first shrunk as in Ledoit & Wolf,
+    2004, doi:10.1016/S0047-259X(03)00096-4; zeros where no feature ever changes. -> (D, D)"""
     from sklearn.covariance import ledoit_wolf
 
+    if not centred.any():
+        return centred.T @ centred
     covariance = torch.from_numpy(ledoit_wolf(centred.numpy(), assume_centered=True)[0])
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp_min(1e-12 * values.max()).rsqrt()
+    return vectors / values.clamp_min(1e-12 * values.max()) @ vectors.T
