@@ -157,6 +157,8 @@ def test_attention_is_said_to_be_drawn_elsewhere(asked, scenes):
         vitlab.load(asked[1], device="cpu").attention(scenes / "scene_0.png")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_reader_is_asked_nothing(cli):
     run = cli("train", *READER, "task=answering", tiny=False, folder="run")
     assert refuses(run, "is asked no questions; choose model=single_stream_xs8 or asked_reader_xs8"), run.err
@@ -174,6 +176,8 @@ def test_a_run_of_classes_is_asked_nothing(cli, digits_run, scenes):
         assert refuses(run, "does not answer questions; leave out question="), run.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_weights_are_taken_by_models_that_compute_the_same(cli, asked):
     kind, folder = asked
     given = [*ASKED[kind], f"model.pretrained={folder}", *BARE[1:], "trainer.max_steps=1", "trainer.max_epochs=1"]

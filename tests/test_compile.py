@@ -47,6 +47,8 @@ def test_sizes_that_change_are_compiled_one_by_one(cli, monkeypatch, backend):
     assert results[0]["test/loss"] == pytest.approx(results[1]["test/loss"], abs=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("preset", ["vit_ti16", "deit3_s16"])
 def test_a_deeper_model_has_no_more_graphs(preset):
     """Drop path has another rate in each block, which must not be a number that a graph is compiled for."""

@@ -260,6 +260,8 @@ def test_weights_that_a_recipe_leaves_to_the_user_may_be_null(cli, shown):
     assert done.status == 0, done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_key_that_a_recipe_needs_is_refused_without_a_value(cli):
     needing = {recipe: NEEDED[f"recipe={recipe}"] for recipe in RECIPES if "\nneeded:" in text_of(recipe)}
     assert len(needing) > 3

@@ -102,6 +102,8 @@ def test_of_another_machine_nobody_knows(cli, run):
     assert cli("train", "resume=run", "trainer.max_epochs=3", "break_lock=true", tiny=False).status == 0
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_starts_in_the_same_second_have_a_folder_each(cli, tmp_path, monkeypatch):
     clock = SimpleNamespace(now=lambda: datetime(2026, 11, 22, 12, 0, 0))
     monkeypatch.setattr("hydra.core.utils.datetime", clock)

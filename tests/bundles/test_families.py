@@ -60,6 +60,8 @@ def test_a_vision_transformer(variant, tmp_path):
     check(score(randomized(VisionTransformer(**vit_options(**SMALL | VARIANTS[variant])))), tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_one_that_knows_its_classes(tmp_path):
     known = KnownClasses.fit(torch.randn(80, 32) + 3, torch.arange(80) % 10).accept(torch.randn(80, 32) + 3, 0.05)
     model = randomized(VisionTransformer(**vit_options(**SMALL)))

@@ -24,6 +24,8 @@ def mylab(cli, tmp_path, monkeypatch):
     sys.modules.pop("mylab_of_test", None)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_its_loss_trains_and_its_run_asks_for_trust(cli, mylab):
     run = cli("train", "--config-dir=conf", "loss=poly", *FEW, *SHORT, folder="run")
     assert run.status == 0, run.err

@@ -10,6 +10,8 @@ MANY = Images(side=32, count=45_000, channels=3, same_size=True)
 PHOTOS = Images(side=375, count=3000, channels=3, same_size=False)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("images", [FEW, MANY, PHOTOS], ids=["few", "many", "photos"])
 def test_each_candidate_is_a_recipe_that_composes(images):
     for one in list_candidates(images, []):
@@ -19,6 +21,8 @@ def test_each_candidate_is_a_recipe_that_composes(images):
             assert one.image_size % cfg.data.patch_size == 0
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_another_data_set_than_a_folder_may_have_a_transform_already():
     for one in list_candidates(FEW, []):
         assert compose("train", ["data=digits", *one.words]).data.images.train_transform.degrees == 12
