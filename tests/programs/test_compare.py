@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -113,8 +114,11 @@ def test_two_runs_are_two_models(tmp_path, run_compare):
     assert "The two models differ (McNemar: p < 0.0001): test/acc1 80.00% (b) against 70.00% (a)" in told
     assert "of 200 test samples b alone is right on 20, a alone on 0. One seed each: this is a statement on two" in told
     rows = list(csv.DictReader((out / "samples.csv").open()))
-    assert len(rows) == 20
-    assert rows[0] == {"index": "140", "name": "140.png", "true": "cat", "a": "dog", "b": "cat", "only_right": "b"}
+    assert Counter(row["right"] for row in rows) == {"b": 20, "neither": 40, "both": 140}
+    of = {"index": "140", "name": "140.png", "seed": "0", "true": "cat"}
+    assert rows[0] == of | {"a": "dog", "b": "cat", "right": "b"}
+    assert [row["right"] for row in rows[20:60]] == ["neither"] * 40
+    assert "The first 100 of 200; samples.csv contains all." in (out / "comparison.md").read_text()
 
 
 def test_a_loss_is_better_when_it_is_smaller(tmp_path, run_compare):

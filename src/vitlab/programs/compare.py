@@ -15,13 +15,14 @@ from vitlab.errors import ConfigError, VitlabError
 from vitlab.programs.sweeps import find_sweep
 from vitlab.reports.comparison import Pair, Recipe, choose_metric, is_run_key, list_seeds
 from vitlab.reports.comparison import compare as compare_recipes
-from vitlab.reports.comparison_tables import differences, disagreements, find_differing_settings, means
+from vitlab.reports.comparison_tables import differences, find_differing_settings, list_samples, means
 from vitlab.reports.finished import FinishedRun, read_run
 from vitlab.reports.tables import build_table, format_latex, format_markdown
 from vitlab.run.storage.output import RUNS, output_folder
 from vitlab.verification.seal import describe_seals
 
-PICTURED = 24  # samples that are drawn
+PICTURED = 6  # samples of a kind that are drawn: both models are right, one of them alone, or neither
+MOST_WRITTEN = 100  # rows of a table in comparison.md
 MOST_ROWS = 10  # rows of a table that is printed
 PRINTED = ("recipe", "metric", "seeds", "mean", "student_low", "student_high")
 
@@ -41,7 +42,7 @@ def compare(cfg: DictConfig) -> list[Pair]:
     settings = [row for row in find_differing_settings(recipes) if not is_machine_key(row["key"])]
     tables = {"means": means(recipes), "differences": differences(pairs), "settings": settings}
     if len(pairs) == 1:
-        tables["samples"] = disagreements(pairs[0])
+        tables["samples"] = list_samples(pairs[0])
     with place.make_folder() as folder:
         write(folder, sentences + notes, tables)
         pictures = draw_samples(folder, recipes, tables.get("samples", []))
@@ -151,7 +152,9 @@ def write(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, A
     """Write comparison.md with all, and each table as CSV and LaTeX."""
     parts = ["# Comparison", *sentences]
     for name, rows in tables.items():
-        parts += [f"## {name.capitalize()}", format_markdown(rows) if rows else "None."]
+        parts += [f"## {name.capitalize()}", format_markdown(rows[:MOST_WRITTEN]) if rows else "None."]
+        if len(rows) > MOST_WRITTEN:
+            parts.append(f"The first {MOST_WRITTEN} of {len(rows):,}; {name}.csv contains all.")
         if rows:
             columns = list(dict.fromkeys(key for row in rows for key in row))
             write_csv(folder / f"{name}.csv", columns, [[row.get(key) for key in columns] for row in rows])
@@ -160,29 +163,32 @@ def write(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, A
 
 
 def draw_samples(folder: Path, recipes: Sequence[Recipe], rows: Sequence[dict[str, Any]]) -> Path | None:
-    """Draw test samples on which one of two models alone is right; None where there are none, or their images cannot be
-    read any more."""
+    """Draw test samples on which one of two models alone is right, neither, and both; None where there are none, or
+    their images cannot be read any more."""
     if not rows:
         return None
     from vitlab.callbacks.figures import image_grid, write_figure
     from vitlab.run.inference.saved_run import SavedRun
 
+    a, b = (recipe.label for recipe in recipes)
+    groups = {kind: [row for row in rows if row["right"] == kind] for kind in (a, b, "neither", "both")}
+    chosen = [row for group in groups.values() for row in group[:PICTURED]]
     first = next(iter(recipes[0].runs.values()))
     try:
         datamodule = SavedRun.open(str(first.folder)).datamodule()
         datamodule.prepare_data()
         datamodule.setup()
         dataset = datamodule.get_evaluation_split("test")
-        chosen = rows[:PICTURED]
         images = [dataset[(0, int(row["index"]))].image / 255 for row in chosen]
     except (VitlabError, OSError, AttributeError) as error:
         print(f"the samples cannot be drawn: {error}")
         return None
-    a, b = (recipe.label for recipe in recipes)
-    titles = [f"{row['true']}\nA: {row[a]}\nB: {row[b]}" for row in chosen]
-    heading = f"A is {a}, B is {b}\n{len(chosen)} of {len(rows)} test samples on which one alone is right; green: B"
-    marks = [row["only_right"] == b for row in chosen]
-    return write_figure(image_grid(images, titles, columns=6, heading=heading, marks=marks), folder / "samples.png")
+    said = {kind: f"{name} right" for kind, name in zip(groups, ("A alone", "B alone", "neither", "both"), strict=True)}
+    titles = [f"{said[row['right']]}\ntrue: {row['true']}\nA: {row[a]}\nB: {row[b]}" for row in chosen]
+    seed = "" if rows[0]["seed"] is None else f" of seed {rows[0]['seed']}"
+    counts = ", ".join(f"{said[kind]}: {len(group):,}" for kind, group in groups.items())
+    heading = f"A is {a}, B is {b}\ntest samples{seed}: {counts}"
+    return write_figure(image_grid(images, titles, columns=PICTURED, heading=heading), folder / "samples.png")
 
 
 def show(folder: Path, sentences: list[str], tables: dict[str, list[dict[str, Any]]], picture: Path | None) -> None:

@@ -50,16 +50,20 @@ def differences(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return rows
 
 
-def disagreements(pair: Pair) -> list[dict[str, Any]]:
-    """List the samples on which exactly one of two models is right, in the first seed that both have."""
+def list_samples(pair: Pair) -> list[dict[str, Any]]:
+    """Make a row for each sample, in the first seed that both have: first those on which one model alone is `right`,
+    then neither, then both."""
     seed = min(pair.first.runs.keys() & pair.second.runs.keys(), default=None)
     a, b = (one.runs[seed] if seed is not None else next(iter(one.runs.values())) for one in (pair.first, pair.second))
-    return [
-        {"index": key[0], "name": key[1], "true": true, pair.first.label: guess, pair.second.label: b.samples[key][1]}
-        | {"only_right": pair.first.label if guess == true else pair.second.label}
+    first, second = pair.first.label, pair.second.label
+    kinds = {(True, False): first, (False, True): second, (False, False): "neither", (True, True): "both"}
+    rows = [
+        {"index": key[0], "name": key[1], "seed": seed, "true": true, first: guess, second: b.samples[key][1]}
+        | {"right": kinds[guess == true, b.samples[key][1] == true]}
         for key, (true, guess) in a.samples.items()
-        if key in b.samples and (guess == true) != (b.samples[key][1] == true)
+        if key in b.samples
     ]
+    return sorted(rows, key=lambda row: list(kinds.values()).index(row["right"]))
 
 
 def find_differing_settings(recipes: Sequence[Recipe]) -> list[dict[str, Any]]:
