@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 from browser import check_access, open_browser
 from test_page import NAMES, TEMPERATURE, build, build_model, read, recompute
@@ -123,6 +124,8 @@ class Expected:
         if name in ("evidence-share", "rollout-share"):
             values = found[name.split("-")[0]][at[0]]
             return float(values[at[1]] / values.sum())
+        if name in ("deletion-area", "insertion-area"):
+            return float(np.trapezoid(found[name.split("-")[0]][at[0]], dx=1 / 16))
         if name == "product":
             layer, h, i, j, d = at
             return float(found["q"][layer, h, i, d] * found["k"][layer, h, j, d])

@@ -1,6 +1,7 @@
 """The page that explains a model: every number is computed anew here, from the weights, in another way."""
 
 import base64
+import copy
 import json
 import math
 import re
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import SRC, vit_options
+from scipy.ndimage import gaussian_filter
 
 from vitlab.explaining.packing import choose_rows, pack
 from vitlab.explaining.page import Explained, GivenImage, build_page
@@ -110,6 +112,7 @@ def recompute(model, image, channels):
     found["evidence"] = torch.stack([combine(layers["share"], logits[-1, k]) for k in best[:2]])
     found |= {name: torch.stack(values).detach() for name, values in layers.items()}
     logits, rolled = logits.detach(), rolled.detach()
+    found |= remove_and_add(model, x, [*found["evidence"], rolled[0, 1:]], [best[0], best[1], best[0]])
     probabilities = (logits / TEMPERATURE).softmax(-1)[:, best]
     return found | {
         "logit": logits[-1:, best],
@@ -126,6 +129,25 @@ def combine(shares, logit):
     for A, slope in zip(shares, slopes, strict=True):
         joint = joint + (slope * A).clamp_min(0).mean(0) @ joint
     return joint[0, 1:].detach()
+
+
+def remove_and_add(model, x, maps, classes):
+    """The probability of a class while patches are set to the mean of the training images, the brightest first, and
+    while they are put into the blurred image."""
+    model, N = copy.deepcopy(model).double(), maps[0].numel()
+    blurred = torch.from_numpy(gaussian_filter(x.numpy(), (0, 0, 5, 5), mode="nearest", truncate=1))
+    found = {"deletion": torch.zeros(len(maps), N + 1), "insertion": torch.zeros(len(maps), N + 1)}
+    for number, (heat, k) in enumerate(zip(maps, classes, strict=True)):
+        order, h = sorted(range(N), key=lambda n: -heat[n]), model.patch_embed.grid[1]
+        removed, added, P = x.clone(), blurred.clone(), model.patch_embed.patch_size
+        for step in range(N + 1):
+            if step:
+                row, column = order[step - 1] // h * P, order[step - 1] % h * P
+                removed[..., row : row + P, column : column + P] = 0
+                added[..., row : row + P, column : column + P] = x[..., row : row + P, column : column + P]
+            for name, image in (("deletion", removed), ("insertion", added)):
+                found[name][number, step] = (model(image) / TEMPERATURE).softmax(-1)[0, k].detach()
+    return {name: values.double() for name, values in found.items()}
 
 
 def test_every_number_that_the_page_holds_is_that_of_the_weights():
@@ -196,7 +218,8 @@ def test_a_variant_is_explained_as_it_computes(name):
     bias = unpack(one["arrays"]["bias"])[0] if name == "relative" else 0
     assert torch.allclose(plain + bias, score, atol=1e-2)
     assert ("bias" in one["arrays"]) == (name == "relative")
-    assert ("evidence" in one["arrays"]) == (name not in ("map", "distilled"))
+    for key in ("evidence", "deletion", "insertion"):
+        assert (key in one["arrays"]) == (name not in ("map", "distilled"))
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,9 @@ const VIEWS = {
     };
   },
   evidence(host) {
-    const tiles = add(host, "div", {class: "three"}), made = range(3).map(() => add(tiles, "div", {class: "tile"}, '<h3></h3><canvas aria-hidden="true"></canvas><p class="readout"></p>'));
+    const tiles = add(host, "div", {class: "three"}), made = range(3).map(() => add(tiles, "div", {class: "tile"}, '<h3></h3><canvas aria-hidden="true"></canvas><p class="readout"></p><div></div>'));
+    const area = p => (p.reduce((a, b) => a + b) - (p[0] + p[p.length - 1]) / 2) / (p.length - 1);
+    const curve = (p, colour) => `<path fill="none" stroke="rgb(var(--${colour}))" stroke-width="3" d="M${p.map((one, s) => `${10 + 280 * s / (p.length - 1)} ${100 - 90 * one}`).join("L")}"/>`;
     return () => {
       const kinds = [...range(now().arrays.evidence.shape[0]).map(c => ["evidence", c, `for ${now().classes[c]}`]), ["rollout", 0, "rollout"]];
       made.forEach((tile, t) => {
@@ -390,6 +392,9 @@ const VIEWS = {
         paintHeat(tile.querySelector("canvas"), values);
         tile.querySelector("h3").innerHTML = label(title);
         tile.querySelector("p").innerHTML = `most: ${who(best + PREFIX)}, ${percent(place(`${name}-share`, c, best), values[best] / sum)} of all`;
+        const [deletion, insertion] = ["deletion", "insertion"].map(kind => range(now().arrays[kind].shape[1]).map(s => A(kind, t, s)));
+        tile.querySelector("div").innerHTML = `<svg viewBox="0 0 300 110" role="img" aria-label="probability while patches are removed, and while they are added"><path d="M10 5V100H295" fill="none" stroke="var(--line)"/>
+          ${curve(deletion, "minus")}${curve(insertion, "plus")}</svg><p class="readout">deletion (blue): ${n(place("deletion-area", t), area(deletion))}, insertion (orange): ${n(place("insertion-area", t), area(insertion))}</p>`;
       });
     };
   },

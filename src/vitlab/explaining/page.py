@@ -1,7 +1,7 @@
 """Write the page: what is traced of some images, packed, between the words of each stage.
 
 C channels, H W image height and width, P patch_size, R rows (tokens whose vectors are kept), N patches, T tokens, D
-embed_dim, L layers, K classes
+embed_dim, L layers, K classes, S steps of a curve
 """
 
 import json
@@ -18,6 +18,8 @@ from vitlab.explaining.forward_trace import compare_positions, refuse_model, tra
 from vitlab.explaining.packing import BYTES, choose_rows, encode, pack
 from vitlab.explaining.stages import Stage, describe_stages, list_facts, name_prefix
 from vitlab.models import VisionTransformer
+from vitlab.views import eval_mode
+from vitlab.views.faithfulness import Faithfulness, measure_faithfulness
 
 FILTERS = 12  # of the projection, those with the largest weights
 CLASSES = 10  # of each image, the likeliest
@@ -126,7 +128,8 @@ def trace_image(given: Explained, image: GivenImage, rows: list[int]) -> dict[st
         "rollout": found["rollout"][None],
     }
     evidence = trace_evidence(given.model, image.inputs, classes[:2])
-    kept |= {} if evidence is None else {"evidence": evidence}
+    if evidence is not None:
+        kept |= {"evidence": evidence, **measure_maps(given, image, [*evidence, found["rollout"]], classes)}
     kept |= {"pooling": found["pooling"][None]} if "pooling" in found else {}
     difference = (found["linear"] - found["convolution"]).abs().max().item()
     kept |= {name: found[name].index_select(dim, torch.tensor(rows)) for name, dim in OF_ROWS.items() if name in found}
@@ -136,6 +139,26 @@ def trace_image(given: Explained, image: GivenImage, rows: list[int]) -> dict[st
         "classes": [given.classes[k] for k in classes],
         "difference": difference,
         "arrays": {name: pack(value) for name, value in kept.items()},
+    }
+
+
+def measure_maps(given: Explained, image: GivenImage, maps: Sequence[Tensor], classes: list[int]) -> dict[str, Tensor]:
+    """Measure how faithful heat maps (N,) are to the likeliest classes, and the last one, rollout, to the first of
+    them: their curves of deletion and insertion, each (maps, S + 1)."""
+
+    def measure(heat: Tensor, k: int) -> Faithfulness:
+        with eval_mode(given.model):
+            return measure_faithfulness(
+                lambda pixels: given.probabilities(given.model(pixels))[:, k],
+                image.inputs,
+                heat,
+                given.model.patch_embed.grid,
+            )
+
+    measured = [measure(heat, k) for heat, k in zip(maps, [*classes[: len(maps) - 1], classes[0]], strict=True)]
+    return {
+        "deletion": torch.stack([one.deletion for one in measured]),
+        "insertion": torch.stack([one.insertion for one in measured]),
     }
 
 

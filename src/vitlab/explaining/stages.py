@@ -14,6 +14,7 @@ from vitlab.layers.mlp import SwiGLU
 from vitlab.layers.rotary_position import turn
 from vitlab.layers.written_attention import attention_weights, mask_scores, written_attention
 from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.views.faithfulness import measure_faithfulness
 from vitlab.views.relevance import combine_relevance
 
 POOL_LINES = {"token": "x[:, 0]", "avg": "x.mean(dim=1)", "map": "self.mlp(self.norm(x))"}
@@ -286,9 +287,16 @@ def describe_evidence() -> Stage:
         "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would "
         "change if a token looked a little more at another one. Attention times this slope, over all layers, shows "
         "which patches speak for the class. The last map, attention rollout, asks only what flowed where; it is the "
-        "same for all classes. Both are approximations: two methods can disagree.",
+        "same for all classes. Both are approximations, so the page measures how far a map can be trusted. Remove "
+        "patches, the brightest first: the probability should fall soon, and the area under its curve be small "
+        "(<b>deletion</b>). Or put them into the blurred image in this order: it should rise soon, and the area be "
+        "large (<b>insertion</b>). Both curves are those of the class; for rollout, of the likeliest one.",
         f"{var('C')} ← {var('C')} + E<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('C')}",
-        [find_line(combine_relevance, "clamp_min(0)")],
+        [
+            find_line(combine_relevance, "clamp_min(0)"),
+            find_line(measure_faithfulness, "torch.zeros_like(image)"),
+            find_line(measure_faithfulness, "blur(image)"),
+        ],
     )
 
 
