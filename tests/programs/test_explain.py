@@ -78,3 +78,23 @@ def test_a_model_that_cannot_be_explained_is_refused_by_name(cli, tmp_path, digi
     assert run.status == 2, run.err
     assert said in run.err
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_captions_are_compared_with_an_image(cli, tmp_path, digits_run, digit):
+    short = ["recipe=digits_contrastive", "trainer.max_epochs=null", "trainer.max_steps=2", "model.encoder.depth=1"]
+    trained = cli("train", *short, "+trainer.limit_test_batches=1", folder="run", tiny=False)
+    assert trained.status == 0, trained.err
+    (tmp_path / "captions.txt").write_text("three\nseven\n")
+    run = cli("explain", "run=run", f"images={digit}", "texts=captions.txt", "output=page.html")
+    assert run.status == 0, run.err
+    assert re.search(rb'"classes":\["(three","seven|seven","three)"\]', (tmp_path / "page.html").read_bytes())
+    named = cli("explain", "run=run", f"images={digit}", "output=named.html")
+    assert named.status == 0, named.err
+    (tmp_path / "captions.txt").write_text("§\n")
+    unknown = cli("explain", "run=run", f"images={digit}", "texts=captions.txt", "output=other.html")
+    assert unknown.status == 3, unknown.err
+    other = cli("explain", f"run={digits_run}", f"images={digit}", "texts=captions.txt")
+    assert other.status == 2
+    assert "texts= needs a run of images and texts" in other.err

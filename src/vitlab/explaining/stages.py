@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from vitlab.explaining.captions import CaptionHead
 from vitlab.explaining.source_lines import SourceLine, find_line
 from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, patchify
 from vitlab.layers.mlp import SwiGLU
@@ -82,6 +83,21 @@ def name_read(model: VisionTransformer) -> str:
     if isinstance(model, DistilledVisionTransformer):
         return "the class token and the distillation token, each with its own head, and takes the mean"
     return model.attn_pool.reads
+
+
+def name_classes(model: VisionTransformer) -> str:
+    return "captions" if isinstance(model.head, CaptionHead) else "classes"
+
+
+def describe_head(model: VisionTransformer) -> str:
+    if isinstance(model.head, CaptionHead):
+        return (
+            "A second Transformer, the text tower, has turned each caption into a list of numbers. At the end, the "
+            "<b>head</b> turns the stream into such a list as well, and compares it with those of the captions: the "
+            "more alike their directions are, the better a caption fits. The cosine of the angle between them, times "
+            "a learned scale, is the number of a caption."
+        )
+    return "At the end, a last matrix, the <b>head</b>, turns the stream into classes."
 
 
 def name_norm(norm: nn.Module) -> str:
@@ -255,15 +271,16 @@ def describe_result(
     distilled = isinstance(model, DistilledVisionTransformer)
     squash = "sigmoid" if "sigmoid" in probabilities.__code__.co_names else "softmax"
     lines = [find_line(own.classify_tokens, "self.apply_heads(" if distilled else "self.head(")]
+    lines += [find_line(CaptionHead.forward, "@ self.captions.T")] * isinstance(model.head, CaptionHead)
     read_lines = [] if distilled else [find_line(pool.forward, POOL_LINES[str(pool.timm_name)])]
     if not isinstance(model.pre_logits, nn.Identity):
         read_lines.append(find_line(VisionTransformer.pool_tokens, "self.pre_logits("))
     yield Stage(
         "lens",
         "What would it say if it stopped here?",
-        f"At the end, a last matrix, the <b>head</b>, turns the stream into classes. It reads {reads}. Nothing keeps "
+        f"{describe_head(model)} It reads {reads}. Nothing keeps "
         "us from reading the stream earlier, after any layer, with the same head: this is called the logit lens. "
-        "Each row is a layer, each column a class. Watch where the answer appears.",
+        "Each row is a layer, each column one of the likeliest answers. Watch where the first one appears.",
         f"{var('p', 'l')} = {squash}(head(norm({var('z', 'l')}))/<var>τ</var>), &ensp; <var>l</var> = 0 … <var>L</var>",
         [find_line(VisionTransformer.encode, "self.norm(x)"), *lines],
     )
@@ -272,7 +289,7 @@ def describe_result(
     yield Stage(
         "result",
         "The answer",
-        f"The head gives a number for each of the {facts['classes']} classes, the logit. The {squash} "
+        f"The head gives a number for each of the {facts['classes']} {name_classes(model)}, the logit. The {squash} "
         f"{together if squash == 'softmax' else alone}. Logits are first divided by a temperature τ, which was fitted "
         "after training so that probabilities are honest; 1 changes nothing.",
         f"{var('y')} = norm({var('z', 'L')}), pooled; &ensp; {var('p')} = {squash}(head({var('y')})/<var>τ</var>)",
