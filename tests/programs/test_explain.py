@@ -1,5 +1,6 @@
 """The command explain: what it writes, and what it refuses."""
 
+import csv
 import re
 
 import pytest
@@ -98,3 +99,25 @@ def test_captions_are_compared_with_an_image(cli, tmp_path, digits_run, digit):
     other = cli("explain", f"run={digits_run}", f"images={digit}", "texts=captions.txt")
     assert other.status == 2
     assert "texts= needs a run of images and texts" in other.err
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_reader_is_explained_with_what_it_writes(cli, tmp_path):
+    short = ["recipe=digit_lines", "trainer.max_epochs=null", "trainer.max_steps=2", "model.encoder.depth=1"]
+    trained = cli("train", *short, "data.source.num_lines=128", "data.source.num_evaluated=8", folder="run", tiny=False)
+    assert trained.status == 0, trained.err
+    for width, name in [(60, "a"), (60, "b"), (140, "c")]:
+        Image.effect_noise((width, 20), 80).save(tmp_path / f"{name}.png")
+    images = f"images={tmp_path}/[abc].png"
+    run = cli("explain", "run=run", images, "num_images=3", "output=page.html")
+    assert run.status == 0, run.err
+    assert "1 of 3 images left out, which are not 16 x 48 pixels" in run.out
+    page = (tmp_path / "page.html").read_text()
+    predicted = cli("predict", "run=run", images, "output=texts.csv")
+    assert predicted.status == 0, predicted.err
+    for row in csv.DictReader((tmp_path / "texts.csv").read_text().splitlines()[:3]):
+        assert f'"text":"{row["text"]}"' in page, row
+    visualized = cli("explain", "run=run", images, "texts=captions.txt")
+    assert visualized.status == 2
+    assert "texts= needs a run of images and texts" in visualized.err

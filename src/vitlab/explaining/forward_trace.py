@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitlab.layers import Block, PatchEmbedding, RotaryPosition
+from vitlab.layers import Block, Grid, PatchEmbedding, RotaryPosition, compute_grid
 from vitlab.models import VisionTransformer
 from vitlab.views import cosine_similarity, eval_mode, relevance, rollout, why_no_relevance
 
@@ -25,17 +25,18 @@ def refuse_model(model: VisionTransformer) -> str | None:
 
 
 def trace(model: VisionTransformer, image: Tensor) -> dict[str, Tensor]:
-    """Compute all stages of one normalised image (1, C, H, W), in float32, each by its name. Their sums are checked
-    against the model's own forward pass."""
+    """Compute all stages of one normalised image (1, C, H, W) of any size, in float32, each by its name. Their sums are
+    checked against the model's own forward pass."""
+    _, grid = compute_grid(image.shape[2:], model.patch_embed.patch_size)
     with eval_mode(model):
-        found = trace_stem(model, image)
+        found = trace_stem(model, image, grid)
         z, layers, lens = found["stem"][None], [], []
         for block in model.blocks:
             lens.append(read_stream(model, z))
-            layers.append(trace_block(block, z))
+            layers.append(trace_block(block, z, grid))
             z = layers[-1].pop("stream")
         lens.append(read_stream(model, z))
-        own = model.classify_tokens(model.forward_features(image))
+        own = model.classify_tokens(model.forward_features(image, grid))
         assert torch.allclose(lens[-1], own, rtol=1e-3, atol=1e-3)
         found |= {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
         if model.attn_pool.chooses:
@@ -46,13 +47,13 @@ def trace(model: VisionTransformer, image: Tensor) -> dict[str, Tensor]:
     return found | {"lens": torch.cat(lens)}  # (L + 1, K), logits
 
 
-def trace_stem(model: VisionTransformer, image: Tensor) -> dict[str, Tensor]:
+def trace_stem(model: VisionTransformer, image: Tensor, grid: Grid) -> dict[str, Tensor]:
     """Equation 1: patches, mapped linearly and by a strided convolution (N, D), what is added to them (T, D), and the
     tokens that enter the first block."""
-    projected, grid = model.patch_embed(image)
+    projected, _ = model.patch_embed(image, grid)
     proj: Any = model.patch_embed.proj
     convolved = F.conv2d(image, proj.weight, proj.bias, stride=model.patch_embed.patch_size).flatten(2).transpose(1, 2)
-    stem, _ = model.embed(image)
+    stem, _ = model.embed(image, grid)
     embedded = torch.cat([model.prefix(), projected], dim=1)
     positions = model.position(model.pos_embed, grid)
     return {
@@ -64,19 +65,19 @@ def trace_stem(model: VisionTransformer, image: Tensor) -> dict[str, Tensor]:
     }
 
 
-def trace_block(block: Any, z: Tensor) -> dict[str, Tensor]:
+def trace_block(block: Any, z: Tensor, grid: Grid) -> dict[str, Tensor]:
     """Equations 2, 3 and 5 to 7 of one block, for tokens (1, T, D)."""
     attention, normed = block.attn, block.norm1(z)
-    q, k, v = attention.heads(normed, None)  # (1, H, T, d)
+    q, k, v = attention.heads(normed, grid)  # (1, H, T, d)
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    bias = attention.rel_pos.bias(None, None)
+    bias = attention.rel_pos.bias(None, grid)
     scores = scores if bias is None else scores + bias
     output = scores.softmax(dim=-1) @ v  # (1, H, T, d)
-    looked = block.ls1(attention(normed))
+    looked = block.ls1(attention(normed, grid))
     assert torch.allclose(block.ls1(attention.proj(output.transpose(1, 2).flatten(2))), looked, rtol=1e-3, atol=1e-3)
     between = z + looked
     thought = block.ls2(block.mlp(block.norm2(between)))
-    after = block(z)
+    after = block(z, grid)
     assert torch.allclose(between + thought, after, rtol=1e-3, atol=1e-3)
     lengths = torch.stack([x[0].norm(dim=-1) for x in (z, looked, between, thought, after)], dim=-1)  # (T, 5)
     found = {"q": q[0], "k": k[0], "v": v[0], "score": scores[0], "output": output[0], "length": lengths}
@@ -89,17 +90,17 @@ def read_stream(model: VisionTransformer, z: Tensor) -> Tensor:
     return model.classify_tokens(model.norm(z))
 
 
-def compare_positions(model: VisionTransformer) -> Tensor | None:
+def compare_positions(model: VisionTransformer, grid: Grid) -> Tensor | None:
     """Compare what the positions of each two patches say (N, N), 1 for the same: the embeddings that are added, or by
     how much rotary positions turn them apart. None without positions, and for relative ones, which are a bias."""
     prefix = model.num_prefix_tokens
     with eval_mode(model):
         if model.pos_embed.numel():
-            return cosine_similarity(model.position(model.pos_embed, None)[0, prefix:])
+            return cosine_similarity(model.position(model.pos_embed, grid)[0, prefix:])
         block: Any = model.blocks[0]
         kind = block.attn.rel_pos
         if isinstance(kind, RotaryPosition):
-            angles = kind.angles(kind.grid)[prefix:]  # (N, d/2)
+            angles = kind.angles(grid)[prefix:]  # (N, d/2)
             return (angles[:, None] - angles).cos().mean(dim=-1)
     return None
 

@@ -3,7 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const F = DATA.facts, P = F.patch_size, [GH, GW] = DATA.grid, PREFIX = F.prefix, T = F.tokens, ROWS = DATA.rows;
 const names = [...DATA.prefix, ...Array.from({length: F.patches}, (_, n) => `row ${Math.floor(n / GW) + 1}, column ${n % GW + 1}`)];
-const state = {image: 0, query: 0, key: 0, layer: F.layers - 1, head: 0, dim: 0, wide: 0, filter: 0, size: 1};
+const state = {image: 0, query: 0, key: 0, layer: F.layers - 1, head: 0, dim: 0, wide: 0, filter: 0, size: 1, word: 0, deep: 0};
 const drawers = [];
 
 // -- numbers
@@ -203,8 +203,8 @@ const VIEWS = {
     return () => {
       paintImage(canvas, now());
       canvas.setAttribute("aria-label", `the image ${now().name}`);
-      words.innerHTML = `The model says<div class="big label">${escaped(now().classes[0])}</div>with a probability of
-        ${percent(place("lens", F.layers, 0), A("lens", F.layers, 0))}`;
+      const {text, written, probability, classes} = now(), p = written ? percent(place("probability"), probability) : percent(place("lens", F.layers, 0), A("lens", F.layers, 0));
+      words.innerHTML = `The model ${written ? "writes" : "says"}<div class="big label">${escaped(written ? text : classes[0])}</div>with a probability of ${p}`;
     };
   },
   patches(host) {
@@ -376,6 +376,32 @@ const VIEWS = {
         <b>${percent(place("lens", F.layers, k), A("lens", F.layers, k))}</b>`).join("")}</div><p class="readout">The logit of ${label(now().classes[0])} is ${n(place("logit", 0, 0), A("logit", 0, 0))}${
         now().classes.length > 1 ? `, and that of ${label(now().classes[1])} is ${n(place("logit", 0, 1), A("logit", 0, 1))}` : ""}. The temperature is ${number("fact/temperature", DATA.temperature, DATA.temperature.toFixed(3))}.
         ${F.classes > now().classes.length ? `The page shows the ${whole("fact/shown", now().classes.length)} likeliest of ${whole("fact/classes", F.classes)} classes.` : ""}</p>`;
+    };
+  },
+  writing(host) {
+    const bar = add(host, "div", {class: "written", role: "group", "aria-label": "the written tokens"}), pair = add(host, "div", {class: "pair"});
+    const move = slider(bar, "layer of the decoder", "deep", F.decoder_layers - 1), buttons = add(bar, "div");
+    const tile = add(pair, "div", {class: "tile"}, '<h3></h3><canvas aria-hidden="true"></canvas><p class="readout"></p>'), bars = add(pair, "div");
+    state.deep = F.decoder_layers - 1;
+    buttons.addEventListener("click", event => {
+      const m = event.target.closest("button")?.dataset.m;
+      if (m === undefined) return;
+      state.word = Number(m);
+      draw();
+    });
+    return () => {
+      const {written, candidates} = now(), m = state.word = Math.min(state.word, written.length - 1), l = state.deep;
+      move();
+      if (buttons.children.length !== written.length || buttons.dataset.image !== String(state.image)) {
+        buttons.dataset.image = state.image;
+        buttons.innerHTML = written.map((token, k) => `<button data-m="${k}" class="label">${escaped(token)}</button>`).join("");
+      }
+      [...buttons.children].forEach((own, k) => own.setAttribute("aria-pressed", k === m));
+      const looked = range(F.patches).map(p => A("looked", l, m, p)), best = looked.indexOf(Math.max(...looked));
+      paintHeat(tile.querySelector("canvas"), looked);
+      tile.querySelector("h3").innerHTML = `where it looked for ${label(written[m])}`;
+      tile.querySelector("p").innerHTML = `most: ${who(best + PREFIX)}, ${percent(place("looked", l, m, best), looked[best])} of its attention`;
+      bars.innerHTML = `<h3>what might have come</h3><div class="bars">${candidates[m].map((token, k) => `${label(token)}<div><div style="width: ${100 * A("said", m, k)}%"></div></div><b>${percent(place("said", m, k), A("said", m, k))}</b>`).join("")}</div>`;
     };
   },
   evidence(host) {

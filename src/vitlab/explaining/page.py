@@ -17,6 +17,7 @@ import vitlab
 from vitlab.explaining.forward_trace import compare_positions, refuse_model, trace, trace_evidence
 from vitlab.explaining.packing import BYTES, choose_rows, encode, pack
 from vitlab.explaining.stages import Stage, describe_stages, list_facts, name_prefix
+from vitlab.explaining.writing import Writer, Writing, trace_writing
 from vitlab.models import VisionTransformer
 from vitlab.views import eval_mode
 from vitlab.views.faithfulness import Faithfulness, measure_faithfulness
@@ -37,7 +38,8 @@ class GivenImage(NamedTuple):
 
 class Explained(NamedTuple):
     """What the page is about: the name of the run, its model, the names of its classes, the function that turns logits
-    (B, K) into probabilities, and mean and std of pixels from 0 to 1."""
+    (B, K) into probabilities, and mean and std of pixels from 0 to 1. There are no classes with a `writer`, whose
+    encoder the model is."""
 
     name: str
     model: VisionTransformer
@@ -46,30 +48,35 @@ class Explained(NamedTuple):
     temperature: float
     mean: Sequence[float]
     std: Sequence[float]
+    writer: Writer | None = None
 
 
 def build_page(given: Explained, images: Sequence[GivenImage], most_bytes: float) -> str:
-    """Build the page in HTML. Raises ValueError for a model that it cannot explain, for numbers that are not finite,
-    and if images and model do not fit into `most_bytes`."""
+    """Build the page of images of one size in HTML. Raises ValueError for a model that it cannot explain, for numbers
+    that are not finite, and if images and model do not fit into `most_bytes`."""
     if why := refuse_model(given.model):
         raise ValueError(f"the page explains a Vision Transformer that reads patches, but of this one {why}")
-    rows = keep_rows(given.model, images, most_bytes)
+    writer = given.writer and given.writer.model
+    facts = list_facts(given.model, images[0].pixels.shape[1:], writer)
+    rows = keep_rows(given, facts, images, most_bytes)
     traced = [trace_image(given, image, rows) for image in images]
     evidence = all("evidence" in one["arrays"] for one in traced)
     function = getattr(given.probabilities, "__func__", given.probabilities)  # whose source is quoted
-    stages = list(describe_stages(given.model, function, evidence))
-    content = {**describe_model(given, rows), "images": traced}
+    stages = list(describe_stages(given.model, facts, function, evidence, writer))
+    content = {**describe_model(given, facts, rows), "images": traced}
     return fill_template(given, stages, content)
 
 
-def keep_rows(model: VisionTransformer, images: Sequence[GivenImage], most_bytes: float) -> list[int]:
+def keep_rows(given: Explained, facts: dict[str, int], images: Sequence[GivenImage], most_bytes: float) -> list[int]:
     """Choose the tokens whose vectors the page keeps. Raises ValueError if not even one patch fits."""
-    facts = list_facts(model)
     L, H, T, D = facts["layers"], facts["heads"], facts["tokens"], facts["dim"]
-    block: Any = model.blocks[0]
+    block: Any = given.model.blocks[0]
     biased = int(block.attn.rel_pos.bias(None, None) is not None)
     row = BYTES * (L * (4 * D + (1 + biased) * H * T + 5) + 3 * D + 2 * facts["patches"] / len(images))
     fixed = BYTES * facts["patches"] * (2 * FILTERS + 5) + images[0].pixels.numel() * 4 / 3
+    if given.writer is not None:
+        decoder = given.writer.model.decoder
+        fixed += BYTES * facts["patches"] * decoder.depth * decoder.max_length
     shared = 100_000 + BYTES * FILTERS * facts["patch_numbers"]  # code, words, filters
     rows = choose_rows(facts["prefix"], T, row, (most_bytes - shared) / len(images) - fixed)
     if not rows:
@@ -80,12 +87,12 @@ def keep_rows(model: VisionTransformer, images: Sequence[GivenImage], most_bytes
     return rows
 
 
-def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
+def describe_model(given: Explained, facts: dict[str, int], rows: list[int]) -> dict[str, Any]:
     """Collect what all images share: facts, names, and the filters of the projection."""
     model = given.model
     proj: Any = model.patch_embed.proj
-    channels = choose_filters(model)
-    similarity = compare_positions(model)
+    channels, grid = choose_filters(model), list_grid(facts)
+    similarity = compare_positions(model, grid)
     arrays = {"filter": proj.weight.flatten(1)[channels]}
     if proj.bias is not None:
         arrays["filter_bias"] = proj.bias[channels]
@@ -93,8 +100,8 @@ def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
     if similarity is not None:
         arrays["similarity"] = similarity[[row - prefix for row in rows[prefix:]]]
     return {
-        "facts": list_facts(model),
-        "grid": list(model.patch_embed.grid),
+        "facts": facts,
+        "grid": list(grid),
         "prefix": name_prefix(model),
         "rows": rows,
         "channels": channels,
@@ -105,6 +112,11 @@ def describe_model(given: Explained, rows: list[int]) -> dict[str, Any]:
         "temperature": given.temperature,
         "arrays": {name: pack(value) for name, value in arrays.items()},
     }
+
+
+def list_grid(facts: dict[str, int]) -> tuple[int, int]:
+    """Count the rows and columns of patches."""
+    return facts["height"] // facts["patch_size"], facts["width"] // facts["patch_size"]
 
 
 def choose_filters(model: VisionTransformer) -> list[int]:
@@ -118,28 +130,48 @@ def choose_filters(model: VisionTransformer) -> list[int]:
 def trace_image(given: Explained, image: GivenImage, rows: list[int]) -> dict[str, Any]:
     """Trace one image, and pack what the page shows of it."""
     found = trace(given.model, image.inputs)
-    lens = found.pop("lens")
-    classes = lens[-1].topk(min(CLASSES, lens.shape[1])).indices.tolist()
     kept = {
-        "lens": given.probabilities(lens)[:, classes],
-        "logit": lens[-1:, classes],
         "linear": found["linear"][:, choose_filters(given.model)],
         "convolution": found["convolution"][:, choose_filters(given.model)],
-        "rollout": found["rollout"][None],
     }
-    evidence = trace_evidence(given.model, image.inputs, classes[:2])
-    if evidence is not None:
-        kept |= {"evidence": evidence, **measure_maps(given, image, [*evidence, found["rollout"]], classes)}
-    kept |= {"pooling": found["pooling"][None]} if "pooling" in found else {}
+    if given.writer is None:
+        answer, arrays = trace_answer(given, image, found)
+    else:
+        answer, arrays = describe_writing(trace_writing(given.writer, image.inputs))
+    kept |= arrays
     difference = (found["linear"] - found["convolution"]).abs().max().item()
     kept |= {name: found[name].index_select(dim, torch.tensor(rows)) for name, dim in OF_ROWS.items() if name in found}
     return {
         "name": image.name,
         "pixels": encode(image.pixels.numpy()),
-        "classes": [given.classes[k] for k in classes],
+        **answer,
         "difference": difference,
         "arrays": {name: pack(value) for name, value in kept.items()},
     }
+
+
+def trace_answer(
+    given: Explained, image: GivenImage, found: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give the likeliest classes, and arrays: what the head reads after each block, and what speaks for a class."""
+    lens = found["lens"]
+    classes = lens[-1].topk(min(CLASSES, lens.shape[1])).indices.tolist()
+    arrays = {
+        "lens": given.probabilities(lens)[:, classes],
+        "logit": lens[-1:, classes],
+        "rollout": found["rollout"][None],
+    }
+    evidence = trace_evidence(given.model, image.inputs, classes[:2])
+    if evidence is not None:
+        arrays |= {"evidence": evidence, **measure_maps(given, image, [*evidence, found["rollout"]], classes)}
+    arrays |= {"pooling": found["pooling"][None]} if "pooling" in found else {}
+    return {"classes": [given.classes[k] for k in classes]}, arrays
+
+
+def describe_writing(writing: Writing) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give the written tokens and those to choose from, and arrays."""
+    answer = {"classes": [], "text": writing.text, "written": writing.tokens, "candidates": writing.candidates}
+    return answer | {"probability": writing.probability}, {"said": writing.said, "looked": writing.looked}
 
 
 def measure_maps(given: Explained, image: GivenImage, maps: Sequence[Tensor], classes: list[int]) -> dict[str, Tensor]:

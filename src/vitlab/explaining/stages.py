@@ -3,18 +3,20 @@
 Equations are those of Dosovitskiy et al., 2021, arXiv:2010.11929, as they hold for the options of the model at hand.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from vitlab.explaining.captions import CaptionHead
 from vitlab.explaining.source_lines import SourceLine, find_line
-from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, patchify
+from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, compute_grid, patchify
+from vitlab.layers.attention import CancelScaling
+from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.mlp import SwiGLU
 from vitlab.layers.rotary_position import turn
 from vitlab.layers.written_attention import attention_weights, mask_scores, written_attention
-from vitlab.models import DistilledVisionTransformer, VisionTransformer
+from vitlab.models import Captioner, Decoder, DistilledVisionTransformer, VisionTransformer
 from vitlab.views.faithfulness import measure_faithfulness
 from vitlab.views.relevance import combine_relevance
 
@@ -37,18 +39,19 @@ def var(name: str, below: str = "", above: str = "") -> str:
     return f"<var>{name}</var>" + f"<sub>{below}</sub>" * bool(below) + f"<sup>{above}</sup>" * bool(above)
 
 
-def list_facts(model: VisionTransformer) -> dict[str, int]:
-    """Count what the model is made of; `linear` are the weights that each token is multiplied with in the blocks."""
-    (h, w), embed = model.patch_embed.grid, model.patch_embed
+def list_facts(model: VisionTransformer, size: Sequence[int], writer: Captioner | None = None) -> dict[str, int]:
+    """Count what the model is made of, for images of such a (height, width), and a decoder that writes of them;
+    `linear` are the weights that each token is multiplied with in the blocks."""
+    (height, width), (h, w) = compute_grid(size, model.patch_embed.patch_size)
     block: Any = model.blocks[0]
-    proj: Any = embed.proj
+    proj: Any = model.patch_embed.proj
     heads, dim = block.attn.num_heads, proj.out_channels
     layers = [layer for layer in model.blocks.modules() if isinstance(layer, nn.Linear)]
     return {
-        "height": embed.image_size[0],
-        "width": embed.image_size[1],
+        "height": height,
+        "width": width,
         "channels": proj.in_channels,
-        "patch_size": embed.patch_size,
+        "patch_size": model.patch_embed.patch_size,
         "patches": h * w,
         "patch_numbers": proj.weight[0].numel(),
         "dim": dim,
@@ -57,9 +60,10 @@ def list_facts(model: VisionTransformer) -> dict[str, int]:
         "head_dim": dim // heads,
         "prefix": model.num_prefix_tokens,
         "tokens": model.num_prefix_tokens + h * w,
-        "classes": model.head.out_features,
+        "classes": getattr(model.head, "out_features", 0),  # an encoder has no head
         "linear": sum(layer.weight.numel() for layer in layers),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in (writer or model).parameters()),
+        **({} if writer is None else {"decoder_layers": writer.decoder.depth, "vocabulary": writer.vocab_size}),
     }
 
 
@@ -104,16 +108,26 @@ def name_norm(norm: nn.Module) -> str:
     return "RMSNorm" if isinstance(norm, nn.RMSNorm) else "LN"
 
 
-def describe_stages(model: VisionTransformer, probabilities: Callable[..., Any], evidence: bool) -> Iterator[Stage]:
-    """Describe the stages of this model in the order of the forward pass, with the function that turns logits into
-    probabilities; `evidence`: with the stage of heat maps."""
-    facts = write_facts(list_facts(model))
+def describe_stages(
+    model: VisionTransformer,
+    numbers: dict[str, int],
+    probabilities: Callable[..., Any],
+    evidence: bool,
+    writer: Captioner | None = None,
+) -> Iterator[Stage]:
+    """Describe the stages of this model in the order of the forward pass, with its facts, and the function that turns
+    logits into probabilities; `evidence`: with the stage of heat maps. Where it is the encoder of a `writer`, a decoder
+    follows."""
+    facts = write_facts(numbers)
     yield describe_patches(facts)
     yield describe_projection(facts)
     yield describe_positions(model)
     yield from describe_attention(model, facts)
     yield describe_block(model)
-    yield from describe_result(model, facts, probabilities)
+    if writer is None:
+        yield from describe_result(model, facts, probabilities)
+    else:
+        yield describe_decoder(writer, facts)
     if evidence:
         yield describe_evidence()
     yield describe_cost()
@@ -294,6 +308,29 @@ def describe_result(
         "after training so that probabilities are honest; 1 changes nothing.",
         f"{var('y')} = norm({var('z', 'L')}), pooled; &ensp; {var('p')} = {squash}(head({var('y')})/<var>τ</var>)",
         [*read_lines, *lines, find_line(probabilities, f"{squash}(")],
+    )
+
+
+def describe_decoder(model: Captioner, facts: dict[str, str]) -> Stage:
+    """Describe what is written of the patches (Vaswani et al., 2017, arXiv:1706.03762, figure 1)."""
+    block: Any = model.decoder.blocks[0]
+    scaled = "" if isinstance(block.cross_attn.cancel_scaling, CancelScaling) else "/√<var>d</var>"
+    return Stage(
+        "writing",
+        "Look at the image, and write",
+        "A second Transformer, the <b>decoder</b>, writes the text, one token after the other. It has read what is "
+        f"written so far. In each of its {facts['decoder_layers']} layers it asks the image: the query comes from the "
+        "text, keys and values from the tokens of the image. This is called cross-attention. Then its head gives a "
+        f"number for each of the {facts['vocabulary']} tokens that it knows, and the softmax turns them into "
+        "probabilities. Select a token of the text to see where the decoder looked while it wrote it (the mean of its "
+        "heads), and what else might have come.",
+        f"{var('p')}({var('w', 'm')} | {var('w', '&lt;m')}, {var('x')}) = softmax(head({var('z', 'm')})), &ensp; "
+        f"{var('A', 'mj')} = softmax<sub><var>j</var></sub>({var('q', 'm')} · {var('k', 'j')}{scaled})",
+        [
+            find_line(CrossAttention.attend, "self.product("),
+            find_line(type(block).forward, "self.cross_attn("),
+            find_line(Decoder.extend, "self.head("),
+        ],
     )
 
 

@@ -13,7 +13,7 @@ from vitlab.layers.masking import hidden_patches, num_hidden, put_patches, rando
 from vitlab.layers.mixed_grids import Grids, MixedGrids, make_mixed_grids, mask_padding, present_patches
 from vitlab.layers.mlp import ACTIVATIONS, MLP, MLPS, ClippedGELU, QuickGELU, SwiGLU, mlp_width
 from vitlab.layers.norm import NORMS
-from vitlab.layers.patch_embedding import PatchEmbedding
+from vitlab.layers.patch_embedding import PatchEmbedding, compute_grid
 from vitlab.layers.patches import Grid, patchify, places, unpatchify
 from vitlab.layers.pooling import POOLS, AttentionPooling, ClassTokenPooling, MeanPooling, Pooling
 from vitlab.layers.position_embedding import (
@@ -91,6 +91,7 @@ __all__ = [
     "attention_weights",
     "auto_attention",
     "causal_mask",
+    "compute_grid",
     "find_exported_options",
     "fused_attention",
     "hidden_patches",
