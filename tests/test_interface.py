@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -150,6 +151,20 @@ def test_a_file_that_cannot_be_read_is_named(run, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"cannot read .*broken.png: no image that Pillow knows"):
         run.predict(tmp_path)
+
+
+def test_files_that_cannot_be_read_are_left_out_on_request(run, photos, tmp_path):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for number, file in enumerate(sorted(photos.rglob("*.*"))):
+        shutil.copy(file, mixed / f"{number}{file.suffix}")
+        (mixed / f"{number}x.png").write_bytes(b"no image")
+    with pytest.warns(UserWarning, match=r"6 of 12 images are left out: cannot read .*0x.png"):
+        found = run.predict(mixed, batch_size=1, skip_unreadable=True)
+    assert [one.image.stem for one in found] == list("012345")
+    assert [one.top for one in found] == [one.top for one in run.predict(photos, batch_size=1)]
+    with pytest.raises(DataError, match=r"none of 6 images can be read: cannot read .*0x.png"):
+        run.predict([file for file in sorted(mixed.iterdir()) if "x" in file.name], skip_unreadable=True)
 
 
 # -- what a model makes of them

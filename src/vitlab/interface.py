@@ -4,6 +4,7 @@ B images, C channels, H W image height and width, D features, h heads, T tokens 
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ from vitlab.config.in_process import call, compose, format_overrides
 from vitlab.config.nodes import resolve_config
 from vitlab.config.trust import trusting
 from vitlab.data import ImageDataModule
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, DataError
 from vitlab.machine import find_fastest_device
 from vitlab.models import find_encoder, represent
 from vitlab.out_of_memory import refuse_out_of_memory, suggest_half
@@ -117,10 +118,17 @@ class Run:
 
     @refusals()
     def predict(
-        self, images: Images, *, labels: Sequence[str] | None = None, top_k: int = 5, batch_size: int = 32
+        self,
+        images: Images,
+        *,
+        labels: Sequence[str] | None = None,
+        top_k: int = 5,
+        batch_size: int = 32,
+        skip_unreadable: bool = False,
     ) -> list[Prediction]:
         """Classify images: a prediction for each, with its `top_k` best classes. `labels` are names to tell them apart
-        by, for a run of images and texts; None: the classes of the run."""
+        by, for a run of images and texts; None: the classes of the run. An image that cannot be read raises DataError;
+        with `skip_unreadable`, a warning counts these, and all others have predictions."""
         names = choose_names(self._saved, labels)
         if isinstance(self._task, TextGeneration):
             raise ConfigError(f"{self.path} writes texts and does not predict classes; use the command predict")
@@ -131,21 +139,21 @@ class Run:
         if top_k < 1:
             raise ConfigError(f"top_k {top_k} is not at least 1")
         given, told = list_images(images), classifier(self._task, names)
-        files = [image if isinstance(image, Path) else None for image in given]
-        if not isinstance(told, Supervised):
-            return list(rank_classes(told.probabilities(self._compute(told, given, batch_size)), names, top_k, files))
 
         def classify(*inputs: Any) -> Tensor:
-            return torch.column_stack([part for part in told.classify(*inputs) if part is not None])
+            parts = told.classify(*inputs) if isinstance(told, Supervised) else [told(*inputs)]
+            return torch.column_stack([part for part in parts if part is not None])
 
-        logits, *novelty = self._compute(classify, given, batch_size).split(len(names), dim=1)
+        computed, unreadable = self._compute(classify, given, batch_size, skip_unreadable)
+        files = [image if isinstance(image, Path) else None for k, image in enumerate(given) if k not in unreadable]
+        logits, *novelty = computed.split(len(names), dim=1)
         unlike = novelty[0][:, 0] if novelty else None
         return list(rank_classes(told.probabilities(logits), names, top_k, files, unlike))
 
     @refusals()
     def features(self, images: Images, *, batch_size: int = 32) -> Tensor:
         """Compute the features that the head reads of each image: (B, D), float32, on the CPU."""
-        return self._compute(functools.partial(represent, self.model), list_images(images), batch_size).float()
+        return self._compute(functools.partial(represent, self.model), list_images(images), batch_size)[0].float()
 
     @refusals()
     def attention(self, images: Images) -> list[Tensor]:
@@ -168,16 +176,31 @@ class Run:
         metrics: dict[str, float] = call("evaluate", functools.partial(program, "evaluate"), words)
         return metrics
 
-    def _compute(self, function: Callable[..., Tensor], given: list[Any], batch_size: int) -> Tensor:
-        """Compute a function of images, `batch_size` at once, on the CPU."""
+    def _compute(
+        self, function: Callable[..., Tensor], given: list[Any], batch_size: int, skip_unreadable: bool = False
+    ) -> tuple[Tensor, set[int]]:
+        """Compute a function of images, `batch_size` at once, on the CPU; and give the places of skipped ones."""
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} is not at least 1")
-        found = []
-        for some in (given[place : place + batch_size] for place in range(0, len(given), batch_size)):
-            pixels = [load_pixels(image, self._datamodule) for image in some]
+        found, unreadable = [], {}
+        for start in range(0, len(given), batch_size):
+            pixels = []
+            for place, image in enumerate(given[start : start + batch_size], start):
+                try:
+                    pixels.append(load_pixels(image, self._datamodule))
+                except DataError as error:
+                    if not skip_unreadable:
+                        raise
+                    unreadable[place] = error
             with torch.no_grad(), refuse_out_of_memory(lambda: suggest_half("batch_size", batch_size)):
-                found.append(function(*prepare_images(pixels, self._datamodule, self.device).arguments()).cpu())
-        return torch.cat(found)
+                if pixels:
+                    found.append(function(*prepare_images(pixels, self._datamodule, self.device).arguments()).cpu())
+        if not found:
+            raise DataError(f"none of {len(given)} images can be read: {next(iter(unreadable.values()))}")
+        if unreadable:
+            first = next(iter(unreadable.values()))
+            warnings.warn(f"{len(unreadable)} of {len(given)} images are left out: {first}", stacklevel=4)
+        return torch.cat(found), set(unreadable)
 
 
 @refusals()
