@@ -175,6 +175,32 @@ def test_axe_finds_nothing(page):
     assert check_access(page) == []
 
 
+@pytest.mark.parametrize("page", [(800, "light"), (800, "dark")], indirect=True)
+def test_each_share_of_the_lens_can_be_read_on_its_colour(page):
+    colours = page.evaluate("""() => {
+        const lens = now().arrays.lens;
+        lens.whole.forEach((_, k) => { lens.whole[k] = 32767 * k / (lens.whole.length - 1); });
+        lens.steps.fill(1 / 32767);
+        draw();
+        return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(
+            [...document.querySelectorAll("#lens td")].map(cell => getComputedStyle(cell))
+                .map(one => [one.color, one.backgroundColor])
+        ))));
+    }""")
+    assert len(colours) == 30
+    for pair in colours:
+        assert contrast(*(tuple(map(int, re.findall(r"\d+", colour))) for colour in pair)) >= 4.5, pair
+
+
+def contrast(*colours):
+    """WCAG 2.2, contrast ratio."""
+    linear = [
+        [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(one) / 255] for one in colours
+    ]
+    low, high = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_the_pointer_previews_and_a_click_stays(page):
     field = page.get_by_role("listbox", name="who looks")
     seen = page.locator("#softmax [data-view]")

@@ -48,6 +48,7 @@ const short = (of, value) => {
   const unit = [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]].find(([size]) => value >= size);
   return unit ? number(of, value, (value / unit[0]).toPrecision(3)) + ` <span data-unit="${unit[0]}">${unit[1]}</span>` : whole(of, value);
 };
+const luminance = colour => [0.2126, 0.7152, 0.0722].reduce((sum, share, c) => sum + share * (colour[c] / 255) ** 2.2, 0);  // WCAG 2
 const label = text => `<span class="label">${escaped(text)}</span>`;
 const place = (name, ...index) => `${state.image}/${name}/${index.join("/")}`;
 const here = (name, ...index) => place(name, state.layer, state.head, ...index);
@@ -362,8 +363,8 @@ const VIEWS = {
     return () => {
       const K = now().classes.length;
       const cell = (l, k) => {
-        const p = A("lens", l, k), colour = blend(p), light = colour[0] * 0.299 + colour[1] * 0.587 + colour[2] * 0.114 > 125;
-        return `<td style="background: rgb(${colour.join(" ")}); color: ${light ? "#111" : "#fff"}">${percent(place("lens", l, k), p, 0)}</td>`;
+        const p = A("lens", l, k), colour = blend(p);
+        return `<td style="background: rgb(${colour.join(" ")}); color: ${luminance(colour) > 0.18 ? "#000" : "#fff"}">${percent(place("lens", l, k), p, 0)}</td>`;
       };
       table.innerHTML = `<table class="lens"><tr><th scope="col">after</th>${range(K).map(k => `<th scope="col">${label(now().classes[k])}</th>`).join("")}</tr>
         ${range(F.layers + 1).map(l => `<tr><th scope="row">${label(l ? `layer ${l}` : "no layer")}</th>${range(K).map(k => cell(l, k)).join("")}</tr>`).join("")}</table>`;
