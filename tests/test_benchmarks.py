@@ -24,6 +24,7 @@ SMALLEST = {  # of each file; RUN, SWEEP and PHOTOS are made
     "data_path": ["PHOTOS", "--images", "128", "--rounds", "2", "--seconds", "0", "--workers", "1", "--out", "OUT"],
     "decoding": ["--rounds", "1", "--out", "OUT"],
     "fit": ["--folders", "ten_digits", "--minutes", "--out", "OUT"],  # which draws a folder
+    "last_digits": ["--steps", "1", "--ways", "float32", "--out", "OUT"],
     "int8": ["--rounds", "1", "--models", "vit_ti16", "--threads", "1", "--out", "OUT"],
     "million_files": ["PHOTOS", "--files", "10000", "--out", "OUT"],
     "reading": ["lines", "--seeds", "1", "--out", "OUT", "--also", *BRIEF],
