@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -94,3 +98,25 @@ def test_a_size_of_its_own_for_each_share_is_counted(cli, monkeypatch):
         assert cli("train", *OPTIONS, *sizes, "compile=true", "trainer.max_epochs=1", folder="run").status == 0
         assert calls == [{"dynamic": False}]
         assert torch._dynamo.config.recompile_limit == 15
+
+
+COMPILED = """
+import torch
+from vitlab.run.building.model import compile_model
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(48, 40), torch.nn.GELU(), torch.nn.LayerNorm(40))
+images = torch.randn(9, 48)
+eager = model(images)
+compile_model(model, 1, by_block=False)
+torch.testing.assert_close(model(images), eager, atol=1e-5, rtol=0)
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instructions are those of x86-64")
+def test_kernels_for_other_instructions_are_not_taken_from_the_cache(tmp_path):
+    for chosen in [{}, {"ATEN_CPU_CAPABILITY": "avx2"}, {"ATEN_CPU_CAPABILITY": "default"}, {}]:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), **chosen}
+        run = subprocess.run([sys.executable, "-c", COMPILED], env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, (chosen, run.stderr)

@@ -134,6 +134,15 @@ def find_onednn_instructions() -> str:
     return next((name for name in has if limit not in names or names.index(name) >= names.index(limit)), "")
 
 
+def ignore_cached_kernels() -> None:
+    """Let torch compile anew where ATEN_CPU_CAPABILITY chooses the instructions. Its cache of graphs (torch 2.15) gives
+    also kernels that were made for others, which compute wrong numbers or end the process."""
+    if "ATEN_CPU_CAPABILITY" in os.environ:
+        import torch._inductor.config
+
+        torch._inductor.config.fx_graph_cache = False
+
+
 def make_cache_folder(name: str) -> Path | None:
     """Make a cache folder of this name in $XDG_CACHE_HOME/vitlab or ~/.cache/vitlab; among the temporary files if that
     is not writable, and None if nothing is."""

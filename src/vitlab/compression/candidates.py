@@ -17,6 +17,7 @@ from vitlab.bundles.graph import Graph, Scorer
 from vitlab.compression.quantization import quantize_dynamic, quantize_static
 from vitlab.compression.token_merging import TokenMerging, explain_unmergeable
 from vitlab.errors import ConfigError, format_error
+from vitlab.machine import ignore_cached_kernels
 
 Run = Callable[[Tensor], Tensor]  # normalised images (B, C, H, W) -> logits (B, K)
 Quantize = Callable[[Path, Path, Iterable[Tensor]], None]  # an ONNX file -> another one, by batches of its input
@@ -126,6 +127,7 @@ def name_file(name: str) -> str:
 def compile_model(own: Classifier, batch_sizes: Sequence[int]) -> Candidate | Skipped:
     """Compile the model, once for each batch size."""
     name = "compiled float32"
+    ignore_cached_kernels()
     model = copy.deepcopy(own.model)
     run = torch.compile(model, dynamic=False)
     try:

@@ -13,7 +13,7 @@ from vitlab.config.keys import WEIGHTS
 from vitlab.config.nodes import make_node, resolve_config
 from vitlab.distributed.fully_sharded import units
 from vitlab.errors import ConfigError, VitlabError
-from vitlab.machine import physical_memory
+from vitlab.machine import ignore_cached_kernels, physical_memory
 from vitlab.models.activation_checkpointing import checkpoint_activations
 
 GIB = 2**30
@@ -99,6 +99,7 @@ def compile_model(model: Module, num_image_sizes: int, *, by_block: bool, mode: 
     batch: with dynamic shapes the backward pass of resampled positions fails in torch 2.15. Training has one shape for
     each image size, validation and test have two each, with the smaller last batch. `by_block`: the blocks alone, each
     of which is then sharded, so that its weights change their place in memory, which CUDA graphs do not allow."""
+    ignore_cached_kernels()
     parts = units(model) if by_block else [model]
     limit = len(parts) * (num_image_sizes + 4 + 4)  # blocks have one code, which counts for all of them
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, limit)
