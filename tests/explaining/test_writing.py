@@ -20,6 +20,7 @@ VARIANTS = {
     "rotary": {"encoder": {"position": "rotary", "num_registers": 2}},
     "relative": {"encoder": {"position": "relative"}},
     "unscaled": {"scaled_attention": False},
+    "post-norm": {"norm_first": False},
 }
 
 

@@ -103,7 +103,8 @@ def open_explained(saved: SavedRun, cfg: DictConfig, datamodule: ImageDataModule
 def open_writer(task: TextGeneration) -> Writer:
     """Open the model of a task that writes what an image says."""
     vocabulary = task.vocabulary
-    special = dict(zip(vocabulary.special, vocabulary.special._fields, strict=True))
+    begin, end, padding = vocabulary.special
+    special = {padding: "padding", begin: "begin", end: "end"}  # may be the same number; it ends a text then
 
     def write(image: Tensor, grid: tuple[int, int]) -> Tensor:
         written = task.generate(image, grid)
@@ -111,9 +112,9 @@ def open_writer(task: TextGeneration) -> Writer:
         return tokens
 
     def name(token: int) -> str:
-        return special.get(token) or vocabulary.decode([token]).replace(" ", "space")
+        return special.get(token) or vocabulary.decode([token]).replace(" ", "space") or f"token {token}"
 
-    return Writer(cast(Captioner, task.model), write, vocabulary.special.begin, name, vocabulary.decode)
+    return Writer(cast(Captioner, task.model), write, begin, name, vocabulary.decode)
 
 
 def name_captions(cfg: DictConfig, task: Contrastive, class_names: list[str]) -> list[str]:
