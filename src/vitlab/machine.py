@@ -103,8 +103,8 @@ def describe_cpu() -> str:
 
 def describe_arithmetic(processes: int) -> dict[str, Any]:
     """Describe what decides the last digits of a result: processor, instruction sets, threads, `processes` that train
-    together, versions of the libraries that compute, and how float32 matrices are multiplied. On equal machines, a run
-    that is computed again is equal bit for bit."""
+    together, versions of the libraries that compute, MKL's order of sums, and how float32 matrices are multiplied. On
+    equal machines, a run that is computed again is equal bit for bit."""
     import torch
 
     matmul = getattr(torch.backends.mkldnn, "matmul", None)
@@ -121,6 +121,7 @@ def describe_arithmetic(processes: int) -> dict[str, Any]:
         "torch": str(torch.__version__),
         "onednn": known.get("MKL-DNN"),
         "mkl": known.get("Math Kernel Library Version"),
+        "mkl_order": os.environ.get("MKL_CBWR"),
         "products": getattr(matmul, "fp32_precision", None),
     }
 

@@ -19,6 +19,14 @@ def test_fewer_instructions_and_other_threads_are_pinned():
     assert describe_machine_differences(recorded, recorded | {"torch": "9"}) == f"torch 9 instead of {own['torch']}"
 
 
+def test_the_order_of_sums_in_mkl_is_pinned():
+    own = describe_arithmetic(1) | {"threads_set": None, "mkl_order": "AVX2"}
+    recorded = own | {"mkl_order": "COMPATIBLE"}
+    assert pin(recorded, own, {"MKL_CBWR": "AVX2"}) == {"MKL_CBWR": "COMPATIBLE"}
+    unset = {name: value for name, value in own.items() if name != "mkl_order"}  # as earlier versions recorded
+    assert pin(unset, own, {"MKL_CBWR": "AVX2"}) == {}
+
+
 def test_the_instructions_of_onednn_are_the_newest_that_it_may_use(monkeypatch):
     monkeypatch.setattr("vitlab.machine.cpu_capabilities", lambda: dict.fromkeys(["avx512_bw", "avx2", "avx"], True))
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)

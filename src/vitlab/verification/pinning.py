@@ -1,7 +1,7 @@
 """Let a process compute with the last digits that a recorded machine gave, as far as this one can.
 
 What changes bits on a CPU was measured (docs/verifying.md): the number of threads, the instructions that torch and
-oneDNN use, and how float32 matrices are multiplied.
+oneDNN use, the order of sums in MKL, and how float32 matrices are multiplied.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ FACTS = {  # of a machine, and what they are called
     "torch": "torch",
     "onednn": "oneDNN",
     "mkl": "MKL",
+    "mkl_order": "order of sums in MKL (MKL_CBWR)",
     "products": "products of float32 matrices",
 }
 
@@ -31,6 +32,9 @@ def pin(recorded: dict[str, Any], own: dict[str, Any], environment: dict[str, st
         pinned["ATEN_CPU_CAPABILITY"] = recorded["instructions"].lower()
     if own["onednn_instructions"] != recorded["onednn_instructions"]:
         pinned["ONEDNN_MAX_CPU_ISA"] = recorded["onednn_instructions"]
+    pinned.pop("MKL_CBWR", None)
+    if (order := recorded.get("mkl_order")) is not None:
+        pinned["MKL_CBWR"] = order
     return pinned
 
 
