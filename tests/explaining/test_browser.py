@@ -12,6 +12,7 @@ from vitlab.counting import multiply_accumulates
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 SHOWN = """() => [...document.querySelectorAll('.n')].map(one => ({of: one.dataset.of, text: one.textContent,
+    below: (one.previousSibling?.textContent ?? '').endsWith('< '),
     percent: (one.nextSibling?.textContent ?? '').startsWith(' %'),
     unit: one.nextElementSibling?.dataset?.unit ?? null}))"""
 # digits in a drawing that stand in no number with an origin, and in no label
@@ -124,7 +125,7 @@ class Expected:
         if name in ("evidence-share", "rollout-share"):
             values = found[name.split("-")[0]][at[0]]
             return float(values[at[1]] / values.sum())
-        if name in ("deletion-area", "insertion-area"):
+        if name.endswith("-area"):
             return float(np.trapezoid(found[name.split("-")[0]][at[0]], dx=1 / 16))
         if name == "product":
             layer, h, i, j, d = at
@@ -160,7 +161,10 @@ def test_every_number_shown_is_that_of_the_weights(page, explained):
             digits = len(text.partition(".")[2]) if "e" not in text else 9
             allowed = 0.5 * 10**-digits + 5e-4 * max(1, abs(value * scale)) ** 0.5
             allowed = value * 0.06 if "e" in text else allowed
-            assert math.isclose(float(text), value * scale, abs_tol=allowed), one
+            if one["below"]:
+                assert 0 < value * scale < float(text), one
+            else:
+                assert math.isclose(float(text), value * scale, abs_tol=allowed), one
             origins.add(one["of"].split("/")[0 if one["of"][0] not in "01" else 1])
     assert len(origins) >= 22, origins
 
@@ -199,6 +203,21 @@ def contrast(*colours):
     ]
     low, high = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in linear)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_a_share_that_would_be_rounded_to_nothing_is_told_as_below(page):
+    shown = page.evaluate(
+        "() => [percent('', 0.0004), percent('', 0.0006), percent('', 0)].map(text => element('p', {}, text).innerText)"
+    )
+    assert shown == ["< 0.1 %", "0.1 %", "0.0 %"]
+
+
+def test_a_class_that_the_model_all_but_excludes_has_no_curves(page):
+    page.evaluate("() => { const one = now().arrays.deletion; one.whole.fill(0, one.row, 2 * one.row); draw(); }")
+    settle(page)
+    tiles = page.locator("#evidence .tile")
+    assert [tiles.nth(k).locator("svg").count() for k in range(3)] == [1, 0, 1]
+    assert "less than 5 %" in tiles.nth(1).inner_text()
 
 
 def test_the_pointer_previews_and_a_click_stays(page):

@@ -5,7 +5,16 @@ import pytest
 import torch
 from conftest import BARE, finished
 
-from vitlab.views.faithfulness import KERNEL, SIGMA, Faithfulness, area, blur, mask_brightest, measure_faithfulness
+from vitlab.views.faithfulness import (
+    KERNEL,
+    SIGMA,
+    Faithfulness,
+    area,
+    blur,
+    mask_brightest,
+    measure_faithfulness,
+    measure_random,
+)
 
 GRID, SIZE = (2, 3), (4, 6)
 
@@ -112,3 +121,15 @@ def test_maps_of_pytorch_grad_cam_are_scored_beside_ours_and_its_own_measure_agr
     means = {name: sum(own) / len(own) for name, own in scores.items()}
     assert means["relevance"] < means["not relevance"], means
     assert means["relevance"] < means["Grad-CAM"], means
+
+
+def test_random_orders_remove_as_much_of_a_class_as_they_remove_patches():
+    """Of a model whose classes each read one of 16 patches, any order but the right one: the mean over all classes
+    falls by a sixteenth with each patch, and the same orders come again."""
+    image = torch.ones(1, 1, 4, 4)
+    found = measure_random(lambda images: images.flatten(1), image, (4, 4))
+    assert found.deletion.shape == found.insertion.shape == (17, 16)
+    torch.testing.assert_close(found.deletion.mean(dim=1), torch.linspace(1, 0, 17))
+    assert 3 < len(found.deletion[8].unique()) + len(found.deletion[4].unique()) <= 8  # three orders that differ
+    again = measure_random(lambda images: images.flatten(1), image, (4, 4))
+    assert torch.equal(found.deletion, again.deletion)

@@ -42,7 +42,10 @@ const escaped = text => text.replace(/[&<>"]/g, letter => `&#${letter.charCodeAt
 const minus = text => text.replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
 const number = (of, value, text) => `<data class="n" data-of="${of}" value="${value}">${minus(text)}</data>`;
 const n = (of, value, digits = 2) => number(of, value, value.toFixed(digits));
-const percent = (of, value, digits = 1) => number(of, value, (100 * value).toFixed(digits)) + " %";
+const percent = (of, value, digits = 1) => {
+  const text = (100 * value).toFixed(digits);
+  return (digits && value > 0 && !Number(text) ? "< " + number(of, value, (10 ** -digits).toFixed(digits)) : number(of, value, text)) + " %";
+};
 const whole = (of, value) => number(of, value, value.toLocaleString("en"));
 const short = (of, value) => {
   const unit = [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]].find(([size]) => value >= size);
@@ -243,7 +246,8 @@ const VIEWS = {
       said.innerHTML = `<p>${who(p + PREFIX)}: the products add up to ${n(place("products", p, f), sum - bias, 3)}, and the bias is ${n(`model/filter_bias/${f}`, bias, 3)}.</p>
         <div class="bars"><span>linear map</span><span></span><b>${n(place("linear", p, f), sum, 3)}</b>
         <span>strided convolution</span><span></span><b>${n(place("convolution", p, f), A("convolution", p, f), 3)}</b></div>
-        <p>Over all patches and all ${whole("fact/dim", F.dim)} filters, the two differ by at most ${number(place("difference"), now().difference, now().difference.toExponential(1))}: rounding.</p>`;
+        <p>Over all patches and all ${whole("fact/dim", F.dim)} filters, the two ${now().difference
+          ? `differ by at most ${number(place("difference"), now().difference, now().difference.toExponential(1))}, which is rounding` : "are exactly equal"}.</p>`;
     };
   },
   positions(host) {
@@ -273,7 +277,7 @@ const VIEWS = {
   qkv(host) {
     const pair = add(host, "div", {class: "pair"});
     const asks = new TokenField(add(pair, "div"), "who looks", "query"), seen = new TokenField(add(pair, "div"), "at whom", "key");
-    const q = new Strip(host, "query of who looks", "dim"), k = new Strip(host, "key of whom it sees", "dim"), v = new Strip(host, "value of whom it sees", "dim");
+    const q = new Strip(host, "query of the token that looks", "dim"), k = new Strip(host, "key of the token seen", "dim"), v = new Strip(host, "value of the token seen", "dim");
     const move = slider(host, "number", "dim", F.head_dim - 1), line = add(host, "p", {class: "readout"});
     return () => {
       asks.draw(null);
@@ -325,7 +329,7 @@ const VIEWS = {
       const line = (name, value, of) => `${name}<div><div style="width: ${100 * value / A[best[0]]}%"></div></div><b>${percent(of, value)}</b>`;
       list.innerHTML = `<h3>${who(state.query)} looks at</h3><div class="bars">${best.map(j => line(who(j), A[j], here("share", i, j))).join("")}
         ${T > 6 ? `<span>all others</span><span></span><b>${percent(here("rest", i), Math.max(0, 1 - best.reduce((sum, j) => sum + A[j], 0)))}</b>` : ""}</div>
-        <p class="readout">Chosen: ${who(state.key)}, ${percent(here("share", i, state.key), A[state.key])}. Even shares would be ${percent("fact/even", 1 / T)}.</p>`;
+        <p class="readout">Chosen: ${who(state.key)}, ${percent(here("share", i, state.key), A[state.key])}. If all ${whole("fact/tokens", T)} tokens had the same share, it would be ${percent("fact/even", 1 / T)}.</p>`;
       for (const [own, l, h] of buttons) {
         const values = shares(l, h).slice(PREFIX), top = range0(values);
         paint(own.firstChild, GW, GH, (x, y) => blend(values[y * GW + x] / top));
@@ -408,7 +412,7 @@ const VIEWS = {
   evidence(host) {
     const tiles = add(host, "div", {class: "three"}), made = range(3).map(() => add(tiles, "div", {class: "tile"}, '<h3></h3><canvas aria-hidden="true"></canvas><p class="readout"></p><div></div>'));
     const area = p => (p.reduce((a, b) => a + b) - (p[0] + p[p.length - 1]) / 2) / (p.length - 1);
-    const curve = (p, colour) => `<path fill="none" stroke="rgb(var(--${colour}))" stroke-width="3" d="M${p.map((one, s) => `${10 + 280 * s / (p.length - 1)} ${100 - 90 * one}`).join("L")}"/>`;
+    const curve = (p, colour, dashes = "none") => `<path fill="none" stroke="rgb(var(--${colour}))" stroke-width="3" stroke-dasharray="${dashes}" d="M${p.map((one, s) => `${10 + 280 * s / (p.length - 1)} ${100 - 90 * one}`).join("L")}"/>`;
     return () => {
       const kinds = [...range(now().arrays.evidence.shape[0]).map(c => ["evidence", c, `for ${now().classes[c]}`]), ["rollout", 0, "rollout"]];
       made.forEach((tile, t) => {
@@ -419,9 +423,13 @@ const VIEWS = {
         paintHeat(tile.querySelector("canvas"), values);
         tile.querySelector("h3").innerHTML = label(title);
         tile.querySelector("p").innerHTML = `most: ${who(best + PREFIX)}, ${percent(place(`${name}-share`, c, best), values[best] / sum)} of all`;
-        const [deletion, insertion] = ["deletion", "insertion"].map(kind => range(now().arrays[kind].shape[1]).map(s => A(kind, t, s)));
-        tile.querySelector("div").innerHTML = `<svg viewBox="0 0 300 110" role="img" aria-label="probability while patches are removed, and while they are added"><path d="M10 5V100H295" fill="none" stroke="var(--line)"/>
-          ${curve(deletion, "minus")}${curve(insertion, "plus")}</svg><p class="readout">deletion (blue): ${n(place("deletion-area", t), area(deletion))}, insertion (orange): ${n(place("insertion-area", t), area(insertion))}</p>`;
+        const names = ["deletion", "insertion", "random_deletion", "random_insertion"];
+        const curves = names.map(kind => range(now().arrays[kind].shape[1]).map(s => A(kind, t, s)));
+        const [deletion, insertion, ...random] = names.map((kind, k) => n(place(`${kind}-area`, t), area(curves[k])));
+        tile.querySelector("div").innerHTML = curves[0][0] < 0.05 ? `<p class="readout">The model gives this class less than ${label("5 %")}: too little to measure how it falls.</p>`
+          : `<svg viewBox="0 0 300 110" role="img" aria-label="probability while patches are removed, and while they are added"><path d="M10 5V100H295" fill="none" stroke="var(--line)"/>
+          ${curves.map((one, k) => curve(one, k % 2 ? "plus" : "minus", k > 1 ? "4 5" : "none")).join("")}</svg>
+          <p class="readout">deletion (blue): ${deletion}, in random order ${random[0]}<br>insertion (orange): ${insertion}, in random order ${random[1]}</p>`;
       });
     };
   },

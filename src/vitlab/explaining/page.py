@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 import vitlab
+from vitlab.explaining.facts import list_facts, name_prefix
 from vitlab.explaining.forward_trace import compare_positions, refuse_model, trace, trace_evidence
 from vitlab.explaining.packing import BYTES, choose_rows, encode, pack
-from vitlab.explaining.stages import Stage, describe_stages, list_facts, name_prefix
+from vitlab.explaining.stages import Stage, describe_stages
 from vitlab.explaining.writing import Writer, Writing, trace_writing
 from vitlab.models import VisionTransformer
 from vitlab.views import eval_mode
-from vitlab.views.faithfulness import Faithfulness, measure_faithfulness
+from vitlab.views.faithfulness import measure_faithfulness, measure_random
 
 FILTERS = 12  # of the projection, those with the largest weights
 CLASSES = 10  # of each image, the likeliest
@@ -176,21 +177,21 @@ def describe_writing(writing: Writing) -> tuple[dict[str, Any], dict[str, Tensor
 
 def measure_maps(given: Explained, image: GivenImage, maps: Sequence[Tensor], classes: list[int]) -> dict[str, Tensor]:
     """Measure how faithful heat maps (N,) are to the likeliest classes, and the last one, rollout, to the first of
-    them: their curves of deletion and insertion, each (maps, S + 1)."""
+    them: their curves of deletion and insertion, each (maps, S + 1), beside curves of patches in random order."""
+    asked = [*classes[: len(maps) - 1], classes[0]]
 
-    def measure(heat: Tensor, k: int) -> Faithfulness:
-        with eval_mode(given.model):
-            return measure_faithfulness(
-                lambda pixels: given.probabilities(given.model(pixels))[:, k],
-                image.inputs,
-                heat,
-                given.model.patch_embed.grid,
-            )
+    def predict(pixels: Tensor) -> Tensor:
+        return given.probabilities(given.model(pixels))[:, asked]
 
-    measured = [measure(heat, k) for heat, k in zip(maps, [*classes[: len(maps) - 1], classes[0]], strict=True)]
+    with eval_mode(given.model):
+        grid = given.model.patch_embed.grid
+        random = measure_random(predict, image.inputs, grid)
+        measured = [measure_faithfulness(predict, image.inputs, heat, grid) for heat in maps]
     return {
-        "deletion": torch.stack([one.deletion for one in measured]),
-        "insertion": torch.stack([one.insertion for one in measured]),
+        "deletion": torch.stack([one.deletion[:, n] for n, one in enumerate(measured)]),
+        "insertion": torch.stack([one.insertion[:, n] for n, one in enumerate(measured)]),
+        "random_deletion": random.deletion.T,
+        "random_insertion": random.insertion.T,
     }
 
 

@@ -3,14 +3,15 @@
 Equations are those of Dosovitskiy et al., 2021, arXiv:2010.11929, as they hold for the options of the model at hand.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from vitlab.explaining.captions import CaptionHead
+from vitlab.explaining.facts import name_prefix, name_read, write_facts
 from vitlab.explaining.source_lines import SourceLine, find_line
-from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, compute_grid, patchify
+from vitlab.layers import Attention, Block, PatchEmbedding, RelativePosition, RotaryPosition, patchify
 from vitlab.layers.attention import CancelScaling
 from vitlab.layers.cross_attention import CrossAttention
 from vitlab.layers.mlp import SwiGLU
@@ -21,7 +22,6 @@ from vitlab.views.faithfulness import measure_faithfulness
 from vitlab.views.relevance import combine_relevance
 
 POOL_LINES = {"token": "x[:, 0]", "avg": "x.mean(dim=1)", "map": "self.mlp(self.norm(x))"}
-TOKEN_NAMES = {"cls_token": "class token", "dist_token": "distillation token", "reg_token": "register"}
 
 
 class Stage(NamedTuple):
@@ -39,69 +39,23 @@ def var(name: str, below: str = "", above: str = "") -> str:
     return f"<var>{name}</var>" + f"<sub>{below}</sub>" * bool(below) + f"<sup>{above}</sup>" * bool(above)
 
 
-def list_facts(model: VisionTransformer, size: Sequence[int], writer: Captioner | None = None) -> dict[str, int]:
-    """Count what the model is made of, for images of such a (height, width), and a decoder that writes of them;
-    `linear` are the weights that each token is multiplied with in the blocks."""
-    (height, width), (h, w) = compute_grid(size, model.patch_embed.patch_size)
-    block: Any = model.blocks[0]
-    proj: Any = model.patch_embed.proj
-    heads, dim = block.attn.num_heads, proj.out_channels
-    layers = [layer for layer in model.blocks.modules() if isinstance(layer, nn.Linear)]
-    return {
-        "height": height,
-        "width": width,
-        "channels": proj.in_channels,
-        "patch_size": model.patch_embed.patch_size,
-        "patches": h * w,
-        "patch_numbers": proj.weight[0].numel(),
-        "dim": dim,
-        "layers": len(model.blocks),
-        "heads": heads,
-        "head_dim": dim // heads,
-        "prefix": model.num_prefix_tokens,
-        "tokens": model.num_prefix_tokens + h * w,
-        "classes": getattr(model.head, "out_features", 0),  # an encoder has no head
-        "linear": sum(layer.weight.numel() for layer in layers),
-        "parameters": sum(parameter.numel() for parameter in (writer or model).parameters()),
-        **({} if writer is None else {"decoder_layers": writer.decoder.depth, "vocabulary": writer.vocab_size}),
-    }
-
-
-def write_facts(facts: dict[str, int]) -> dict[str, str]:
-    """Write each number of the model in HTML."""
-    return {
-        name: f'<data class="n" data-of="fact/{name}" value="{value}">{value:,}</data>' for name, value in facts.items()
-    }
-
-
-def name_prefix(model: VisionTransformer) -> list[str]:
-    """Name the tokens before the patches."""
-    counts = {TOKEN_NAMES[name]: getattr(model, name).shape[1] for name in model.prefixes}
-    return [
-        name if count == 1 else f"{name} {number}" for name, count in counts.items() for number in range(1, count + 1)
-    ]
-
-
-def name_read(model: VisionTransformer) -> str:
-    """Name what the head reads."""
-    if isinstance(model, DistilledVisionTransformer):
-        return "the class token and the distillation token, each with its own head, and takes the mean"
-    return model.attn_pool.reads
-
-
 def name_classes(model: VisionTransformer) -> str:
     return "captions" if isinstance(model.head, CaptionHead) else "classes"
 
 
 def describe_head(model: VisionTransformer) -> str:
+    other = "it has nothing to do with the heads of attention."
     if isinstance(model.head, CaptionHead):
         return (
-            "A second Transformer, the text tower, has turned each caption into a list of numbers. At the end, the "
-            "<b>head</b> turns the stream into such a list as well, and compares it with those of the captions: the "
-            "more alike their directions are, the better a caption fits. The cosine of the angle between them, times "
-            "a learned scale, is the number of a caption."
+            "A second Transformer, the text tower, has turned each caption into a list of numbers. At the end, one "
+            "more learned matrix turns the stream into such a list as well, and the two are compared: the more alike "
+            "their directions are, the better a caption fits. The cosine of the angle between them, times a learned "
+            f"scale, is the number of a caption, its <b>logit</b>. This part is also called a head; {other}"
         )
-    return "At the end, a last matrix, the <b>head</b>, turns the stream into classes."
+    return (
+        "At the end, one more learned matrix turns the stream into a number for each class, its <b>logit</b>: the "
+        f"larger, the likelier. This part is called the <b>classifier head</b>; {other}"
+    )
 
 
 def name_norm(norm: nn.Module) -> str:
@@ -155,7 +109,7 @@ def describe_projection(facts: dict[str, str]) -> Stage:
         f"matrix <var>E</var> turns them into {facts['dim']} numbers. This list of numbers is called a <b>token</b>. "
         "Each of its numbers is a weighted sum of all pixels of the patch. The weights form a small picture, a "
         "filter, and the sum is large when the patch resembles it. Sliding the filter over the image in steps of one "
-        "patch is a strided convolution: it gives the same numbers.",
+        "patch is a strided convolution: it gives the same numbers, up to rounding.",
         f"{var('x', 'p', 'n')}{var('E')} + {var('b')} = conv<sub>stride <var>P</var></sub>({var('x')}, "
         f"{var('E')})<sub><var>n</var></sub> + {var('b')}",
         [find_line(PatchEmbedding.forward, "F.linear(")],
@@ -211,10 +165,13 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
         "Ask, offer, hand over: query, key and value",
         "Now the tokens exchange what they know; this is <b>attention</b>. From each token, three learned matrices "
         "make three shorter lists of numbers. The <b>query</b> says what the token looks for. The <b>key</b> says "
-        "what it can be found by. The <b>value</b> is what it hands over. This happens in each of "
-        f"{facts['layers']} layers, and in each layer {facts['heads']} times side by side. Each of these <b>heads</b> "
-        f"can look for something else; its lists have {facts['head_dim']} numbers.{extra} Choose a token that looks on "
-        "the left, and a token that it looks at on the right.",
+        "what it can be found by. The <b>value</b> is what it hands over. This is done "
+        f"{facts['heads']} times side by side, with matrices of their own: these are the <b>heads</b> of attention, "
+        f"and each can look for something else. Its lists have {facts['head_dim']} numbers.{extra}</p><p>Attention "
+        "and the small network that follows it (see below) are one <b>layer</b>. This model has "
+        f"{facts['layers']} layers, one after the other, each with matrices of its own. So in later layers a token "
+        "holds more than its own patch: also what it has collected of others. Choose a layer and a head in the bar "
+        "above, a token that looks on the left, and a token that it looks at on the right.",
         f"[{var('q')}, {var('k')}, {var('v')}] = {name_norm(block.norm1)}({var('z')}) {var('U', 'qkv')}",
         [find_line(Attention.heads, "self.qkv(x)"), find_line(Attention.heads, "split(part")],
     )
@@ -234,8 +191,9 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
         "softmax",
         "Share out the attention",
         "The softmax turns the scores of one query into shares. All are positive, and together they make 100 %. "
-        "Raising a score by 1 makes its share 2.7 times as large, beside the others. The small maps show the shares "
-        "of the chosen token in every head of every layer. Select one to see it large.",
+        "Raising one score by 1 makes its share e ≈ 2.7 times as large relative to each other share. The small maps "
+        "show the shares of the chosen token in every head of every layer, each on a scale of its own: the largest "
+        "share is the most orange. Select one to see it large.",
         f"{var('A', 'ij')} = exp({var('s', 'ij')}) / Σ<sub><var>m</var></sub> exp({var('s', 'im')})",
         [find_line(attention_weights, "(blind, 0).softmax" if biased else "return scores.softmax(dim=-1)")],
     )
@@ -266,7 +224,7 @@ def describe_block(model: VisionTransformer) -> Stage:
         + " Both results are multiplied by learned factors γ first."
         * bool(gamma)
         + " The bars compare lengths of vectors, for the token that looks: what flows in, what is added, what flows "
-        "out.",
+        "out. The lengths do not add up, because the vectors point in different directions.",
         f"{var('z′', 'l')} = {gamma}MSA({norm}({var('z', 'l−1')})) + {var('z', 'l−1')}, &ensp; {var('z', 'l')} = "
         f"{gamma}MLP({norm}({var('z′', 'l')})) + {var('z′', 'l')}",
         [
@@ -283,6 +241,8 @@ def describe_result(
     """Describe equation 4: read after every block, and at the end."""
     own, pool, reads = type(model), type(model.attn_pool), name_read(model)
     distilled = isinstance(model, DistilledVisionTransformer)
+    blind = distilled or pool.timm_name == "token"
+    unseen = " Before the first layer it knows nothing of the image: that row is the same for every image." * blind
     squash = "sigmoid" if "sigmoid" in probabilities.__code__.co_names else "softmax"
     lines = [find_line(own.classify_tokens, "self.apply_heads(" if distilled else "self.head(")]
     lines += [find_line(CaptionHead.forward, "@ self.captions.T")] * isinstance(model.head, CaptionHead)
@@ -293,8 +253,10 @@ def describe_result(
         "lens",
         "What would it say if it stopped here?",
         f"{describe_head(model)} It reads {reads}. Nothing keeps "
-        "us from reading the stream earlier, after any layer, with the same head: this is called the logit lens. "
-        "Each row is a layer, each column one of the likeliest answers. Watch where the first one appears.",
+        "us from reading the stream earlier, after any layer, in the same way: this is called the <b>logit lens</b>. "
+        "Each row is a layer, each column one of the likeliest answers, each cell a probability. Watch where the first "
+        f"answer appears.{unseen} The head was trained for the last layer alone, so take its reading of earlier layers "
+        "as a hint, not as a measurement.",
         f"{var('p', 'l')} = {squash}(head(norm({var('z', 'l')}))/<var>τ</var>), &ensp; <var>l</var> = 0 … <var>L</var>",
         [find_line(VisionTransformer.encode, "self.norm(x)"), *lines],
     )
@@ -303,9 +265,9 @@ def describe_result(
     yield Stage(
         "result",
         "The answer",
-        f"The head gives a number for each of the {facts['classes']} {name_classes(model)}, the logit. The {squash} "
-        f"{together if squash == 'softmax' else alone}. Logits are first divided by a temperature τ, which was fitted "
-        "after training so that probabilities are honest; 1 changes nothing.",
+        f"There is one logit for each of the {facts['classes']} {name_classes(model)}. The {squash} "
+        f"{together if squash == 'softmax' else alone}. Before that, logits are divided by a temperature τ. It was "
+        "fitted after training so that of all answers with 90 %, 9 in 10 are right; where τ = 1, nothing was changed.",
         f"{var('y')} = norm({var('z', 'L')}), pooled; &ensp; {var('p')} = {squash}(head({var('y')})/<var>τ</var>)",
         [*read_lines, *lines, find_line(probabilities, f"{squash}(")],
     )
@@ -339,12 +301,15 @@ def describe_evidence() -> Stage:
         "evidence",
         "Which patches speak for a class?",
         "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would "
-        "change if a token looked a little more at another one. Attention times this slope, over all layers, shows "
-        "which patches speak for the class. The last map, attention rollout, asks only what flowed where; it is the "
-        "same for all classes. Both are approximations, so the page measures how far a map can be trusted. Remove "
-        "patches, the brightest first: the probability should fall soon, and the area under its curve be small "
-        "(<b>deletion</b>). Or put them into the blurred image in this order: it should rise soon, and the area be "
-        "large (<b>insertion</b>). Both curves are those of the class; for rollout, of the likeliest one.",
+        "change if a token looked a little more at another one: this is the slope ∇<var>A</var>. Attention times its "
+        "slope, where that is positive, is collected from layer to layer in <var>C</var>. It estimates how much each "
+        "patch speaks <em>for</em> the class; what speaks against it is left out. The last map, <b>attention "
+        "rollout</b>, only follows what flowed where, without slopes; it is the same for all classes.</p><p>Both are "
+        "estimates, so the page measures how far to trust them. <b>Deletion</b> gives patches the mean color of the "
+        "training images, the most orange first: if the map is right, the probability falls soon, and the area under "
+        "its curve is small. <b>Insertion</b> begins with a blurred image and makes patches sharp in this order: the "
+        "probability should rise soon, and the area be large. A map is worth something where it does better than "
+        "patches in random order (dashed). The curves are of the class that the map is for; of rollout, the likeliest.",
         f"{var('C')} ← {var('C')} + E<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('C')}",
         [
             find_line(combine_relevance, "clamp_min(0)"),
@@ -358,9 +323,9 @@ def describe_cost() -> Stage:
     return Stage(
         "cost",
         "What a larger image costs",
-        "Every token looks at every token. So twice as many tokens need four times as many scores. All other work "
-        "grows in proportion to the number of tokens. Move the slider to give this model a larger image, with "
-        "patches of the same size.",
+        "Every token looks at every token. So twice as many tokens need four times as many scores. The work of the "
+        "matrices in the layers only doubles. (The first and the last matrix are not counted; they are small beside "
+        "these.) Move the slider to give this model a larger image, with patches of the same size.",
         f"multiplications = <var>T</var> · {var('W', 'linear')} + 2 · <var>T</var>² · <var>D</var> · <var>L</var>",
         [find_line(attention_weights, "scores = (q /"), find_line(written_attention, "F.dropout(A")],
     )

@@ -1,9 +1,10 @@
 """Measure how faithful a heat map is: what a model says while the patches that it marks go, or come (Petsiuk et al.,
 2018, RISE, arXiv:1806.07421, section 4.1: deletion and insertion).
 
-C channels, H W image height and width, N patches in a grid, S steps
+C channels, H W image height and width, N patches in a grid, S steps, K classes
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,11 +14,12 @@ from torch import Tensor
 
 KERNEL, SIGMA = 11, 5.0  # pixels of the Gaussian that blurs the canvas of an insertion, as in the authors' code
 STEPS = 20  # at most, between the whole image and none of it
+ORDERS = 3  # random ones, whose mean curve a map should beat
 
 
 class Faithfulness(NamedTuple):
     """The probability of a class while patches are removed, and while they are added, the brightest of the map first:
-    after no patch, and after each of S steps (S + 1,)."""
+    after no patch, and after each of S steps (S + 1,), or of several classes (S + 1, K)."""
 
     deletion: Tensor
     insertion: Tensor
@@ -38,12 +40,20 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Remove the patches of a normalised image (1, C, H, W) in the order of a map (N,), which leaves zeros, the mean of
     the training images; and add them in that order to the blurred image. `predict` gives the probability of one class
-    for images (S + 1, C, H, W) -> (S + 1,). Steps are as even as N allows, and at most N."""
+    for images (S + 1, C, H, W) -> (S + 1,), or of several -> (S + 1, K). Steps are as even as N allows, and at most
+    N."""
     masks = mask_brightest(heat, grid, (image.shape[2], image.shape[3]), min(steps, heat.numel())).to(image.device)
     return Faithfulness(
         predict(torch.where(masks, torch.zeros_like(image), image)).float().cpu(),
         predict(torch.where(masks, image, blur(image))).float().cpu(),
     )
+
+
+def measure_random(predict: Callable[[Tensor], Tensor], image: Tensor, grid: tuple[int, int]) -> Faithfulness:
+    """Measure what a map has to beat: the mean of the curves for patches in random orders, the same for every image."""
+    maps = torch.rand(ORDERS, math.prod(grid), generator=torch.Generator().manual_seed(0))
+    measured = [measure_faithfulness(predict, image, heat, grid) for heat in maps]
+    return Faithfulness(*(torch.stack(curves).mean(dim=0) for curves in zip(*measured, strict=True)))
 
 
 def mask_brightest(heat: Tensor, grid: tuple[int, int], size: tuple[int, int], steps: int) -> Tensor:
