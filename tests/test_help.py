@@ -72,7 +72,8 @@ SHORT = [*FEW, *BARE, "trainer.max_epochs=1", "trainer.devices=1"]
 SMALLER = ["model=vit_mu4", *FEW, "trainer.precision=32-true"]
 # which measure, and train
 LONG = {"check", "compare", "compress", "export", "fit", "report", "serve", "sweeps", "tune", "verify"}
-ELSEWHERE = {"chain=chain.jsonl"}  # trains for minutes: tests/programs/test_verify.py
+# of other runs than that of the digits: tests/programs/test_verify.py and test_explain.py
+ELSEWHERE = {"chain=chain.jsonl", "texts=captions.txt"}
 
 
 @pytest.mark.parametrize(
