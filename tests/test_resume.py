@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import BARE, SRC, TINY, chosen, image_folder, mostly_slow
+from conftest import BARE, FEW, SRC, TINY, chosen, image_folder, mostly_slow
 from reading import READER, TOWERS, WRITER
 
 from vitlab.checkpoints import file
+from vitlab.checkpoints.chain import read_chain
 
 OPTIONS = [
     *BARE,
@@ -247,6 +248,24 @@ def test_a_run_that_was_killed_after_it_had_stopped_early_does_not_train_on(cli,
     more = cli("train", "resume=run", *patient, tiny=False)
     assert more.status == 0, more.err
     assert file.read(Path("run/checkpoints/latest.ckpt"))["global_step"] == 4
+
+
+def test_a_run_that_was_killed_in_its_test_keeps_its_chain(cli, monkeypatch):
+    from vitlab.tasks import Classification
+
+    def killed(self, batch, batch_idx):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "test_step", killed)
+        with pytest.raises(Killed):
+            cli("train", *FEW, "trainer.max_epochs=2", folder="run")
+    before = read_chain(Path("run/chain.jsonl"))
+    assert [line["step"] for line in before if "step" in line] == [4, 8]
+    assert cli("train", "resume=run").status == 0
+    chain = read_chain(Path("run/chain.jsonl"))
+    assert chain[: len(before)] == before
+    assert ["end" in line for line in chain[len(before) :]] == [True]
 
 
 @pytest.mark.slow

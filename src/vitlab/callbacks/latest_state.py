@@ -57,7 +57,8 @@ class LatestState(Checkpoint):
         self.keep_every_n_steps = keep_every_n_steps
         self.keep_states = keep_states
         self.copies = None if copy_to is None else Copies(copy_to)
-        self.saved_step = self.first_step = 0
+        self.saved_step = 0
+        self.first_step: int | None = None  # of this start; None where nothing is left to train
         self.saved_at = time.monotonic()
         self.chain: Chain | None = None
 
@@ -82,8 +83,9 @@ class LatestState(Checkpoint):
         from vitlab.checkpoints.chain import Chain
 
         if self.chain is None:
-            folder = Path(trainer.default_root_dir)
-            self.chain = Chain(folder, trainer.lightning_module.record, self.first_step)
+            folder, first = Path(trainer.default_root_dir), self.first_step
+            first = trainer.global_step if first is None else first
+            self.chain = Chain(folder, trainer.lightning_module.record, first)
         return self.chain
 
     def on_train_batch_start(
