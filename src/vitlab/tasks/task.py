@@ -326,21 +326,27 @@ class Task(pl.LightningModule):
         checkpoint["num_optimizer_states"] = sum(len(state["state"]) for state in checkpoint["optimizer_states"])
         checkpoint["sums"] = {}
         for name, metric in self.training_sums().items():
-            with metric.sync_context():  # over all ranks
-                state = {key: value.detach().cpu().clone() for key, value in metric.metric_state.items()}
-                checkpoint["sums"][name] = state
+            state = {key: self.all_gather(value.detach()) for key, value in metric.metric_state.items()}
+            checkpoint["sums"][name] = {key: value.cpu().clone() for key, value in state.items()}
 
     def training_sums(self) -> dict[str, Metric]:
         """List the metrics that add up between two log entries, by name."""
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Place the run by its number of optimizer steps alone. The first rank continues with the sums of all ranks."""
-        metrics = self.training_sums() if self.global_rank == 0 else {}
+        """Place the run by its number of optimizer steps alone. Each rank continues with its own sums; of another number
+        of ranks, the first one with all of them."""
+        metrics, rank, ranks = self.training_sums(), self.global_rank, self.trainer.world_size
         for name, state in checkpoint.get("sums", {}).items():
-            if (metric := metrics.get(name)) is not None:  # a resume may have other metrics
-                for key, value in state.items():
-                    setattr(metric, key, getattr(metric, key) + value.to(metric.device))
+            if (metric := metrics.get(name)) is None:  # a resume may have other metrics
+                continue
+            for key, value in state.items():
+                own = getattr(metric, key)
+                of_ranks = value if value.ndim > own.ndim else value[None]
+                if len(of_ranks) == ranks:
+                    setattr(metric, key, own + of_ranks[rank].to(metric.device))
+                elif rank == 0:
+                    setattr(metric, key, own + of_ranks.sum(dim=0).to(metric.device))
         if "loops" in checkpoint:
             steps = self.trainer.datamodule.count_steps_per_epoch()
             checkpoint["loops"]["fit_loop"] = build_loop_state(self.trainer, checkpoint["global_step"], steps)
