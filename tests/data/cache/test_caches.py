@@ -274,5 +274,16 @@ def test_a_killed_building_is_gone_on_with(tmp_path, monkeypatch, cache, num_wor
     assert len(resumed) == 1000
 
 
+@CACHES
+def test_a_temporary_file_of_a_killed_building_is_removed(tmp_path, cache):
+    cache(Photos(), tmp_path / "undisturbed")
+    cache(Photos(), tmp_path / "killed")
+    (place,) = (path for path in (tmp_path / "killed").iterdir() if path.is_dir())
+    building = place.rename(place.with_name(f"{place.name}.building"))  # killed before it was renamed
+    (building / ".key.json.99999999.tmp").write_text("{")
+    cache(Photos(), tmp_path / "killed")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
 if os.environ.get("SHARD_BYTES"):  # in the process that is killed
     sys.modules["vitlab.data.cache.encoded"].SHARD_BYTES = int(os.environ["SHARD_BYTES"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vitlab.atomic_files import compute_digest, flush_folder, format_json, write_whole
+from vitlab.atomic_files import compute_digest, flush_folder, format_json, remove_leftovers, write_whole
 from vitlab.errors import DataError, StorageError
 
 KEY = "key.json"
@@ -33,6 +33,7 @@ def build_once(root: Path, key: dict[str, Any], build: Callable[[Path], None]) -
             return place
         building = root / f"{place.name}.building"
         building.mkdir(exist_ok=True)
+        remove_leftovers(building)
         try:
             build(building)
             write_whole(building / KEY, format_json(key))
