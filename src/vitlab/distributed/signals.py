@@ -18,19 +18,43 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # a scheduler sends the last
 ANSWER = 60.0  # seconds without any computation in which the main thread must take notice of a signal; data may be late
 NOTICED = threading.Event()  # set when it does
+SOON = 0.05  # seconds
+AGAIN: list[int] = []  # signals that this process sends itself once more
 
 
 class Signals(_SignalConnector):
     """Lightning's handlers, but for SIGTERM. There Lightning waits inside the handler until the other ranks are in
     theirs; a rank within another collective operation never gets there, and all of them hang. This one passes the
-    signal on to the processes that the launcher has started, and leaves at once."""
+    signal on to the processes that the launcher has started, and leaves at once. In a destructor, as that of a loader
+    which waits for its workers to end, Python would ignore the error of SIGTERM and of SIGINT: it is raised later."""
+
+    def register_signal_handlers(self) -> None:
+        super().register_signal_handlers()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._register_signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> Any:
+        if not postpone(signum, frame):
+            raise KeyboardInterrupt
 
     def _sigterm_notifier_fn(self, signum: int, frame: FrameType | None) -> Any:
         NOTICED.set()
+        if postpone(signum, frame):
+            return
         launcher: Any = self.trainer.strategy.launcher
         if launcher is not None:
             launcher.kill(signum)
         raise SIGTERMException
+
+
+def postpone(number: int, frame: FrameType | None) -> bool:
+    """Send a signal that came within a destructor again soon; returns whether it did."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    if frame is not None:
+        AGAIN.append(number)
+        threading.Timer(SOON, os.kill, [os.getpid(), number]).start()
+    return frame is not None
 
 
 @contextmanager
@@ -66,6 +90,9 @@ def heed(reading: int, end_others: Callable[[], None]) -> None:
             number = os.read(reading, 1)
             if not number:
                 return
+            if number[0] in AGAIN and number[0] in came:
+                AGAIN.remove(number[0])
+                continue
             ends = number[0] in came
             came += [number[0]] if number[0] in STOPPING else []
         else:
