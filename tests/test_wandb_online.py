@@ -16,6 +16,7 @@ from wandb_server import serve
 
 from vitlab.checkpoints.run_lock import read_holder
 from vitlab.config.home import EXPERIMENTS
+from vitlab.tasks import Classification
 
 SECRETS = ("s3cr3t-from-env", "ss99word", "tok99tok")
 STEPS = ["trainer.log_every_n_steps=1", "callbacks.latest_state.every_n_steps=10"]
@@ -111,6 +112,23 @@ def test_a_killed_run_goes_on_under_its_id_and_misses_and_repeats_no_step(cli, s
     assert [step for step, _ in run.read_metric("train/loss")] == list(range(1, 58))
     assert holds_all_of(run, tmp_path / "run")
     assert server.artifacts == []  # without logger.wandb.artifacts=true
+
+
+@pytest.mark.slow
+def test_a_run_whose_server_dies_ends_and_says_how_the_rest_is_sent(cli, server, monkeypatch):
+    step = Classification.training_step
+
+    def last_words(self, batch, batch_idx):
+        server.dead |= self.global_step == 5
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Classification, "training_step", last_words)
+    begun = time.monotonic()
+    with pytest.warns(UserWarning, match=r"W&B could not finish .* wandb sync \S+ sends the rest"):
+        done = cli("train", *LONG, "logger=wandb", "logger.wandb.upload_minutes=0.1", folder="run")
+    assert done.status == 0, done.err
+    assert time.monotonic() - begun < 90
+    assert (done.folder / "metrics.csv").read_text().count("\n") == 58
 
 
 @pytest.mark.slow

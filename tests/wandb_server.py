@@ -75,6 +75,7 @@ class WandbServer:
 
     def __init__(self) -> None:
         self.url = ""
+        self.dead = False  # whether it hangs up without an answer
         self.runs: dict[str, SentRun] = {}
         self.artifacts: list[Artifact] = []
         self.sweeps: list[dict[str, Any]] = []
@@ -236,6 +237,9 @@ def serve() -> Iterator[WandbServer]:
 
         def take(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if own.dead:
+                self.close_connection = True
+                return
             own.bodies.append(content)
             answer: Any = {}
             if self.path == "/graphql":

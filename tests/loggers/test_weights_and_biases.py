@@ -193,8 +193,8 @@ def test_a_dead_wandb_process_does_not_end_the_run_when_it_is_closed(logger):
         raise ConnectionResetError("Connection lost")
 
     run = logger()
-    run._experiment = SimpleNamespace(finish=broken)
-    with pytest.warns(UserWarning, match="Connection lost"):
+    run._experiment = SimpleNamespace(finish=broken, settings=SimpleNamespace(sync_dir="wandb/a run"))
+    with pytest.warns(UserWarning, match=r"\(Connection lost\); .* and wandb sync 'wandb/a run' sends the rest"):
         run.close(0)
     run.close(0)
 

@@ -23,7 +23,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from vitlab.invocation import shorten_path
 from vitlab.loggers.metrics_csv import read_rows
 from vitlab.loggers.run_logger import RunLogger
-from vitlab.ranges import Natural
+from vitlab.ranges import Natural, Positive
 
 ANSWER_SECONDS = 10
 STEP = "trainer/global_step"  # Lightning's name of the optimizer step
@@ -36,8 +36,9 @@ class WeightsAndBiases(RunLogger, WandbLogger):
 
     A sweep's jobs share `group`. `run_id` names a new run, or the one to continue: from `first_step` on, W&B is sent
     what it has not received yet. Every file W&B writes lies in `folder`. `arguments` are the command's, as W&B is to
-    keep them. With `artifacts`, best.ckpt and the predictions of a finished run are uploaded. WANDB_MODE (online,
-    offline, disabled) wins over what is found out here.
+    keep them. With `artifacts`, best.ckpt and the predictions of a finished run are uploaded. A run that has ended
+    waits at most `upload_minutes` for W&B to take what is left. WANDB_MODE (online, offline, disabled) wins over what
+    is found out here.
     """
 
     service = "W&B"
@@ -48,7 +49,8 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         project: str,
         entity: str | None,
         tags: list[str],
-        artifacts: bool = False,  # version 0.1.0 saved no such key
+        artifacts: bool = False,  # version 0.1.0 saved no such key, nor the next one
+        upload_minutes: Positive = 10,
         folder: str,
         name: str,
         group: str | None,
@@ -58,6 +60,7 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         arguments: list[str],
     ):
         super().__init__(name=name, save_dir=folder, project=project, id=run_id, log_model=False)
+        self.upload_seconds = 60 * upload_minutes
         self.settings: dict[str, Any] = {
             "project": project,
             "entity": entity,
@@ -80,7 +83,7 @@ class WeightsAndBiases(RunLogger, WandbLogger):
     def experiment(self) -> Any:
         if self._experiment is None:
             with arguments_replaced(self.arguments):
-                self._experiment = start(self.settings)
+                self._experiment = start(self.settings, self.upload_seconds)
             settings = self._experiment.settings
             self.offline_folder = settings.sync_dir if settings.mode == "offline" else None
             self._experiment.define_metric(STEP)
@@ -135,7 +138,8 @@ class WeightsAndBiases(RunLogger, WandbLogger):
                 self._experiment.mark_preempting()  # a sweep of W&B's gives the run to an agent again
             self._experiment.finish(exit_code=exit_code)
         except Exception as error:
-            warnings.warn(f"W&B could not finish its run ({error}); metrics.csv is complete", stacklevel=2)
+            rest = f"metrics.csv is complete, and {format_sync(self._experiment.settings.sync_dir)} sends the rest"
+            warnings.warn(f"W&B could not finish its run ({error}); {rest}", stacklevel=2)
             import wandb
 
             wandb.teardown()  # the service process is gone: the next run starts another
@@ -153,8 +157,11 @@ class WeightsAndBiases(RunLogger, WandbLogger):
                 self._experiment.log_artifact(artifact)
 
     def upload_command(self) -> str | None:
-        folder = self.offline_folder
-        return f"wandb sync {shlex.quote(str(shorten_path(Path(folder))))}" if folder else None
+        return format_sync(self.offline_folder) if self.offline_folder else None
+
+
+def format_sync(folder: str) -> str:
+    return f"wandb sync {shlex.quote(str(shorten_path(Path(folder))))}"
 
 
 def rename_swept_groups(config: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +187,9 @@ def arguments_replaced(arguments: list[str]) -> Iterator[None]:
         sys.argv = own
 
 
-def start(arguments: dict[str, Any]) -> Any:
-    """Start a W&B run, online if that works within ANSWER_SECONDS, else offline with one warning."""
+def start(arguments: dict[str, Any], upload_seconds: float) -> Any:
+    """Start a W&B run, online if that works within ANSWER_SECONDS, else offline with one warning. Its end waits for so
+    many seconds at most."""
     folder = Path(arguments["dir"]) / "wandb"
     folder.mkdir(parents=True, exist_ok=True)
     for key in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR"):
@@ -189,6 +197,7 @@ def start(arguments: dict[str, Any]) -> Any:
     import wandb
 
     settings = wandb.Settings(init_timeout=ANSWER_SECONDS, login_timeout=ANSWER_SECONDS, silent=True)
+    settings.finish_timeout, settings.finish_timeout_raises = upload_seconds, True
     if hasattr(sys.stdout, "redaction"):  # W&B would keep what is printed as it was before secrets are left out
         settings.console = "off"
     mode: Any = os.environ.get("WANDB_MODE")
