@@ -79,13 +79,18 @@ def test_a_gradient_of_a_finite_loss_is_named(cli, spoil, tmp_path):
     assert math.isfinite(found["loss"])
 
 
-def test_what_was_a_fault_of_the_machine_is_not_found_again(cli, spoil):
+def test_what_was_a_fault_of_the_machine_is_not_found_again_in_a_run_that_was_moved(cli, spoil, tmp_path):
     spoil(lambda task, losses: losses * math.nan)
     assert cli("train", *SHORT, folder="run", tiny=False).status == 5
     spoil(lambda task, losses: losses)
-    done = cli("replay", "run=run")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    kept = {path: path.read_bytes() for path in (tmp_path / "moved").rglob("*") if path.is_file()}
+    done = cli("replay", "run=moved")
     assert done.status == 0, done.err
     assert "are finite on this machine" in done.out
+    assert "was changed" not in done.out  # metrics and best model are found
+    assert "best model" not in done.err
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_a_run_that_has_ended_has_nothing_to_replay(cli, short_run):

@@ -69,7 +69,10 @@ def read_start(run: str, home: Path, folder: Path) -> Start:
     else:
         state = origin = find_checkpoint(run, *LATEST)
         record = read_state(state)["run"]
-    folder.mkdir()
+    (folder / CHECKPOINTS).mkdir(parents=True)
+    for name in ("metrics.csv", f"{CHECKPOINTS}/best.ckpt"):  # which the run would miss with a warning
+        if (home / name).is_file():
+            (folder / name).symlink_to(home / name)
     return start_elsewhere(record, origin, folder, state, find_changes(record))
 
 
