@@ -10,10 +10,11 @@ from conftest import BARE, FEW, TINY, refuses
 from pytorch_lightning.strategies import FSDPStrategy, SingleDeviceStrategy
 from test_ddp import train_with_two
 from test_resume import OPTIONS, VIEWS, same_tensors
+from two_processes import sentences, status_of, two_processes
 
 from vitlab.callbacks.recomputed_steps import RecomputedSteps
 from vitlab.checkpoints import file
-from vitlab.errors import ConfigError
+from vitlab.errors import ConfigError, RecomputationError
 from vitlab.tasks import Task
 
 TWICE = ["callbacks=[default,recomputed_steps]", "callbacks.recomputed_steps.every_n_steps=1"]
@@ -150,3 +151,27 @@ def test_two_processes_compute_each_step_twice(tmp_path):
         (tmp_path / name).mkdir()
         train_with_two(tmp_path / name, *TINY, *words, *more)
     assert same_tensors(state(tmp_path / "plain" / "two"), state(tmp_path / "twice" / "two"))
+
+
+ERRS = """
+from vitlab.callbacks import recomputed_steps
+copy_gradients, calls = recomputed_steps.copy_gradients, []
+def errs(module):
+    found = copy_gradients(module)
+    calls.append(1)
+    if rank == "{rank}" and len(calls) == 3:
+        next(iter(found.values())).view(-1)[0] += 1e-3
+    return found
+recomputed_steps.copy_gradients = errs
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_fault_of_one_of_two_processes_ends_both_with_its_status(tmp_path, rank):
+    words = ["data=digits", "trainer.max_epochs=2", *TWICE, "callbacks.recomputed_steps.every_n_steps=3"]
+    with two_processes(tmp_path, *words, patch=ERRS.format(rank=rank)) as first:
+        assert status_of(first, tmp_path) == RecomputationError.status
+    assert "step 6, computed twice" in sentences(tmp_path)[0]
+    (kept,) = (tmp_path / "run" / "recomputed").iterdir()
+    assert kept.name == f"step_6_rank_{rank}.pt"

@@ -334,8 +334,8 @@ class Task(pl.LightningModule):
         return {"loss": self.losses["fit"], "grad_norm": self.grad_norm, **dict(self.metrics["fit"].items())}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Place the run by its number of optimizer steps alone. Each rank continues with its own sums; of another number
-        of ranks, the first one with all of them."""
+        """Place the run by its number of optimizer steps alone. Each rank continues with its own sums; if there were
+        more or fewer ranks, the first one continues with all of them."""
         metrics, rank, ranks = self.training_sums(), self.global_rank, self.trainer.world_size
         for name, state in checkpoint.get("sums", {}).items():
             if (metric := metrics.get(name)) is None:  # a resume may have other metrics
