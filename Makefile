@@ -6,7 +6,7 @@ ARGS ?=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train check test test-room test-all test-exhaustive lint format docs notebooks sweep evaluate export report serve lock clean
+.PHONY: help setup train check test test-room test-all test-exhaustive faults lint format docs notebooks sweep evaluate export report serve lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test-all: setup ## every test, with coverage of src/
 
 test-exhaustive: setup ## the long walks: random kills, every damage; at most an hour
 	timeout --signal=INT 3600 $(BIN)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
+
+faults: setup ## the committed list of faults on runs and jobs, in an hour or two; continued if interrupted: build/faults
+	$(BIN)/python tests/faults/play.py build/faults --manifest=experiments/faults/manifest.jsonl $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check
