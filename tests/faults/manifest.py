@@ -8,17 +8,17 @@ from itertools import groupby
 from pathlib import Path
 
 # what is trained or written, and how often it is drawn; play.py says how
-RUNS = {"images": 48, "shards": 12, "ddp": 12, "fsdp": 6, "wandb": 4}
-JOBS = {"cache": 4, "pack": 4, "export": 4, "predict": 6}
-SIGNALS = {"SIGKILL": 40, "SIGTERM": 10, "SIGINT": 8, "SIGINT twice": 6, "SIGHUP": 6, "SIGUSR1": 6, "SIGUSR2": 4}
+RUNS = {"images": 48, "shards": 16, "ddp": 11, "fsdp": 7, "wandb": 5}
+JOBS = {"cache": 5, "pack": 5, "export": 6, "predict": 6}
+SIGNALS = {"SIGKILL": 30, "SIGTERM": 10, "SIGINT": 8, "SIGINT twice": 6, "SIGHUP": 6, "SIGUSR1": 6, "SIGUSR2": 4}
 # at an operation on a file of the run: killed before it, or a moment after it has begun; the disk is full for this
 # one, or read-only from it on
 OPERATIONS = {"killed before": 30, "killed after": 20, "disk full": 14, "read-only": 6}
-TIMED = {"folder deleted": 4, "folder renamed": 5, "clock set back": 5, "file size limited": 6, "hung": 6}
+TIMED = {"folder deleted": 6, "folder renamed": 5, "clock set back": 5, "file size limited": 6, "hung": 6}
 # to the newest state, before the run is started again
-DAMAGES = {"truncated": 4, "empty": 4, "one bit flipped": 5, "of another run": 4, "removed": 2}
-WORKERS = {"worker killed": 6, "worker hung": 2, "shared memory too small": 3}
-RANKS = {"rank killed": 12, "rank hung": 4, "rank cut off": 6, "rank terminated": 4}
+DAMAGES = {"truncated": 8, "empty": 6, "one bit flipped": 12, "of another run": 8, "removed": 4}
+WORKERS = {"worker killed": 16, "worker hung": 6, "shared memory too small": 10}
+RANKS = {"rank killed": 8, "rank hung": 4, "rank cut off": 6, "rank terminated": 4}
 LATEST = 0.8  # moment: a resumed start is shorter than the whole run
 SERVERS = {"server refuses": 1, "server is silent": 1, "server dies": 2}
 
@@ -46,7 +46,7 @@ def draw(count: int, seed: int) -> Iterator[Fault]:
     number = scenario = 0
     while number < count:
         target = pick(chance, RUNS | JOBS)
-        workers = chance.choice([0, 0, 2]) if target in ("images", "shards") else 0
+        workers = chance.choice([0, 2]) if target in ("images", "shards") else 0
         background = chance.random() < 0.5
         for turn in range(chance.randint(1, 4) if target in RUNS and target != "wandb" else 1):
             kind = pick(chance, kinds(target, workers, first=turn == 0))
