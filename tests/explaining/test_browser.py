@@ -12,7 +12,7 @@ from vitlab.counting import multiply_accumulates
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 SHOWN = """() => [...document.querySelectorAll('.n')].map(one => ({of: one.dataset.of, text: one.textContent,
-    below: (one.previousSibling?.textContent ?? '').endsWith('< '),
+    bound: (one.previousSibling?.textContent ?? '').slice(-2).trim(),
     percent: (one.nextSibling?.textContent ?? '').startsWith(' %'),
     unit: one.nextElementSibling?.dataset?.unit ?? null}))"""
 # digits in a drawing that stand in no number with an origin, and in no label
@@ -103,7 +103,7 @@ class Expected:
         outside = multiply_accumulates(larger, shape, attention=False) - linear
         assert outside == side * side * 16 * 32 + 32 * 10  # the projection of patches, and the head
         own = {"tokens": tokens, "scores": tokens**2, "squared": squared, "linear": linear}
-        return {**own, "part": squared / (squared + linear)}[name]
+        return {**own, "total": squared + linear, "part": squared / (squared + linear)}[name]
 
     def traced(self, number, name, *index):
         found, image = self.found[number], self.images[number]
@@ -126,7 +126,7 @@ class Expected:
             values = found[name.split("-")[0]][at[0]]
             return float(values[at[1]] / values.sum())
         if name.endswith("-area"):
-            return float(np.trapezoid(found[name.split("-")[0]][at[0]], dx=1 / 16))
+            return float(np.trapezoid(found[name.split("-")[0]][at], dx=1 / 16))
         if name == "product":
             layer, h, i, j, d = at
             return float(found["q"][layer, h, i, d] * found["k"][layer, h, j, d])
@@ -161,8 +161,9 @@ def test_every_number_shown_is_that_of_the_weights(page, explained):
             digits = len(text.partition(".")[2]) if "e" not in text else 9
             allowed = 0.5 * 10**-digits + 5e-4 * max(1, abs(value * scale)) ** 0.5
             allowed = value * 0.06 if "e" in text else allowed
-            if one["below"]:
-                assert 0 < value * scale < float(text), one
+            if one["bound"] in ("<", ">"):
+                low, high = (0, float(text)) if one["bound"] == "<" else (float(text), 100)
+                assert low < value * scale < high, one
             else:
                 assert math.isclose(float(text), value * scale, abs_tol=allowed), one
             origins.add(one["of"].split("/")[0 if one["of"][0] not in "01" else 1])
@@ -205,11 +206,40 @@ def contrast(*colours):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_a_share_that_would_be_rounded_to_nothing_is_told_as_below(page):
-    shown = page.evaluate(
-        "() => [percent('', 0.0004), percent('', 0.0006), percent('', 0)].map(text => element('p', {}, text).innerText)"
+def test_a_share_that_would_be_rounded_to_none_or_all_is_told_by_its_bound(page):
+    shares = [0.0004, 0.0006, 0, 0.9996, 0.9994, 1]
+    shown = page.evaluate(f"() => {shares}.map(share => element('p', {{}}, percent('', share)).innerText)")
+    assert shown == ["< 0.1 %", "0.1 %", "0.0 %", "> 99.9 %", "99.9 %", "100.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("deletion", "insertion", "said"),
+    [
+        ("falls", "rises", "Better than all random orders."),
+        ("stays", "rises", "Worse than random orders"),
+        ("random", "rises", "No better than random orders"),
+        ("falls", "random", "No better than random orders"),
+        ("falls", "stays", "Better than all random orders. The blurred image is recognized already"),
+    ],
+)
+def test_a_map_is_judged_beside_random_orders(page, deletion, insertion, said):
+    """Random orders are straight lines between areas of 0.4 and 0.6."""
+    page.evaluate(
+        """kinds => {
+        const make = (length, value) => ({shape: [1, 5, length], at: value});
+        for (const name of ["deletion", "insertion"]) {
+            const last = now().arrays[name].shape[1] - 1, share = s => name === "deletion" ? 1 - s / last : s / last;
+            const slope = (s, o) => Math.min(1, Math.max(0, share(s) + (o - 2) / 20));
+            now().arrays[`random_${name}`] = make(last + 1, (t, o, s) => slope(s, o));
+            const own = {falls: s => s ? 0 : 1, rises: s => s ? 1 : 0, stays: () => 1, random: share}[kinds[name]];
+            now().arrays[name] = {shape: [3, last + 1], at: (t, s) => own(s)};
+        }
+        draw();
+    }""",
+        {"deletion": deletion, "insertion": insertion},
     )
-    assert shown == ["< 0.1 %", "0.1 %", "0.0 %"]
+    settle(page)
+    assert said in page.locator("#evidence .tile").first.inner_text()
 
 
 def test_a_class_that_the_model_all_but_excludes_has_no_curves(page):

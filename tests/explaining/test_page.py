@@ -136,13 +136,12 @@ def remove_and_add(model, x, maps, classes):
     while they are put into the blurred image."""
     model, N = copy.deepcopy(model).double(), maps[0].numel()
     blurred = torch.from_numpy(gaussian_filter(x.numpy(), (0, 0, 5, 5), mode="nearest", truncate=1))
-    kinds = ("deletion", "insertion")
-    found = {f"{start}{kind}": torch.zeros(len(maps), N + 1) for kind in kinds for start in ("", "random_")}
-    random = torch.rand(3, N, generator=torch.Generator().manual_seed(0))
-    runs = [(number, heat, "", 1) for number, heat in enumerate(maps)]
-    runs += [(number, heat, "random_", 1 / 3) for number in range(len(maps)) for heat in random]
-    for number, heat, start, share in runs:
-        k = classes[number]
+    found = {kind: torch.zeros(len(maps), N + 1) for kind in ("deletion", "insertion")}
+    found |= {f"random_{kind}": torch.zeros(len(maps), 5, N + 1) for kind in ("deletion", "insertion")}
+    random = torch.rand(5, N, generator=torch.Generator().manual_seed(0))
+    runs = [("", (number,), heat) for number, heat in enumerate(maps)]
+    runs += [("random_", (number, order), heat) for number in range(len(maps)) for order, heat in enumerate(random)]
+    for start, place, heat in runs:
         order, h = sorted(range(N), key=lambda n: -heat[n]), model.patch_embed.grid[1]
         removed, added, P = x.clone(), blurred.clone(), model.patch_embed.patch_size
         for step in range(N + 1):
@@ -150,9 +149,9 @@ def remove_and_add(model, x, maps, classes):
                 row, column = order[step - 1] // h * P, order[step - 1] % h * P
                 removed[..., row : row + P, column : column + P] = 0
                 added[..., row : row + P, column : column + P] = x[..., row : row + P, column : column + P]
-            for name, image in zip(kinds, (removed, added), strict=True):
-                says = (model(image) / TEMPERATURE).softmax(-1)[0, k].detach()
-                found[start + name][number, step] += share * says
+            for name, image in (("deletion", removed), ("insertion", added)):
+                says = (model(image) / TEMPERATURE).softmax(-1)[0, classes[place[0]]]
+                found[start + name][(*place, step)] = says.detach()
     return {name: values.double() for name, values in found.items()}
 
 

@@ -44,7 +44,8 @@ const number = (of, value, text) => `<data class="n" data-of="${of}" value="${va
 const n = (of, value, digits = 2) => number(of, value, value.toFixed(digits));
 const percent = (of, value, digits = 1) => {
   const text = (100 * value).toFixed(digits);
-  return (digits && value > 0 && !Number(text) ? "< " + number(of, value, (10 ** -digits).toFixed(digits)) : number(of, value, text)) + " %";
+  const least = 10 ** -digits, few = digits && value > 0 && !Number(text), most = digits && value < 1 && Number(text) === 100;
+  return (few ? "< " + number(of, value, least.toFixed(digits)) : most ? "> " + number(of, value, (100 - least).toFixed(digits)) : number(of, value, text)) + " %";
 };
 const whole = (of, value) => number(of, value, value.toLocaleString("en"));
 const short = (of, value) => {
@@ -196,7 +197,8 @@ function slider(host, text, which, last, from = 0) {
   return text => { input.value = state[which]; shown.textContent = text ?? state[which] + 1; };
 }
 const patch = () => (state.query < PREFIX ? state.key : state.query) - PREFIX;  // of the first stages
-const who = token => label(token < PREFIX ? names[token] : `patch in ${names[token]}`);
+const who = token => label(token < PREFIX ? names[token] : `token at ${names[token]}`);
+const whose = p => label(`patch in ${names[p + PREFIX]}`);
 
 // -- the views, by the name of their stage
 
@@ -222,7 +224,7 @@ const VIEWS = {
         return `<td style="background: rgb(${value} ${value} ${value}); color: ${ink}">${n(place("pixel", c, top + y, left + x), value, 0)}</td>`;
       }).join("")}</tr>`).join("")}</table>`;
       const titles = F.channels === 3 ? ["red", "green", "blue"] : range(F.channels).map(c => `channel ${c + 1}`);
-      zoom.innerHTML = `<h3>${who(p + PREFIX)}</h3>` + (small ? `<div class="scroll" tabindex="0" role="region" aria-label="pixels">${range(F.channels)
+      zoom.innerHTML = `<h3>${whose(p)}</h3>` + (small ? `<div class="scroll" tabindex="0" role="region" aria-label="pixels">${range(F.channels)
         .map(c => (F.channels > 1 ? `<h3>${label(titles[c])}</h3>` : "") + table(c)).join("")}</div>` : '<div class="tile"><canvas aria-hidden="true"></canvas></div>');
       field.draw(null, {gap: true}, p + PREFIX);
       if (!small) paint(zoom.querySelector("canvas"), P, P, (x, y) => colours(now(), top + y, left + x));
@@ -231,23 +233,24 @@ const VIEWS = {
   projection(host) {
     const move = slider(host, "filter", "filter", DATA.channels.length - 1);
     const tiles = add(host, "div", {class: "three"});
-    const [x, e, product] = ["the patch", "× the filter", "= the products"].map(title => add(tiles, "div", {class: "tile"}, `<h3>${title}</h3><canvas aria-hidden="true"></canvas>`).querySelector("canvas"));
+    const [x, e, product] = ["the patch, scaled", "× the filter", "= the products"].map(title => add(tiles, "div", {class: "tile"}, `<h3>${title}</h3><canvas aria-hidden="true"></canvas>`).querySelector("canvas"));
     const said = add(host, "div", {class: "readout"});
     return () => {
-      move(`${state.filter + 1} of ${DATA.channels.length}`);
+      move(`${state.filter + 1} of ${DATA.channels.length}, of ${F.dim}`);
       const p = patch(), top = Math.floor(p / GW) * P, left = p % GW * P, f = state.filter, C = F.channels;
       const E = (c, y, x) => MODEL.filter.at(f, (c * P + y) * P + x), all = range(C * P * P).map(k => MODEL.filter.at(f, k)), most = range0(all);
       const X = (c, y, x) => (pixel(now(), c, top + y, left + x) / 255 - DATA.mean[c]) / DATA.std[c];
       const products = range(P * P).map(k => range(C).reduce((sum, c) => sum + X(c, Math.floor(k / P), k % P) * E(c, Math.floor(k / P), k % P), 0));
-      paint(x, P, P, (x, y) => colours(now(), top + y, left + x));
+      const seen = range0(range(C * P * P).map(k => X(Math.floor(k / P / P), Math.floor(k / P) % P, k % P)));
+      paint(x, P, P, (x, y) => C === 3 ? [0, 1, 2].map(c => 128 + 127 * X(c, y, x) / seen) : blend(X(0, y, x) / seen));
       paint(e, P, P, (x, y) => C === 3 ? [0, 1, 2].map(c => 128 + 127 * E(c, y, x) / most) : blend(E(0, y, x) / most));
       paint(product, P, P, (x, y) => blend(products[y * P + x] / range0(products)));
       const sum = A("linear", p, f), bias = MODEL.filter_bias ? MODEL.filter_bias.at(f) : 0;
-      said.innerHTML = `<p>${who(p + PREFIX)}: the products add up to ${n(place("products", p, f), sum - bias, 3)}, and the bias is ${n(`model/filter_bias/${f}`, bias, 3)}.</p>
+      said.innerHTML = `<p>${whose(p)}: the products add up to ${n(place("products", p, f), sum - bias, 3)}, and the bias is ${n(`model/filter_bias/${f}`, bias, 3)}.</p>
         <div class="bars"><span>linear map</span><span></span><b>${n(place("linear", p, f), sum, 3)}</b>
         <span>strided convolution</span><span></span><b>${n(place("convolution", p, f), A("convolution", p, f), 3)}</b></div>
         <p>Over all patches and all ${whole("fact/dim", F.dim)} filters, the two ${now().difference
-          ? `differ by at most ${number(place("difference"), now().difference, now().difference.toExponential(1))}, which is rounding` : "are exactly equal"}.</p>`;
+          ? `differ by at most ${number(place("difference"), now().difference, now().difference.toExponential(1))}, which is rounding` : "are exactly equal here"}.</p>`;
     };
   },
   positions(host) {
@@ -261,11 +264,10 @@ const VIEWS = {
     return () => {
       field.draw(null);
       if (map) {
-        const i = row(state.query) - PREFIX;
-        const values = i < 0 ? null : range(F.patches).map(j => MODEL.similarity.at(i, j));
+        const p = patch(), i = row(p + PREFIX) - PREFIX, values = range(F.patches).map(j => MODEL.similarity.at(i, j));
         paintHeat(canvas, values, {signed: true});
-        const best = values && range(F.patches).filter(j => j !== state.query - PREFIX).reduce((a, b) => values[b] > values[a] ? b : a);
-        said.innerHTML = values ? `most like it: ${who(best + PREFIX)}, ${n(`model/similarity/${i}/${best}`, values[best])}` : "Point at a patch to compare its place.";
+        const best = range(F.patches).filter(j => j !== p).reduce((a, b) => values[b] > values[a] ? b : a);
+        said.innerHTML = `${whose(p)}; most like its place: ${whose(best)}, ${n(`model/similarity/${i}/${best}`, values[best])}`;
       }
       const i = row(state.query), all = strips.map(([name]) => vector(name, F.dim, i));
       strips.forEach(([, strip], s) => strip.draw(all[s], range0(all.flat())));
@@ -339,7 +341,7 @@ const VIEWS = {
   },
   values(host) {
     const rows = range(Math.min(5, ROWS.length)).map(() => new Strip(host, "", "dim"));
-    const others = new Strip(host, "all other tokens", "dim"), sum = new Strip(host, "<b>sum: what it now holds</b>", "dim", "sum");
+    const others = new Strip(host, "all other tokens", "dim"), sum = new Strip(host, "<b>sum: what this head collected</b>", "dim", "sum");
     const move = slider(host, "number", "dim", F.head_dim - 1), line = add(host, "p", {class: "readout"});
     return () => {
       const A_ = shares(), i = row(state.query), l = state.layer, h = state.head, best = ROWS.slice().sort((a, b) => A_[b] - A_[a]).slice(0, rows.length);
@@ -350,7 +352,7 @@ const VIEWS = {
       sum.draw(output, top);
       move();
       line.innerHTML = `${label(`number ${state.dim + 1}`)}: ${parts.map((part, r) => n(here("part", i, best[r], state.dim), part[state.dim], 3)).join(" + ")}
-        + ${n(here("left", i, best.join("-"), state.dim), left[state.dim], 3)} (others) = ${n(here("output", i, state.dim), output[state.dim], 3)}`;
+        + ${n(here("left", i, best.join("-"), state.dim), left[state.dim], 3)} (others) = ${n(here("output", i, state.dim), output[state.dim], 3)}, rounded`;
     };
   },
   block(host) {
@@ -405,7 +407,7 @@ const VIEWS = {
       const looked = range(F.patches).map(p => A("looked", l, m, p)), best = looked.indexOf(Math.max(...looked));
       paintHeat(tile.querySelector("canvas"), looked);
       tile.querySelector("h3").innerHTML = `where it looked for ${label(written[m])}`;
-      tile.querySelector("p").innerHTML = `most: ${who(best + PREFIX)}, ${percent(place("looked", l, m, best), looked[best])} of its attention`;
+      tile.querySelector("p").innerHTML = `most: ${whose(best)}, ${percent(place("looked", l, m, best), looked[best])} of its attention`;
       bars.innerHTML = `<h3>what might have come</h3><div class="bars">${candidates[m].map((token, k) => `${label(token)}<div><div style="width: ${100 * A("said", m, k)}%"></div></div><b>${percent(place("said", m, k), A("said", m, k))}</b>`).join("")}</div>`;
     };
   },
@@ -422,14 +424,21 @@ const VIEWS = {
         const best = values.indexOf(Math.max(...values));
         paintHeat(tile.querySelector("canvas"), values);
         tile.querySelector("h3").innerHTML = label(title);
-        tile.querySelector("p").innerHTML = `most: ${who(best + PREFIX)}, ${percent(place(`${name}-share`, c, best), values[best] / sum)} of all`;
-        const names = ["deletion", "insertion", "random_deletion", "random_insertion"];
-        const curves = names.map(kind => range(now().arrays[kind].shape[1]).map(s => A(kind, t, s)));
-        const [deletion, insertion, ...random] = names.map((kind, k) => n(place(`${kind}-area`, t), area(curves[k])));
-        tile.querySelector("div").innerHTML = curves[0][0] < 0.05 ? `<p class="readout">The model gives this class less than ${label("5 %")}: too little to measure how it falls.</p>`
+        tile.querySelector("p").innerHTML = `most: ${whose(best)}, ${percent(place(`${name}-share`, c, best), values[best] / sum)} of the map`;
+        const measure = kind => {
+          const own = range(now().arrays[kind].shape[1]).map(s => A(kind, t, s)), orders = range(now().arrays[`random_${kind}`].shape[1]);
+          const random = orders.map(o => own.map((_, s) => A(`random_${kind}`, t, o, s))), areas = random.map(area);
+          const low = areas.indexOf(Math.min(...areas)), high = areas.indexOf(Math.max(...areas)), at = o => n(place(`random_${kind}-area`, t, o), areas[o]);
+          return {own, area: area(own), least: areas[low], most: areas[high], mean: own.map((_, s) => random.reduce((all, one) => all + one[s], 0) / random.length),
+            said: `${n(place(`${kind}-area`, t), area(own))}; in random orders ${at(low)} to ${at(high)}`};
+        };
+        const D = measure("deletion"), I = measure("insertion"), seen = I.own[0] > 0.9 * I.own[I.own.length - 1];
+        const better = D.area < D.least && (seen || I.area > I.most), worse = D.area > D.most || (!seen && I.area < I.least);
+        tile.querySelector("div").innerHTML = D.own[0] < 0.05 ? `<p class="readout">The model gives this class less than ${label("5 %")}: too little to measure how it falls.</p>`
           : `<svg viewBox="0 0 300 110" role="img" aria-label="probability while patches are removed, and while they are added"><path d="M10 5V100H295" fill="none" stroke="var(--line)"/>
-          ${curves.map((one, k) => curve(one, k % 2 ? "plus" : "minus", k > 1 ? "4 5" : "none")).join("")}</svg>
-          <p class="readout">deletion (blue): ${deletion}, in random order ${random[0]}<br>insertion (orange): ${insertion}, in random order ${random[1]}</p>`;
+          ${curve(D.own, "minus")}${curve(I.own, "plus")}${curve(D.mean, "minus", "4 5")}${curve(I.mean, "plus", "4 5")}</svg>
+          <p class="readout">deletion (blue): ${D.said}<br>insertion (orange): ${I.said}</p><p class="readout"><b>${better ? "Better than all random orders."
+          : worse ? "Worse than random orders: do not rely on this map here." : "No better than random orders: do not rely on this map here."}</b>${seen ? " The blurred image is recognized already, so insertion cannot judge." : ""}</p>`;
       });
     };
   },
@@ -444,11 +453,12 @@ const VIEWS = {
       const path = (cost, colour) => `<path fill="none" stroke="rgb(var(--${colour}))" stroke-width="3" d="M${sides.map(s => `${X(s)} ${Y(cost(s))}`).join("L")}"/>`;
       chart.innerHTML = `<svg viewBox="0 0 600 240" role="img" aria-label="multiplications by number of tokens"><path d="M10 10V210H590" fill="none" stroke="var(--line)"/>
         ${path(squared, "plus")}${path(linear, "minus")}<circle cx="${X(side)}" cy="${Y(squared(side))}" r="7" fill="rgb(var(--plus))"/><circle cx="${X(side)}" cy="${Y(linear(side))}" r="7" fill="rgb(var(--minus))"/>
-        <text x="20" y="26">multiplications</text><text x="590" y="232" text-anchor="end">tokens</text></svg>`;
+        <text x="20" y="26">multiplications</text><text x="590" y="232" text-anchor="end">tokens</text></svg>
+        <p class="readout">The axes reach to ${whole(`cost/${last}/tokens`, tokens(last))} tokens and ${short(`cost/${last}/total`, top)} multiplications.</p>`;
       const of = name => `cost/${side}/${name}`;
       table.innerHTML = `<div class="bars"><span>tokens</span><span></span><b>${whole(of("tokens"), tokens(side))}</b><span>scores in each head of each layer</span><span></span><b>${short(of("scores"), tokens(side) ** 2)}</b>
         <span>multiplications between tokens (orange)</span><span></span><b>${short(of("squared"), squared(side))}</b><span>multiplications with weights (blue)</span><span></span><b>${short(of("linear"), linear(side))}</b>
-        <span>share of the quadratic part</span><span></span><b>${percent(of("part"), squared(side) / (squared(side) + linear(side)))}</b></div>`;
+        <span>part of the work that is between tokens</span><span></span><b>${percent(of("part"), squared(side) / (squared(side) + linear(side)))}</b></div>`;
     };
   },
 };

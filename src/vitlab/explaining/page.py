@@ -177,7 +177,8 @@ def describe_writing(writing: Writing) -> tuple[dict[str, Any], dict[str, Tensor
 
 def measure_maps(given: Explained, image: GivenImage, maps: Sequence[Tensor], classes: list[int]) -> dict[str, Tensor]:
     """Measure how faithful heat maps (N,) are to the likeliest classes, and the last one, rollout, to the first of
-    them: their curves of deletion and insertion, each (maps, S + 1), beside curves of patches in random order."""
+    them: their curves of deletion and insertion, each (maps, S + 1), and those of patches in random orders (maps,
+    orders, S + 1)."""
     asked = [*classes[: len(maps) - 1], classes[0]]
 
     def predict(pixels: Tensor) -> Tensor:
@@ -190,8 +191,8 @@ def measure_maps(given: Explained, image: GivenImage, maps: Sequence[Tensor], cl
     return {
         "deletion": torch.stack([one.deletion[:, n] for n, one in enumerate(measured)]),
         "insertion": torch.stack([one.insertion[:, n] for n, one in enumerate(measured)]),
-        "random_deletion": random.deletion.T,
-        "random_insertion": random.insertion.T,
+        "random_deletion": torch.stack([one.deletion.T for one in random], dim=1),
+        "random_insertion": torch.stack([one.insertion.T for one in random], dim=1),
     }
 
 

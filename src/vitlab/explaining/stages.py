@@ -18,7 +18,7 @@ from vitlab.layers.mlp import SwiGLU
 from vitlab.layers.rotary_position import turn
 from vitlab.layers.written_attention import attention_weights, mask_scores, written_attention
 from vitlab.models import Captioner, Decoder, DistilledVisionTransformer, VisionTransformer
-from vitlab.views.faithfulness import measure_faithfulness
+from vitlab.views.faithfulness import ORDERS, measure_faithfulness
 from vitlab.views.relevance import combine_relevance
 
 POOL_LINES = {"token": "x[:, 0]", "avg": "x.mean(dim=1)", "map": "self.mlp(self.norm(x))"}
@@ -92,7 +92,7 @@ def describe_patches(facts: dict[str, str]) -> Stage:
     return Stage(
         "patches",
         "Cut the image into patches",
-        f"A Transformer reads a sequence, like the words of a sentence. So the image of {facts['height']} × "
+        f"A Transformer takes a list of vectors, as of the words of a sentence. So the image of {facts['height']} × "
         f"{facts['width']} pixels is cut into {facts['patches']} squares of {side} pixels, row by row. Each square "
         "is a <b>patch</b>. Point at a patch to see its pixels, from 0 (black) to 255 (white).",
         f"{var('x')} ∈ ℝ<sup><var>H</var>×<var>W</var>×<var>C</var></sup> → {var('x', 'p')} ∈ "
@@ -105,11 +105,12 @@ def describe_projection(facts: dict[str, str]) -> Stage:
     return Stage(
         "projection",
         "Turn each patch into a token",
-        f"The {facts['patch_numbers']} pixel values of a patch are first brought to a common scale. Then one learned "
-        f"matrix <var>E</var> turns them into {facts['dim']} numbers. This list of numbers is called a <b>token</b>. "
-        "Each of its numbers is a weighted sum of all pixels of the patch. The weights form a small picture, a "
-        "filter, and the sum is large when the patch resembles it. Sliding the filter over the image in steps of one "
-        "patch is a strided convolution: it gives the same numbers, up to rounding.",
+        f"The {facts['patch_numbers']} pixel values of a patch are first scaled: the mean of the training images "
+        "becomes 0, so that black becomes negative. Then one learned matrix <var>E</var> turns them into "
+        f"{facts['dim']} numbers. This list of numbers is called a <b>token</b>. Each of its numbers is a weighted "
+        "sum of all pixels of the patch. The weights form a small picture, a filter, and the sum is large when the "
+        "patch is bright where the filter is positive and dark where it is negative. Sliding the filter over the "
+        "image in steps of one patch is a strided convolution: it gives the same numbers, up to rounding.",
         f"{var('x', 'p', 'n')}{var('E')} + {var('b')} = conv<sub>stride <var>P</var></sub>({var('x')}, "
         f"{var('E')})<sub><var>n</var></sub> + {var('b')}",
         [find_line(PatchEmbedding.forward, "F.linear(")],
@@ -140,11 +141,13 @@ def describe_positions(model: VisionTransformer) -> Stage:
     if not (added or isinstance(kind, RotaryPosition | RelativePosition)):
         text += "This model is told no places: to it, an image is an unordered set of patches. "
     if added or isinstance(kind, RotaryPosition):
-        text += "The map compares the place of the patch you point at with all other places: 1 means the same. "
+        text += (
+            "The map compares the place of the patch you point at with all other places: 1 means the same direction. "
+        )
     if prefix:
         text += (
-            f"In front of the patches stands: {', '.join(prefix)}. It belongs to no patch. It starts the same for "
-            "every image and collects information on its way through the model."
+            f"Before the tokens of the patches, this model puts: {', '.join(prefix)}. Such a token belongs to no "
+            "patch. It starts the same for every image and collects information on its way through the model."
         )
     first = f"{var('x', 'class')}; " if "class token" in prefix else "<var>prefix</var>; " if prefix else ""
     body = f"[{first}{var('x', 'p', '1')}{var('E')}; …; {var('x', 'p', 'N')}{var('E')}]"
@@ -165,13 +168,13 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
         "Ask, offer, hand over: query, key and value",
         "Now the tokens exchange what they know; this is <b>attention</b>. From each token, three learned matrices "
         "make three shorter lists of numbers. The <b>query</b> says what the token looks for. The <b>key</b> says "
-        "what it can be found by. The <b>value</b> is what it hands over. This is done "
-        f"{facts['heads']} times side by side, with matrices of their own: these are the <b>heads</b> of attention, "
-        f"and each can look for something else. Its lists have {facts['head_dim']} numbers.{extra}</p><p>Attention "
-        "and the small network that follows it (see below) are one <b>layer</b>. This model has "
-        f"{facts['layers']} layers, one after the other, each with matrices of its own. So in later layers a token "
-        "holds more than its own patch: also what it has collected of others. Choose a layer and a head in the bar "
-        "above, a token that looks on the left, and a token that it looks at on the right.",
+        f"what it can be found by. The <b>value</b> is what it hands over. This is done {facts['heads']} times side "
+        "by side, with matrices of their own: these are the <b>heads</b> of attention, and each can look for "
+        f"something else. Its queries, keys and values have {facts['head_dim']} numbers.{extra}</p><p>Attention and "
+        f"the network that follows it (see below) are one <b>layer</b>. This model has {facts['layers']} layers, one "
+        "after the other, each with matrices of its own. So in later layers a token holds more than its own patch: "
+        "also what it has collected of others. Choose a layer and a head in the bar above, a token that looks on the "
+        "left, and a token that it looks at on the right.",
         f"[{var('q')}, {var('k')}, {var('v')}] = {name_norm(block.norm1)}({var('z')}) {var('U', 'qkv')}",
         [find_line(Attention.heads, "self.qkv(x)"), find_line(Attention.heads, "split(part")],
     )
@@ -191,7 +194,7 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
         "softmax",
         "Share out the attention",
         "The softmax turns the scores of one query into shares. All are positive, and together they make 100 %. "
-        "Raising one score by 1 makes its share e ≈ 2.7 times as large relative to each other share. The small maps "
+        "Raising one score by 1 makes its share e ≈ 2.7 times as large relative to every other share. The small maps "
         "show the shares of the chosen token in every head of every layer, each on a scale of its own: the largest "
         "share is the most orange. Select one to see it large.",
         f"{var('A', 'ij')} = exp({var('s', 'ij')}) / Σ<sub><var>m</var></sub> exp({var('s', 'im')})",
@@ -200,9 +203,10 @@ def describe_attention(model: VisionTransformer, facts: dict[str, str]) -> Itera
     yield Stage(
         "values",
         "Collect the values",
-        "The token that looks takes the value of every token, multiplied by its share, and adds them up. So it now "
-        "holds something of the patches that it looked at. The results of all heads are put side by side, and one "
-        "more learned matrix mixes them.",
+        "The head takes the value of every token, multiplied by its share, and adds them up. The results of all heads "
+        "are put side by side, and one more learned matrix mixes them. So the token gets something of the tokens that "
+        "it looked at. Those are named by their places, but from the second layer on they also carry what they have "
+        "collected elsewhere: a large share does not mean that the pixels there matter.",
         f"{var('o', 'i')} = Σ<sub><var>j</var></sub> {var('A', 'ij')}{var('v', 'j')}, &ensp; MSA = "
         f"[{var('o', '', 'head 1')}; …; {var('o', '', 'head h')}] {var('U', 'msa')}",
         [find_line(written_attention, "F.dropout(A"), find_line(Attention.forward, "self.proj(x)")],
@@ -218,9 +222,10 @@ def describe_block(model: VisionTransformer) -> Stage:
     return Stage(
         "block",
         "Add it to the stream, and repeat",
-        "The result of attention is <em>added</em> to the token. So a token is a stream that flows through all layers, "
-        "and every layer adds to it. After attention, a small network of two matrices (the MLP) works on each token by "
-        "itself, and its result is added as well. A norm brings the token to a common scale before each of them."
+        "The result of attention is <em>added</em> to the token. So a token is a stream that flows through all "
+        "layers, and every layer adds to it. After attention, a network (the MLP) works on each token by itself: a "
+        "matrix, a curved function, a second matrix. Its result is added as well. A norm brings the token to a "
+        "common scale before each of them."
         + " Both results are multiplied by learned factors γ first."
         * bool(gamma)
         + " The bars compare lengths of vectors, for the token that looks: what flows in, what is added, what flows "
@@ -252,11 +257,11 @@ def describe_result(
     yield Stage(
         "lens",
         "What would it say if it stopped here?",
-        f"{describe_head(model)} It reads {reads}. Nothing keeps "
-        "us from reading the stream earlier, after any layer, in the same way: this is called the <b>logit lens</b>. "
-        "Each row is a layer, each column one of the likeliest answers, each cell a probability. Watch where the first "
-        f"answer appears.{unseen} The head was trained for the last layer alone, so take its reading of earlier layers "
-        "as a hint, not as a measurement.",
+        f"{describe_head(model)} It reads {reads}. Nothing keeps us from reading the stream earlier, after any layer, "
+        "in the same way: this is called the <b>logit lens</b>. Each row is a layer, each column a class, each cell "
+        f"a probability. Watch from which layer on the first column, the final answer, leads.{unseen} Head and "
+        "temperature (see below) were fitted for the last layer alone, so earlier rows look more certain than they "
+        "are: take them as a hint, not as a measurement.",
         f"{var('p', 'l')} = {squash}(head(norm({var('z', 'l')}))/<var>τ</var>), &ensp; <var>l</var> = 0 … <var>L</var>",
         [find_line(VisionTransformer.encode, "self.norm(x)"), *lines],
     )
@@ -267,7 +272,8 @@ def describe_result(
         "The answer",
         f"There is one logit for each of the {facts['classes']} {name_classes(model)}. The {squash} "
         f"{together if squash == 'softmax' else alone}. Before that, logits are divided by a temperature τ. It was "
-        "fitted after training so that of all answers with 90 %, 9 in 10 are right; where τ = 1, nothing was changed.",
+        "fitted after training so that, as nearly as one number can, 9 in 10 of the answers given with 90 % are right. "
+        "Below 1 it makes answers more certain, above 1 less.",
         f"{var('y')} = norm({var('z', 'L')}), pooled; &ensp; {var('p')} = {squash}(head({var('y')})/<var>τ</var>)",
         [*read_lines, *lines, find_line(probabilities, f"{squash}(")],
     )
@@ -301,16 +307,17 @@ def describe_evidence() -> Stage:
         "evidence",
         "Which patches speak for a class?",
         "Attention shows where the model looks, but not what for. So we also ask how the logit of a class would "
-        "change if a token looked a little more at another one: this is the slope ∇<var>A</var>. Attention times its "
-        "slope, where that is positive, is collected from layer to layer in <var>C</var>. It estimates how much each "
-        "patch speaks <em>for</em> the class; what speaks against it is left out. The last map, <b>attention "
-        "rollout</b>, only follows what flowed where, without slopes; it is the same for all classes.</p><p>Both are "
-        "estimates, so the page measures how far to trust them. <b>Deletion</b> gives patches the mean color of the "
-        "training images, the most orange first: if the map is right, the probability falls soon, and the area under "
-        "its curve is small. <b>Insertion</b> begins with a blurred image and makes patches sharp in this order: the "
-        "probability should rise soon, and the area be large. A map is worth something where it does better than "
-        "patches in random order (dashed). The curves are of the class that the map is for; of rollout, the likeliest.",
-        f"{var('C')} ← {var('C')} + E<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('C')}",
+        "change if a token looked a little more at another one: this is the slope ∇<var>A</var>. The share times its "
+        "slope, where that is positive, is averaged over the heads and handed on from layer to layer in <var>R</var>, "
+        "which begins with each token on its own. The row of what the head reads is the map: an estimate of how much "
+        "each place speaks <em>for</em> the class. What speaks against it is left out. The last map, <b>attention "
+        "rollout</b>, multiplies the shares of all layers, without slopes; it is the same for all classes.</p><p>The "
+        "page measures how far to trust them. <b>Deletion</b> gives patches the mean color of the training images, the "
+        "most orange first: if the model uses what the map marks, the probability falls soon, and the area under its "
+        "curve is small. <b>Insertion</b> begins with a blurred image and makes patches sharp in this order: the "
+        "probability should rise soon, and the area be large. Dashed: the mean of patches in "
+        f"{ORDERS} random orders. No image of the training had such holes, so this is a hint as well.",
+        f"{var('R')} ← {var('R')} + mean<sub>heads</sub>[(∇{var('A')} ⊙ {var('A')})<sup>+</sup>] {var('R')}",
         [
             find_line(combine_relevance, "clamp_min(0)"),
             find_line(measure_faithfulness, "torch.zeros_like(image)"),
@@ -323,9 +330,10 @@ def describe_cost() -> Stage:
     return Stage(
         "cost",
         "What a larger image costs",
-        "Every token looks at every token. So twice as many tokens need four times as many scores. The work of the "
-        "matrices in the layers only doubles. (The first and the last matrix are not counted; they are small beside "
-        "these.) Move the slider to give this model a larger image, with patches of the same size.",
+        "Every token looks at every token. So twice as many tokens need four times as many scores; the work of the "
+        "matrices in the layers only doubles. An image of twice the side has about four times as many tokens: 16 "
+        "times as many scores, and 4 times the work of the matrices. (The first and the last matrix are not counted; "
+        "they are small beside these.) Move the slider to count what a larger image would cost.",
         f"multiplications = <var>T</var> · {var('W', 'linear')} + 2 · <var>T</var>² · <var>D</var> · <var>L</var>",
         [find_line(attention_weights, "scores = (q /"), find_line(written_attention, "F.dropout(A")],
     )
