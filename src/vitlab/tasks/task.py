@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics import MeanMetric, Metric, MetricCollection, SumMetric
+from torchmetrics.utilities.distributed import gather_all_tensors
 
 from vitlab.data.batches.batch import Batch
 from vitlab.distributed.buffers import share_buffers
@@ -326,7 +327,9 @@ class Task(pl.LightningModule):
         checkpoint["num_optimizer_states"] = sum(len(state["state"]) for state in checkpoint["optimizer_states"])
         checkpoint["sums"] = {}
         for name, metric in self.training_sums().items():
-            state = {key: self.all_gather(value.detach()) for key, value in metric.metric_state.items()}
+            state = {key: value.detach() for key, value in metric.metric_state.items()}
+            if self.trainer.world_size > 1:
+                state = {key: torch.stack(gather_all_tensors(value)) for key, value in state.items()}
             checkpoint["sums"][name] = {key: value.cpu().clone() for key, value in state.items()}
 
     def training_sums(self) -> dict[str, Metric]:
