@@ -15,6 +15,7 @@ SIGNALS = {"SIGKILL": 30, "SIGTERM": 10, "SIGINT": 8, "SIGINT twice": 6, "SIGHUP
 # one, or read-only from it on
 OPERATIONS = {"killed before": 30, "killed after": 20, "disk full": 14, "read-only": 6}
 TIMED = {"folder deleted": 6, "folder renamed": 5, "clock set back": 5, "file size limited": 6, "hung": 6}
+DISKS = {"small disk": 8}  # before the first start, where this user may mount one
 # to the newest state, before the run is started again
 DAMAGES = {"truncated": 8, "empty": 6, "one bit flipped": 12, "of another run": 8, "removed": 4}
 WORKERS = {"worker killed": 16, "worker hung": 6, "shared memory too small": 10}
@@ -69,7 +70,7 @@ def kinds(target: str, workers: int, first: bool) -> dict[str, int]:
         return SERVERS
     if target in ("ddp", "fsdp"):
         return RANKS | {"SIGKILL": 6, "SIGTERM": 3, "killed before": 6}
-    return SIGNALS | OPERATIONS | TIMED | ({} if first else DAMAGES) | (WORKERS if workers else {})
+    return SIGNALS | OPERATIONS | TIMED | (DISKS if first else DAMAGES) | (WORKERS if workers else {})
 
 
 def pick(chance: random.Random, weights: dict[str, int]) -> str:

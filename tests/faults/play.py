@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -52,7 +53,7 @@ class Started:
     def __init__(
         self, target: str, folder: Path, words: list[str], fault: Fault, whole: dict | None, served: dict[str, str]
     ):
-        self.log, self.begun = folder.with_suffix(".log"), time.monotonic()
+        self.log, self.begun = folder.parents[1] / f"{folder.name}.log", time.monotonic()
         self.told = self.log.stat().st_size if self.log.exists() else 0
         environments = processes_of(target)
         self.pids = []
@@ -192,6 +193,19 @@ def strike(started: Started, fault: Fault, folder: Path, seconds: float) -> tupl
     return True, folder
 
 
+def mount(folder: Path, size: int) -> bool:
+    """Make a folder a disk of so many bytes; returns whether this user may."""
+    return not subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=False).returncode
+
+
+def unmount(folder: Path) -> None:
+    """Put what a small disk holds on the large one below it."""
+    kept = folder.with_name("kept")
+    shutil.copytree(folder, kept)
+    subprocess.run(["umount", folder], check=True)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+
+
 def prepare(place: Path, targets: set[str]) -> None:
     """Make what runs and jobs read, and do each once without a fault."""
     given = place / "given"
@@ -246,9 +260,9 @@ def undisturbed(target: str, place: Path) -> dict:
         one = start(target, place, folder, nothing(target))
         assert one.end() == [0] * len(one.pids), one.words()
         seconds = time.monotonic() - begun
-        size = max((path.stat().st_size for path in folder.rglob("*") if path.is_file()), default=0)
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         count = int(folder.with_suffix(".count").read_text())
-        known.write_text(json.dumps({"seconds": seconds, "operations": count, "size": size}))
+        known.write_text(json.dumps({"seconds": seconds, "operations": count, "size": max(sizes), "bytes": sum(sizes)}))
     return {"folder": place / target, **json.loads(known.read_text())}
 
 
@@ -256,8 +270,11 @@ def play(faults: list[Fault], place: Path) -> dict:
     """Play the faults of one scenario; returns which of them came, the statuses of each start, and what is wrong."""
     target, shared = faults[0].target, place / "undisturbed"
     whole = undisturbed(target, shared)
-    folder = place / f"scenario{faults[0].scenario}" / target
-    shutil.rmtree(folder.parent, ignore_errors=True)
+    scenario = place / f"scenario{faults[0].scenario}"
+    if (scenario / "disk").is_mount():  # of a player that was interrupted
+        subprocess.run(["umount", scenario / "disk"], check=True)
+    shutil.rmtree(scenario, ignore_errors=True)
+    folder = scenario / "disk" / target
     folder.parent.mkdir(parents=True)
     came, ends, wrong = [], [], []
     other = shared / "given" / "other" / "checkpoints" / "latest.ckpt"
@@ -265,14 +282,19 @@ def play(faults: list[Fault], place: Path) -> dict:
     for fault in faults:
         with ExitStack() as stack:
             served = serve(stack, fault, whole["seconds"])
-            struck = damage(folder / "checkpoints" / "latest.ckpt", fault, other) or bool(served)
+            small = fault.kind == "small disk" and mount(folder.parent, int(fault.moment * whole["bytes"]))
+            struck = small or damage(folder / "checkpoints" / "latest.ckpt", fault, other) or bool(served)
             one = start(target, shared, folder, fault, whole, served)
             hit, folder = strike(one, fault, folder, whole["seconds"])
             ends.append(one.end())
+        if small:
+            unmount(folder.parent)
         came += [fault.number] if struck or hit or SAID in one.words() else []
         wrong += judge(fault, ends[-1], one.words())
-        if fault.kind == "of another run" and 4 in ends[-1]:  # as it asks: what was put there by mistake is taken away
-            (folder / "checkpoints" / "latest.ckpt").unlink()
+        latest, previous = (folder / "checkpoints" / f"{name}.ckpt" for name in LATEST)
+        only = fault.kind in manifest.DAMAGES and not previous.is_file()
+        if 4 in ends[-1] and (only or fault.kind == "of another run"):  # as it asks: take the file away
+            latest.unlink()
         if not any(ends[-1]):
             break
     if any(ends[-1]) and not (target in manifest.JOBS and not compare(whole["folder"], folder)):

@@ -46,7 +46,7 @@ def stranger(tmp_path, monkeypatch):
 def logger(tmp_path):
     def make(folder="run", **changes):
         settings = {"project": "p", "entity": None, "tags": ["t"], "name": "n", "group": None, "run_id": f"id{folder}"}
-        settings |= {"artifacts": False, "first_step": 0}
+        settings |= {"artifacts": False, "upload_minutes": 10, "first_step": 0}
         told = {"run_config": {"lr": 0.5}, "arguments": ["optimizer.lr=0.5"]}
         return WeightsAndBiases(folder=str(tmp_path / folder), **settings | told | changes)
 

@@ -41,6 +41,7 @@ ADDED: dict[str, dict[str, Any]] = {  # keys that constructors did not always ta
         "gather_bf16": False,
         "reduce_once": False,
     },
+    "vitlab.loggers.WeightsAndBiases": {"artifacts": False, "upload_minutes": 10},
 }
 OF_A_SWEEP = ("sweep", "engine")  # keys of how a sweep is run
 OF_A_START = (

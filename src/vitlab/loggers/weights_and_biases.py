@@ -49,8 +49,8 @@ class WeightsAndBiases(RunLogger, WandbLogger):
         project: str,
         entity: str | None,
         tags: list[str],
-        artifacts: bool = False,  # version 0.1.0 saved no such key, nor the next one
-        upload_minutes: Positive = 10,
+        artifacts: bool,
+        upload_minutes: Positive,
         folder: str,
         name: str,
         group: str | None,
