@@ -10,14 +10,15 @@ TROUBLE = re.compile(r"DataLoader (worker \(pid.*|timed out.*)|unable to \w+ .*?
 LOST = (ConnectionError, EOFError, FileNotFoundError)  # raised for a batch whose worker died before it was fetched
 
 
-def explain_lost_worker(error: Exception) -> DataError | None:
-    """Build the error to raise for torch's error about a worker; None for any other error."""
+def explain_lost_worker(error: Exception, *, stalled: bool = False) -> DataError | None:
+    """Build the error to raise for torch's error about a worker; None for any other error. `stalled`: workers were
+    killed because no batch came."""
     words = format_error(error)
     found = TROUBLE.search(words)
     lost = isinstance(error, LOST) and "in DataLoader worker process" not in words
     if found is None and not lost:
         return None
-    if found and "timed out" in found.group():
+    if stalled or (found and "timed out" in found.group()):
         return DataError(
             "no batch came from the data workers within data.loading.stall_timeout seconds: a disk or network share "
             "hangs or is too slow; check it, or set data.loading.stall_timeout higher"

@@ -46,6 +46,11 @@ def hang():
     time.sleep(600)
 
 
+def stop():
+    """As a worker that a disk never answers: no signal but SIGKILL ends it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def make(what=None, num_workers=2, batches=20, **changes):
     order = [[k] for k in range(batches)]
     settings = {"num_workers": num_workers, "prefetch_batches": 2, "stall_timeout": 60, "device": CPU}
@@ -82,7 +87,7 @@ def ends(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("ends")
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
-    settings = {"capture_output": True, "text": True, "timeout": 150}
+    settings = {"capture_output": True, "text": True, "timeout": 100}
     environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
     finished = subprocess.run([sys.executable, folder / "program.py", folder], env=environment, **settings)
     assert finished.returncode == 0, finished.stderr
@@ -94,7 +99,7 @@ def ends(tmp_path_factory):
 PROGRAM = """
     import json, os, signal, sys, time
     import torch
-    from test_loader import hang, kill_itself, make
+    from test_loader import hang, kill_itself, make, stop
     from vitlab.config.command import leave
     from vitlab.config.refusals import translate_refusal
 
@@ -107,11 +112,26 @@ PROGRAM = """
                 torch.ones(2) + 1
         raise SystemExit(77)
 
+    def stopped_in_a_step():  # two batches are ready, whose memory is to be had from the worker
+        for step, batch in enumerate(make(num_workers=1, stall_timeout=2)):
+            if step == 3:
+                time.sleep(1)
+                os.kill(batch.index.item(), signal.SIGSTOP)
+
+    def stopped_between_epochs():
+        loader = make(stall_timeout=2)
+        for worker in {batch.index.item() for batch in loader}:
+            os.kill(worker, signal.SIGSTOP)
+        list(loader)
+
     tasks = {
         "one of one": lambda: list(make(kill_itself, 1)),
         "one of two": lambda: list(make(kill_itself, 2)),
         "in a step": killed_in_a_step,
         "hangs": lambda: list(make(hang, stall_timeout=2)),
+        "stopped": lambda: list(make(stop, stall_timeout=2)),
+        "stopped in a step": stopped_in_a_step,
+        "stopped between epochs": stopped_between_epochs,
     }
     results = []
     for name, task in tasks.items():
@@ -143,8 +163,9 @@ def test_a_worker_that_is_killed_ends_the_run_in_a_sentence_within_seconds(ends,
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_ends_the_run_in_a_sentence_that_names_the_key(ends):
-    status, words, seconds = ends["hangs"]
+@pytest.mark.parametrize("which", ["hangs", "stopped", "stopped in a step", "stopped between epochs"])
+def test_a_worker_that_hangs_ends_the_run_in_a_sentence_that_names_the_key(ends, which):
+    status, words, seconds = ends[which]
     assert status == 3, words
     assert words.strip().startswith(
         "DataError: no batch came from the data workers within data.loading.stall_timeout seconds"

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitlab.data.batches.batch import on_device
 from vitlab.data.loading.cores import find_core_share
+from vitlab.data.loading.stall_watch import StallWatch
 from vitlab.data.loading.worker import start_worker
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.distributed.environment import is_other_rank
@@ -59,13 +60,16 @@ class Loader(DataLoader[Any]):
         )
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        watch = StallWatch(lambda: getattr(self._iterator, "_workers", ()), self.timeout)  # private, both
         try:
-            batches = self._hold_memory(super().__iter__())
-            yield from copy_ahead(batches, self.device) if self.device.type == "cuda" else batches
+            with watch:
+                batches = self._hold_memory(watch.await_each(super().__iter__))
+                yield from copy_ahead(batches, self.device) if self.device.type == "cuda" else batches
         except (RuntimeError, *LOST) as error:
-            trouble = explain_lost_worker(error) if self.num_workers else None
+            trouble = explain_lost_worker(error, stalled=watch.stalled) if self.num_workers else None
             if trouble is None:
                 raise
+            watch.end()  # the others, too, or the end of the process would wait for those that hang
             raise trouble from error
 
     def _hold_memory(self, batches: Iterable[Any]) -> Iterator[Any]:
