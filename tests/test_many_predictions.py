@@ -17,6 +17,10 @@ from PIL import Image
 from vitlab.data import Digits
 
 
+class Killed(BaseException):
+    """Stands for kill -9: nothing may handle it."""
+
+
 @pytest.fixture
 def images(tmp_path):
     pool = Digits().open()["train"]
@@ -102,6 +106,30 @@ def test_wrong_values_are_refused(cli, images, digits_run, word, sentence):
     assert run.status == 2, run.err
     assert sentence in run.err
     assert not list(Path().glob("said*"))
+
+
+def test_killed_while_its_output_was_finished_it_is_finished(cli, images, digits_run, monkeypatch):
+    """Between the output and the removal of what it was made of."""
+    words, unlink = [f"run={digits_run}", "images=new", "output=said.csv"], Path.unlink
+
+    def stopped(path, missing_ok=False):
+        if path.suffix == ".partial":
+            raise Killed
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stopped)
+        with pytest.raises(Killed):
+            cli("predict", *words)
+    assert Path("said.csv").exists()
+    assert Path("said.csv.partial").exists()
+    before = Path("said.csv").read_bytes()
+    again = cli("predict", *words)
+    assert again.status == 0, again.err
+    assert Path("said.csv").read_bytes() == before
+    assert not Path("said.csv.partial").exists()
+    refused = cli("predict", *words)
+    assert (refused.status, "said.csv exists" in refused.err) == (2, True)
 
 
 def start(run, *words):

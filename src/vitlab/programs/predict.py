@@ -33,7 +33,7 @@ from vitlab.run.inference.given_images import GivenFiles, Read, prepare_images
 from vitlab.run.inference.given_texts import ask_question, find_texts, require_input, text_view
 from vitlab.run.inference.saved_run import SavedRun
 from vitlab.run.storage.output import Output, output_file
-from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_form, prediction_file
+from vitlab.run.storage.prediction_file import FAILED, ROW, PredictionFile, check_form, is_unfinished, prediction_file
 from vitlab.run.storage.sorting import Sorting
 from vitlab.spelling import format_count
 from vitlab.tasks import TextGeneration
@@ -63,7 +63,8 @@ def predict(cfg: DictConfig) -> Path:
     if cfg.on_bad_image not in ON_BAD_IMAGE:
         raise ConfigError(f"on_bad_image '{cfg.on_bad_image}' is not one of: {', '.join(ON_BAD_IMAGE)}")
     saved = apply_generation_options(SavedRun.open(cfg.run), cfg)
-    output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=cfg.overwrite)
+    may_replace = cfg.overwrite or is_unfinished(cfg.output)
+    output = output_file(cfg.output, "predict", saved.folder / "predict", "predictions.csv", overwrite=may_replace)
     check_form(output.path)
     names, device = choose_names(saved, cfg.labels), choose_device(cfg.device)
     speed_up_float32_products(device)

@@ -73,6 +73,11 @@ class PredictionFile:
             yield from (line[kind] for line in map(json.loads, file) if kind in line)
 
 
+def is_unfinished(given: str | None) -> bool:
+    """Whether a start that wrote this output was killed before it had removed the partial file."""
+    return given is not None and Path(f"{given}.partial").is_file()
+
+
 @contextmanager
 def prediction_file(output: Output, request: Row, *, overwrite: bool) -> Iterator[PredictionFile]:
     """Open the file for what a command is asked to predict, or continue the one that an earlier start of the same
