@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from vitlab.atomic_files import TEMPORARY
 from vitlab.checkpoints import file
 from vitlab.checkpoints.chain import CHAIN, digest_file, read_chain
 
@@ -54,9 +55,14 @@ def steps_of(folder: Path) -> int:
 
 
 def compare_files(whole: Path, folder: Path) -> list[str]:
-    """Files of a job that are missing, more, or of other bytes."""
+    """Files of a job that are missing, more, or of other bytes; but for temporary ones of a process that was killed,
+    which stay beside a shared index: nobody knows whether another machine is writing them."""
     one, other = (
-        {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+        {
+            path.relative_to(top).as_posix(): path.read_bytes()
+            for path in top.rglob("*")
+            if path.is_file() and not (path.parent.name == "index" and TEMPORARY.fullmatch(path.name))
+        }
         for top in (whole, folder)
     )
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))

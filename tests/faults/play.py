@@ -8,6 +8,7 @@ everything: a start costs a tenth of a second. The last line says what was done;
 """
 
 import argparse
+import faulthandler
 import json
 import os
 import shutil
@@ -36,6 +37,7 @@ from targets import entry_of, make_images, processes_of, serve, words_of  # noqa
 from vitlab.checkpoints import writer  # noqa: E402
 from vitlab.checkpoints.run_folder import LATEST  # noqa: E402
 
+TELL = signal.SIGRTMIN  # a process prints where it is
 LONGEST = 240  # seconds
 MET = "Initializing distributed"  # what ranks print when they have found each other
 # what a worker meets that writes to shared memory without room is SIGBUS
@@ -54,7 +56,8 @@ class Started:
         self, target: str, folder: Path, words: list[str], fault: Fault, whole: dict | None, served: dict[str, str]
     ):
         self.log, self.begun = folder.parents[1] / f"{folder.name}.log", time.monotonic()
-        self.told = self.log.stat().st_size if self.log.exists() else 0
+        self.log.touch()
+        self.told = self.log.stat().st_size
         environments = processes_of(target)
         self.pids = []
         for rank, environment in enumerate(environments):
@@ -73,6 +76,7 @@ class Started:
                 os.dup2(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
             sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            faulthandler.register(TELL)
             os.environ.update(environment)
             os.chdir(folder.parent)
             if in_background:
@@ -133,6 +137,8 @@ class Started:
         """Wait for the end; after minutes without one, a TimeoutError."""
         statuses = self.wait()
         if statuses is None:
+            self.send(TELL)
+            time.sleep(1)
             for pid in self.pids:
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
@@ -319,7 +325,7 @@ def judge(fault: Fault, statuses: list[int], said: str) -> list[str]:
 
 def signalled(fault: Fault, status: int) -> bool:
     """Whether a process died by the very signal that was sent, before it could answer."""
-    name = fault.kind.split()[0]
+    name = "SIGTERM" if fault.kind == "rank terminated" else fault.kind.split()[0]
     return name.startswith("SIG") and status == -signal.Signals[name]
 
 
