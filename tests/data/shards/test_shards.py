@@ -206,6 +206,15 @@ def test_packing_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
     assert contents(tmp_path / "resumed") == contents(tmp_path / "undisturbed")
 
 
+def test_a_pack_that_was_killed_before_it_had_written_anything_begins_anew(tmp_path):
+    packed(tmp_path / "undisturbed", {"train": files(3)})
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / ".lock").touch()
+    (tmp_path / "killed" / ".packing.json.99999999.tmp").write_text("{")
+    packed(tmp_path / "killed", {"train": files(3)})
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ConfigError, match="is neither empty nor"):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from filelock import FileLock, Timeout
 
-from vitlab.atomic_files import format_json, write_whole
+from vitlab.atomic_files import format_json, remove_leftovers, write_whole
 from vitlab.data.images.decoding import DamagedImage
 from vitlab.data.loading.parallel import cut, map_in_order
 from vitlab.data.pools.pool import Pool, Stored
@@ -252,6 +252,7 @@ def write_shards(
 
 def check_plan(folder: Path, plan: dict[str, Any]) -> None:
     """Raise ConfigError when a folder holds anything but a beginning of this plan."""
+    remove_leftovers(folder)
     if not any(path.name != LOCK for path in folder.iterdir()):
         return write_whole(folder / PLAN, format_json(plan))
     if not (folder / PLAN).is_file():
