@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -159,6 +160,46 @@ def test_what_cannot_be_verified_is_refused_in_one_sentence(cli, here):
     done = cli("verify", "run=run")
     assert done.status == 4
     assert refuses(done, "it was trained by an earlier version")
+
+
+def rewrite_chain(run, change):
+    """Change the facts of each line, and compute all links anew."""
+    link, written = "", []
+    for line in read_chain(run / CHAIN):
+        facts = {key: value for key, value in line.items() if key != "link"}
+        change(facts)
+        written.append(link_line(facts, link))
+        link = written[-1]["link"]
+    (run / CHAIN).write_text("".join(json.dumps(line) + "\n" for line in written))
+
+
+def of_another_machine(facts):
+    if "machine" in facts:
+        facts["machine"]["cpu"] = "Another processor"
+
+
+def test_on_another_machine_what_last_digits_change_is_tolerated_and_no_more(cli, here, monkeypatch):
+    rewrite_chain(here, of_another_machine)
+    done = cli("verify", "run=run", "segments=2")
+    assert done.status == 0, done.err
+    assert "weights within 0 of their norm (0.02 is tolerated), not bit for bit, since the machine differs" in done.out
+    monkeypatch.setattr(verify, "measure_spread", lambda *arguments: 0.2)
+    monkeypatch.setattr(verify, "compare_states", lambda *states: verify.compare_states.found)
+    for distance, tolerance, status in ((0.3, "null", 0), (0.5, "null", 9), (0.5, "0.6", 0), (0.05, "0.01", 9)):
+        verify.compare_states.found = SimpleNamespace(names=["head"], distance=distance)
+        done = cli("verify", "run=run", "segments=2", f"tolerance={tolerance}")
+        assert done.status == status, done.err
+    assert "give weights 5.0% away, and 1.0% are tolerated on another kind of machine" in done.err
+
+
+@pytest.mark.slow
+def test_last_digits_of_another_number_of_threads_are_measured(cli, own):
+    """In bfloat16, in fresh processes."""
+    run = finished(own / "half", *BARE, *FEW, "trainer.max_epochs=2", "trainer.precision=bf16-mixed")
+    rewrite_chain(run, of_another_machine)
+    done = cli("verify", "run=half", "segments=1", "seed=0")
+    assert done.status == 0, done.err
+    assert "computing them with another number of threads" in done.out
 
 
 @pytest.mark.slow
