@@ -129,6 +129,8 @@ class Started:
                         self.status[pid] = os.waitstatus_to_exitcode(code)
             if len(self.status) == len(self.pids):
                 return [self.status[pid] for pid in self.pids]
+            if any(self.status.values()) and MET not in self.words():
+                self.send(signal.SIGKILL)  # as torchrun and srun do, where ranks had not yet met
             if time.monotonic() > end:
                 return None
             time.sleep(0.01)
@@ -193,9 +195,6 @@ def strike(started: Started, fault: Fault, folder: Path, seconds: float) -> tupl
             return False, folder
         case _:  # what comes from within, or came before the start
             return False, folder
-    if len(started.pids) > 1 and MET not in started.words():  # as torchrun and srun do, where ranks had not yet met
-        started.wait(time.monotonic() + 1)
-        started.send(signal.SIGKILL)
     return True, folder
 
 
