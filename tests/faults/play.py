@@ -323,7 +323,10 @@ def judge(fault: Fault, statuses: list[int], said: str) -> list[str]:
 
 
 def signalled(fault: Fault, status: int) -> bool:
-    """Whether a process died by the very signal that was sent, before it could answer."""
+    """Whether a process died by the very signal that was sent, before it could answer; or by gloo's own abort, where
+    its connections ended while it closed them."""
+    if fault.kind == "rank cut off" and status == -signal.SIGABRT:
+        return True
     name = "SIGTERM" if fault.kind == "rank terminated" else fault.kind.split()[0]
     return name.startswith("SIG") and status == -signal.Signals[name]
 
