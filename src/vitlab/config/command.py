@@ -123,11 +123,12 @@ def exit_on_error() -> Iterator[None]:
         leave(refusal)
     except KeyboardInterrupt:
         leave_all()
-        end_at_once()  # by another Ctrl-C while Python takes its libraries down
         sys.exit(128 + signal.SIGINT)
     except Exception:
         traceback.print_exc()
         sys.exit(1)
+    finally:
+        end_at_once()  # by a Ctrl-C while Python takes its libraries down
 
 
 def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
