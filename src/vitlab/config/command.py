@@ -42,7 +42,7 @@ from vitlab.config.job import Job
 from vitlab.config.keys import check_keys, check_known, check_needed, check_nodes, read_keys, trainer_keys
 from vitlab.config.nodes import convert_unresolved, flatten, remove_keys, resolve_config, resolve_value
 from vitlab.config.redaction import Redaction
-from vitlab.config.refusals import translate_refusal
+from vitlab.config.refusals import find_signal, translate_refusal
 from vitlab.config.trust import trusting
 from vitlab.config.usual_words import check_usual_words
 from vitlab.distributed.environment import begin_process, is_other_rank
@@ -148,11 +148,9 @@ def run(task: Callable[[DictConfig], Any], cfg: DictConfig, name: str) -> Any:
             OmegaConf.set_struct(own, True)
             check_start(own, name)
             return task(own)
-    except SystemExit as stop:  # Lightning leaves with 0 or 1 when a signal comes outside of training
-        if type(stop).__name__ == "SIGTERMException":
-            sys.exit(128 + signal.SIGTERM)
-        if isinstance(stop.__context__, KeyboardInterrupt):
-            sys.exit(128 + signal.SIGINT)
+    except SystemExit as stop:
+        if status := find_signal(stop):
+            sys.exit(status)
         raise
 
 

@@ -67,11 +67,19 @@ def translate_refusal(error: Exception) -> VitlabError | None:
 def find_status(error: BaseException) -> int:
     """Return the exit status with which a command ends by this error."""
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
+        return find_signal(error) or (error.code if isinstance(error.code, int) else 1)
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     refusal = translate_refusal(error) if isinstance(error, Exception) else None
     return refusal.status if refusal is not None else 1
+
+
+def find_signal(stop: SystemExit) -> int | None:
+    """Return the exit status of a signal outside of training, where Lightning leaves with 0 or 1; None for another
+    stop."""
+    if type(stop).__name__ == "SIGTERMException":
+        return 128 + signal.SIGTERM
+    return 128 + signal.SIGINT if isinstance(stop.__context__, KeyboardInterrupt) else None
 
 
 def explain_hydra_error(error: HydraException) -> str:
