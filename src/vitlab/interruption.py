@@ -3,8 +3,16 @@ later by KeyboardInterrupt, so that it releases its folders."""
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+NUMBERS = {"KeyboardInterrupt": signal.SIGINT, "SIGTERMException": signal.SIGTERM}  # by the error that they raise
+SOON = 0.05  # seconds
+AGAIN: list[int] = []  # signals that this process sends itself once more
 
 
 def end_at_once() -> None:
@@ -24,3 +32,23 @@ def end(number: int, frame: FrameType | None) -> None:
 
 
 default = signal.default_int_handler
+
+
+@contextmanager
+def heed_ignored() -> Iterator[None]:
+    """Within, send a signal again soon whose error Python ignores, as in a destructor or while it forks."""
+    before = sys.unraisablehook
+
+    def hear(ignored: Any) -> None:
+        number = NUMBERS.get(type(ignored.exc_value).__name__)
+        if number is None:
+            before(ignored)
+            return
+        AGAIN.append(number)
+        threading.Timer(SOON, os.kill, [os.getpid(), number]).start()
+
+    sys.unraisablehook = hear
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

@@ -9,6 +9,7 @@ import pytest
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from vitlab.distributed.signals import Signals
+from vitlab.interruption import heed_ignored
 
 
 class Waiting:
@@ -49,9 +50,10 @@ def test_it_is_raised_where_it_counts(number, error, place, capfd):
     handlers = Signals(SimpleNamespace(strategy=strategy, _accelerator_connector=connector))
     try:
         handlers.register_signal_handlers()
-        place(send)
-        with pytest.raises(error):
-            time.sleep(5)
+        with heed_ignored():
+            place(send)
+            with pytest.raises(error):
+                time.sleep(5)
     finally:
         handlers.teardown()
         for one, handler in before.items():

@@ -47,7 +47,7 @@ from vitlab.config.trust import trusting
 from vitlab.config.usual_words import check_usual_words
 from vitlab.distributed.environment import begin_process, is_other_rank
 from vitlab.errors import ConfigError, VitlabError
-from vitlab.interruption import end_at_once, raise_again
+from vitlab.interruption import end_at_once, heed_ignored, raise_again
 
 NOISE = (  # what Lightning says to everybody, and nobody can act on
     ".*LeafSpec.* is deprecated",
@@ -66,7 +66,7 @@ def run_command(name: str, task: Callable[[DictConfig], Any], after: int, first:
     end the process with one sentence on stderr and their exit status."""
     begin_process()
     logging.getLogger().addHandler(logging.NullHandler())  # what libraries log is for train.log
-    with exit_on_error(), refusals():
+    with exit_on_error(), refusals(), heed_ignored():
         with correct_words(name, sys.argv[after:]):
             arguments = read_words(sys.argv[after:], first)
         sys.argv[after:] = arguments.words  # other processes of a run are started with the same

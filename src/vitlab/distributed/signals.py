@@ -15,48 +15,19 @@ from typing import Any
 from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from vitlab.interruption import AGAIN
+
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # a scheduler sends the last
 ANSWER = 60.0  # seconds without any computation in which the main thread must take notice of a signal; data may be late
 NOTICED = threading.Event()  # set when it does
-SOON = 0.05  # seconds
-AGAIN: list[int] = []  # signals that this process sends itself once more
-IGNORED: dict[type[BaseException], int] = {SIGTERMException: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
 
 
 class Signals(_SignalConnector):
     """Lightning's handlers, but for SIGTERM. There Lightning waits inside the handler until the other ranks are in
     theirs; a rank within another collective operation never gets there, and all of them hang. This one passes the
-    signal on to the processes that the launcher has started, and leaves at once. Where Python ignores what is raised,
-    as in a destructor or while it forks, the error of SIGTERM and of SIGINT is raised again soon."""
+    signal on to the processes that the launcher has started, and leaves at once."""
 
-    def __init__(self, trainer: Any):
-        super().__init__(trainer)
-        self.passed_on = False
-        self.hook: Callable[[Any], Any] | None = None
-
-    def register_signal_handlers(self) -> None:
-        super().register_signal_handlers()
-        self.passed_on = False
-        if self.hook is None:
-            self.hook, sys.unraisablehook = sys.unraisablehook, self.hear
-
-    def teardown(self) -> None:
-        super().teardown()
-        if self.hook is not None:
-            sys.unraisablehook, self.hook = self.hook, None
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return state | {"hook": None}
-
-    def hear(self, ignored: Any) -> None:
-        """Send the signal again whose error Python ignores; leave other errors to the hook before this one."""
-        number = next((IGNORED[kind] for kind in IGNORED if isinstance(ignored.exc_value, kind)), None)
-        if number is not None:
-            AGAIN.append(number)
-            threading.Timer(SOON, os.kill, [os.getpid(), number]).start()
-        elif self.hook is not None:
-            self.hook(ignored)
+    passed_on = False
 
     def _sigterm_notifier_fn(self, signum: int, frame: FrameType | None) -> Any:
         NOTICED.set()

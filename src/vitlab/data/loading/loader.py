@@ -2,9 +2,15 @@
 
 import functools
 import shutil
+import signal
+import threading
+import time
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any, TypeVar
 
 import torch
 from lightning_utilities.core.apply_func import apply_to_collection
@@ -13,13 +19,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitlab.data.batches.batch import on_device
 from vitlab.data.loading.cores import find_core_share
-from vitlab.data.loading.stall_watch import StallWatch
-from vitlab.data.loading.worker import start_worker
+from vitlab.data.loading.worker import WATCH, start_worker
 from vitlab.data.order.sampler import EvaluationOrder, TrainingOrder
 from vitlab.distributed.environment import is_other_rank
 from vitlab.lost_worker import LOST, SHARED_MEMORY, explain_lost_worker
 
+Item = TypeVar("Item")
 MOST_WORKERS = 16
+GRACE = 2.0  # seconds that torch's own timeout has to raise before ours ends the workers
 ENOUGH_CORES, CORES_OF_GPU = 4, 2  # for a GPU: with fewer it may wait for images; for the process itself
 SLOTS_IN_USE = 2  # beside those that are ready: the batch in use, and one being copied
 
@@ -83,6 +90,72 @@ class Loader(DataLoader[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         pass
+
+
+class StallWatch:
+    """Kills the workers once a batch is awaited for longer than `seconds` (0: never); `stalled` says whether it did.
+
+    torch's own timeout covers the wait for a worker's message, but not the one for the memory that the message speaks
+    of; and a worker that a disk or SIGSTOP holds takes no notice of SIGTERM, so that the end of the process would wait
+    for it. `workers` is called when they are to be ended.
+    """
+
+    def __init__(self, workers: Callable[[], Sequence[BaseProcess]], seconds: float):
+        self.workers, self.seconds, self.stalled = workers, seconds, False
+        self.since: float | None = None  # the last batch was asked for
+        self.over = threading.Event()
+
+    def __enter__(self) -> "StallWatch":
+        if self.seconds:
+            threading.Thread(target=self.look, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.over.set()
+
+    def await_each(self, begin: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+        """Yield the batches of an iterator that is begun here, and may wait for its workers then; while the next one is
+        awaited, the time runs."""
+        self.since = time.monotonic()
+        iterator = begin()
+        while True:
+            self.since = time.monotonic()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self.since = None
+            yield batch
+
+    def look(self) -> None:
+        while not self.over.wait(WATCH):
+            since = self.since
+            if since is not None and time.monotonic() - since > self.seconds + GRACE:
+                self.stalled = True
+                for worker in self.workers():
+                    worker.kill()
+                return
+
+    def end(self) -> None:
+        """Kill the workers, and wait until they are gone."""
+        with silence_torch():
+            for worker in self.workers():
+                worker.kill()
+            for worker in self.workers():
+                worker.join()
+
+
+@contextmanager
+def silence_torch() -> Iterator[None]:
+    """Keep torch from raising, from a handler and in place of another error, where a worker ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def return_batch(batch: Any) -> Any:
