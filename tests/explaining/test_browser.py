@@ -145,6 +145,7 @@ STATES = [
     "{}",
     "{query: 6, key: 9, layer: 0, head: 1, dim: 3, wide: 7, filter: 4, size: 9}",
     "{image: 1, query: 16, key: 0, layer: 1, head: 0, dim: 11, filter: 11, size: 64}",
+    "{query: 0, key: 0}",
 ]
 
 

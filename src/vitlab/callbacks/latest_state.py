@@ -83,9 +83,8 @@ class LatestState(Checkpoint):
         from vitlab.checkpoints.chain import Chain
 
         if self.chain is None:
-            folder, first = Path(trainer.default_root_dir), self.first_step
-            first = trainer.global_step if first is None else first
-            self.chain = Chain(folder, trainer.lightning_module.record, first)
+            first = trainer.global_step if self.first_step is None else self.first_step
+            self.chain = Chain(Path(trainer.default_root_dir), trainer.lightning_module.record, first)
         return self.chain
 
     def on_train_batch_start(

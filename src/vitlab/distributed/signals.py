@@ -50,6 +50,7 @@ def watch_signals(end_others: Callable[[], None]) -> Iterator[None]:
     os.set_blocking(writing, False)
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     NOTICED.clear()
+    AGAIN.clear()
     thread = threading.Thread(target=heed, args=(reading, end_others), daemon=True)
     thread.start()
     try:

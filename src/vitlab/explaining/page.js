@@ -196,7 +196,7 @@ function slider(host, text, which, last, from = 0) {
   own.hidden = last === from;
   return text => { input.value = state[which]; shown.textContent = text ?? state[which] + 1; };
 }
-const patch = () => (state.query < PREFIX ? state.key : state.query) - PREFIX;  // of the first stages
+const patch = () => [state.query, state.key, ...ROWS].find(token => token >= PREFIX) - PREFIX;  // of the first stages
 const who = token => label(token < PREFIX ? names[token] : `token at ${names[token]}`);
 const whose = p => label(`patch in ${names[p + PREFIX]}`);
 
@@ -236,7 +236,7 @@ const VIEWS = {
     const [x, e, product] = ["the patch, scaled", "× the filter", "= the products"].map(title => add(tiles, "div", {class: "tile"}, `<h3>${title}</h3><canvas aria-hidden="true"></canvas>`).querySelector("canvas"));
     const said = add(host, "div", {class: "readout"});
     return () => {
-      move(`${state.filter + 1} of ${DATA.channels.length}, of ${F.dim}`);
+      move(`${state.filter + 1} of the ${DATA.channels.length} largest of ${F.dim}`);
       const p = patch(), top = Math.floor(p / GW) * P, left = p % GW * P, f = state.filter, C = F.channels;
       const E = (c, y, x) => MODEL.filter.at(f, (c * P + y) * P + x), all = range(C * P * P).map(k => MODEL.filter.at(f, k)), most = range0(all);
       const X = (c, y, x) => (pixel(now(), c, top + y, left + x) / 255 - DATA.mean[c]) / DATA.std[c];

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections import namedtuple
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch.utils.data import Dataset
 from vitlab.config.command import translate_refusal
 from vitlab.data.batches.batch import RawBatch
 from vitlab.data.loading import loader
-from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, choose_num_workers, choose_prefetch
+from vitlab.data.loading.loader import SLOTS_IN_USE, Loader, StallWatch, choose_num_workers, choose_prefetch
 from vitlab.errors import ConfigError, DataError, StorageError
 from vitlab.lost_worker import explain_lost_worker
 
@@ -295,3 +296,18 @@ def test_without_shared_memory_nothing_limits_the_batches(machine, monkeypatch, 
     machine(4, 0)
     monkeypatch.setattr(loader, "SHARED_MEMORY", tmp_path / "none")
     assert choose_prefetch(None, 4, 1, 2**30) == (2, True)
+
+
+def test_only_the_time_in_which_a_batch_is_awaited_counts(monkeypatch):
+    """Not that of the last step and the validation after it, while the loader still holds a batch, as for a GPU."""
+    monkeypatch.setattr(loader, "GRACE", 0.0)
+    monkeypatch.setattr(loader, "WATCH", 0.01)
+    killed = []
+    worker = SimpleNamespace(kill=lambda: killed.append(True))
+    with StallWatch(lambda: [worker], 0.05) as watch:
+        assert list(watch.await_each(lambda: iter(range(3)))) == [0, 1, 2]
+        time.sleep(0.2)
+        assert killed == []
+        next(watch.await_each(lambda: map(time.sleep, [0.2])))
+    assert killed == [True]
+    assert watch.stalled

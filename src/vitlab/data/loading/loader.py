@@ -124,7 +124,8 @@ class StallWatch:
                 batch = next(iterator)
             except StopIteration:
                 return
-            self.since = None
+            finally:
+                self.since = None
             yield batch
 
     def look(self) -> None:
